@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::options::{Kind, Typed, Value, text};
+use super::options::{Kind, Typed, text};
 use super::refuse;
 use idmill::SequenceName;
 use idmill::store::SequenceInfo;
@@ -35,17 +35,6 @@ pub enum Failover {
     Allow,
     /// `skip:N`: the same, after N ids are left out, once. At least 1.
     Skip(u64),
-}
-
-/// What the option is called, in every store that has it.
-pub const KEY: &str = "failover";
-
-/// The error for the option where the store cannot tell its history: it would do nothing.
-pub fn not_told() -> Error {
-    refuse(
-        "this store has no option `failover`: nothing that it stores tells a failover or a restore from what was there before, or \
-         its failovers lose nothing; its page says which. To be safe from a restore, put a guard in front: guard=URL",
-    )
 }
 
 /// The value of the option `failover`.
@@ -164,12 +153,12 @@ impl FromStr for Failover {
 }
 
 impl Typed for Failover {
-    fn of(value: Value) -> Option<Self> {
-        if let Value::Text(text) = value { read(&text) } else { None }
+    fn of(text: &str) -> Option<Self> {
+        read(text)
     }
 
-    fn value(&self) -> Value {
-        Value::Text(self.to_string())
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 
@@ -189,7 +178,7 @@ mod tests {
     fn what_is_printed_reads_back_and_what_cannot_be_is_refused() {
         for failover in [Failover::Refuse, Failover::Allow, Failover::Skip(1), Failover::Skip(u64::MAX)] {
             assert_eq!(failover.to_string().parse::<Failover>().unwrap(), failover);
-            assert_eq!(Failover::of(failover.value()), Some(failover));
+            assert_eq!(Failover::of(&failover.text().unwrap()), Some(failover));
         }
         for text in
             ["", "Allow", "skip", "skip:", "skip:0", "skip:-1", "skip:+1", "skip:18446744073709551616"]

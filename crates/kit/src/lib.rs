@@ -1,6 +1,7 @@
 //! For those who write stores: what every store needs, so that all of them read, print and fail alike.
 //!
 //! - [`Address`]: `HOST:PORT`, read and printed.
+//! - [`Authority`]: hosts, and who logs in.
 //! - [`CompareAndSet`]: makes a store of what can write on a condition.
 //! - [`Contention`]: how a store tries again while others are faster.
 //! - [`Remembered`]: sequences as a store last saw them.
@@ -22,6 +23,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;
+mod authority;
 mod cas;
 mod column;
 mod contention;
@@ -42,6 +44,7 @@ mod target;
 mod witness;
 
 pub use address::Address;
+pub use authority::Authority;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
@@ -56,3 +59,6 @@ pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
 pub use witness::witness_beside;
+
+#[doc(hidden)] // for the macros
+pub use idmill;

@@ -1,10 +1,9 @@
 //! The options in a URL, `?key=value&key=value`, which every store reads and prints alike.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::time::Duration;
 
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{refuse, secrets};
 use idmill::Result;
@@ -25,6 +24,50 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
 /// [refused](secrets::check_login).
 pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
+/// The scheme of a URL, in lower case, and the text after its colon. One letter is a drive and not a scheme.
+pub fn split_scheme(url: &str) -> Option<(String, &str)> {
+    let (scheme, rest) = url.split_once(':')?;
+    let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    (valid && scheme.len() > 1).then(|| (scheme.to_ascii_lowercase(), rest))
+}
+
+/// The scheme of a URL, which is one of these, and the text after its colon.
+fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str)> {
+    let parts = split_scheme(secrets::trimmed(url)?).filter(|(scheme, _)| schemes.contains(&&**scheme));
+    parts.ok_or_else(|| {
+        let slashes = if form.contains("://") { "//" } else { "" };
+        let begins = schemes.iter().map(|scheme| format!("`{scheme}:{slashes}`")).collect::<Vec<_>>();
+        refuse(format!("the URL of this store begins with {}: write `{form}`", begins.join(" or ")))
+    })
+}
+
+/// Splits a URL of one of these schemes into its scheme in lower case, the text between the colon and the
+/// question mark, and the query. `form` shows how such a URL is written.
+///
+/// # Errors
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another URL. The message shows nothing of it, since
+/// it may be a password.
+pub fn path<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
+    let (scheme, rest) = known(url, schemes, form)?;
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    Ok((scheme, place, query))
+}
+
+/// The same for a URL that names hosts: without the two slashes before them. A password that would be read as
+/// something else is [refused](secrets::check_login).
+///
+/// # Errors
+/// As [`path`].
+pub fn hosts<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
+    let (scheme, rest) = known(url, schemes, form)?;
+    secrets::check_login(rest)?;
+    let slashes = || refuse(format!("two slashes follow `{scheme}:`, as in `{form}`"));
+    let rest = rest.strip_prefix("//").ok_or_else(slashes)?;
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    Ok((scheme, place, query))
+}
+
 /// What follows `scheme:` in a URL of that scheme.
 ///
 /// # Errors
@@ -43,6 +86,12 @@ pub fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
 pub fn decoded(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+}
+
+/// A part of a URL, percent-encoded wherever it stands.
+pub fn encoded(text: &str) -> String {
+    const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
+    utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
 /// Takes the option of this name out of what follows a store's scheme. Returns the rest, which the store
@@ -104,45 +153,30 @@ impl Once {
     }
 }
 
-/// Reads a whole number and `ms`, `s`, `m` or `h`; `None` for anything else.
+/// The units of durations, in nanoseconds, the largest first.
+pub(super) const UNITS: [(&str, u128); 6] = [
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
+
+/// Reads a whole number and one of the [units](UNITS); `None` for anything else.
 pub(super) fn parse_duration(value: &str) -> Option<Duration> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
-    let millis = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(millis).map(Duration::from_millis)
+    let (_, unit) = UNITS.into_iter().find(|(name, _)| *name == unit)?;
+    let nanos = u128::from(number.parse::<u64>().ok()?) * unit;
+    u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
-/// The options at the end of a URL, with the `?` before them. Prints nothing if there are none.
-#[derive(Debug, Default)]
-pub struct Printed(String);
-
-impl Printed {
-    /// Adds the option, if it has a value.
-    #[must_use]
-    pub fn given(self, key: &str, value: Option<impl fmt::Display>) -> Self {
-        let Some(value) = value else { return self };
-        self.pair(&format!("{key}={}", utf8_percent_encode(&value.to_string(), ESCAPED_VALUE)))
-    }
-
-    /// Adds `key=value` as it is: percent-encoded already.
-    #[must_use]
-    pub fn pair(mut self, pair: &str) -> Self {
-        self.0.push(if self.0.is_empty() { '?' } else { '&' });
-        self.0.push_str(pair);
-        self
-    }
-}
-
-impl fmt::Display for Printed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// Adds an option to a URL.
+pub fn append(url: &mut String, key: &str, value: &str) {
+    let separator = if url.contains('?') { '&' } else { '?' };
+    url.extend([separator]);
+    url.extend([key, "="].into_iter().chain(utf8_percent_encode(value, ESCAPED_VALUE)));
 }
 
 #[cfg(test)]
@@ -216,17 +250,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_percent_encoded_unless_it_is_already() {
-        let none = Printed::default().given("c", None::<u8>);
-        assert_eq!(none.to_string(), "");
-        let all = none.given("a", Some("x/[:],")).given("c", Some("ü& @")).pair("e=%20");
-        assert_eq!(all.to_string(), "?a=x/[:],&c=%C3%BC%26%20%40&e=%20");
+    fn what_is_printed_is_percent_encoded() {
+        let mut url = "x:".to_owned();
+        append(&mut url, "a", "x/[:],");
+        append(&mut url, "c", "ü& @");
+        assert_eq!(url, "x:?a=x/[:],&c=%C3%BC%26%20%40");
     }
 
     proptest! {
         #[test]
         fn what_is_printed_reads_back(text in "\\PC{0,20}|[%&=+?#@ ]{1,9}") {
-            let printed = Printed::default().given("text", Some(&text)).to_string();
+            let mut printed = String::new();
+            append(&mut printed, "text", &text);
             let read = pairs(printed.strip_prefix('?').unwrap()).unwrap();
             prop_assert_eq!(&read[0].1, &text);
         }

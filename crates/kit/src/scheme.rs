@@ -9,7 +9,7 @@ use std::time::Duration;
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 
-use crate::{Target, WindowTarget, secrets};
+use crate::{Target, WindowTarget, query, secrets};
 
 /// How long opening a store on the network may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -23,8 +23,8 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 pub async fn connect<O: Target + FromStr<Err = Error>>(url: &str) -> Result<Sequences> {
     let read = || -> Result<O> {
         let url = secrets::trimmed(url)?;
-        match url.split_once(':') {
-            Some((scheme, rest)) => format!("{}:{rest}", scheme.to_ascii_lowercase()).parse(),
+        match query::split_scheme(url) {
+            Some((scheme, rest)) => format!("{scheme}:{rest}").parse(),
             None => url.parse(),
         }
     };

@@ -4,7 +4,7 @@ use super::refuse;
 use idmill::Result;
 
 /// What stands for a secret where a text is shown.
-const HIDDEN: &str = "***";
+pub const HIDDEN: &str = "***";
 /// An option whose name has one of these in it holds a secret.
 const SECRET: [&str; 7] = ["pass", "pwd", "secret", "token", "credential", "auth", "key"];
 

@@ -85,6 +85,39 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
 }
 
+/// The methods of a [`Target`] that most options have alike: `|options| SCHEME => Store::open`, and
+/// `, existing CHANGE` where opening may create something, which CHANGE of `options` forbids.
+#[macro_export]
+macro_rules! target {
+    (|$options:ident| $scheme:expr => $open:path $(, existing $change:expr)?) => {
+        fn scheme(&self) -> &'static str {
+            let $options = self;
+            let _ = $options;
+            $scheme
+        }
+
+        fn existing(&self) -> ::std::sync::Arc<dyn $crate::Target> {
+            #[allow(unused_mut)]
+            let mut $options = self.clone();
+            $($change;)?
+            ::std::sync::Arc::new($options)
+        }
+
+        fn connect(
+            &self,
+        ) -> $crate::idmill::store::StoreFuture<
+            '_,
+            $crate::idmill::Result<::std::sync::Arc<dyn $crate::idmill::store::Store>>,
+        > {
+            Box::pin(async {
+                let store: ::std::sync::Arc<dyn $crate::idmill::store::Store> =
+                    ::std::sync::Arc::new($open(self.clone()).await?);
+                Ok(store)
+            })
+        }
+    };
+}
+
 /// What the option `window=URL` names: a [window](crate::WindowTarget) on a cache, checked but not yet connected to.
 /// See [`Scheme::window`](crate::Scheme::window).
 ///

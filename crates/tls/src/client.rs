@@ -1,6 +1,7 @@
 //! The handshake with a server, over tokio and with the cryptography of ring.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use idmill::{Error, ErrorKind, Result};
@@ -28,7 +29,7 @@ pub struct Advice {
 ///
 /// # Errors
 /// Those of [`roots`].
-pub fn trusting(file: Option<&str>, option: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
+pub fn trusting(file: Option<&Path>, option: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
     // Named here, not looked up: where two stores bring a cryptography each, nobody else could choose.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");

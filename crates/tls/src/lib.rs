@@ -10,6 +10,7 @@ pub mod resp;
 use std::path::Path;
 
 use idmill::{Error, Result};
+use idmill_kit::options::Tls;
 use idmill_kit::refuse;
 use rustls::client::WantsClientCert;
 use rustls::pki_types::pem::PemObject as _;
@@ -21,7 +22,7 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where there are none, with what to do about it.
-pub fn roots(file: Option<&str>, option: &str) -> Result<RootCertStore> {
+pub fn roots(file: Option<&Path>, option: &str) -> Result<RootCertStore> {
     match file {
         Some(file) => of_file(file, option),
         None => of_system(option),
@@ -40,9 +41,10 @@ fn of_system(option: &str) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-fn of_file(file: &str, option: &str) -> Result<RootCertStore> {
+fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
+    let shown = file.display().to_string();
     let unreadable =
-        |error: &dyn std::fmt::Display| refuse(format!("{option}={file:?} cannot be read: {error}"));
+        |error: &dyn std::fmt::Display| refuse(format!("{option}={shown:?} cannot be read: {error}"));
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
         let certificate = certificate.map_err(|error| unreadable(&error))?;
@@ -59,12 +61,8 @@ fn of_file(file: &str, option: &str) -> Result<RootCertStore> {
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that cannot be used.
-pub fn showing(
-    builder: ConfigBuilder<ClientConfig, WantsClientCert>,
-    cert: Option<&Path>,
-    key: Option<&Path>,
-) -> Result<ClientConfig> {
-    let (Some(cert), Some(key)) = (cert, key) else { return Ok(builder.with_no_client_auth()) };
+pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls) -> Result<ClientConfig> {
+    let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(builder.with_no_client_auth()) };
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;

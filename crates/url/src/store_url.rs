@@ -271,8 +271,7 @@ impl Schemes {
 
     fn read(&self, url: &str) -> Result<StoreUrl> {
         let url = secrets::trimmed(url)?;
-        let Some((scheme, rest)) = split_scheme(url) else { return Err(self.none(url)) };
-        let scheme = scheme.to_ascii_lowercase();
+        let Some((scheme, rest)) = query::split_scheme(url) else { return Err(self.none(url)) };
         let read = self.store(&scheme)?;
         let (rest, window) = query::take("window", rest)?;
         let (rest, existing) = query::take("existing", &rest)?;
@@ -293,8 +292,7 @@ impl Schemes {
 
     fn read_window(&self, url: &str) -> Result<Arc<dyn WindowTarget>> {
         let url = secrets::trimmed(url)?;
-        let (scheme, rest) = url.split_once(':').unwrap_or_default();
-        let scheme = scheme.to_ascii_lowercase();
+        let (scheme, rest) = query::split_scheme(url).unwrap_or_default();
         self.window(&scheme)?(&format!("{scheme}:{rest}"))
     }
 }
@@ -303,14 +301,6 @@ impl Schemes {
 pub(crate) fn is_true(option: &str, value: &str) -> Result<bool> {
     words::<bool>().check(option, value)?;
     Ok(value == true.word())
-}
-
-/// The scheme and what follows its colon. One letter is a drive and not a scheme.
-fn split_scheme(url: &str) -> Option<(&str, &str)> {
-    let (scheme, rest) = url.split_once(':')?;
-    let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
-        && scheme.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
-    (valid && scheme.len() > 1).then_some((scheme, rest))
 }
 
 impl fmt::Display for StoreUrl {

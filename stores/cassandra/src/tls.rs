@@ -1,10 +1,10 @@
 //! TLS to the nodes, as the options say.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use idmill::Result;
-use idmill_kit::refuse;
+use idmill_kit::options::Tls;
+use idmill_kit::{Address, refuse};
 use idmill_tls::{roots, showing};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -12,26 +12,20 @@ use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
-/// Of these hosts, with certificates from these files. Blocks while they are read.
-pub(super) fn config(
-    hosts: &[String],
-    ca: Option<&Path>,
-    cert: Option<&Path>,
-    key: Option<&Path>,
-) -> Result<ClientConfig> {
-    let file = ca.map(|file| file.display().to_string());
+/// The configuration for nodes of these hosts. Blocks while the files of the certificates are read.
+pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let roots = Arc::new(roots(file.as_deref(), "ca")?);
+    let roots = Arc::new(roots(tls.ca.as_deref(), "ca")?);
     let inner = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
     let inner = inner.map_err(|error| refuse(format!("ca= cannot be used: {error}")))?;
     let names = hosts
         .iter()
-        .map(|host| ServerName::try_from(host.clone()).map_err(|error| refuse(error.to_string())));
+        .map(|host| ServerName::try_from(host.host().to_owned()).map_err(|error| refuse(error.to_string())));
     let verifier = Arc::new(Named { inner, names: names.collect::<Result<_>>()? });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-    showing(builder, cert, key)
+    showing(builder, tls)
 }
 
 /// Accepts a certificate for the node's address, or for one of the hosts that the options name.

@@ -1,18 +1,12 @@
 //! The database that holds the sequences, and its URL form.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Store, StoreFuture};
-use idmill::{Error, Result};
-use idmill_kit::Target;
-use idmill_kit::options::{ADDRESS, Kind, TIMEOUT, Table, option, text};
-use idmill_kit::query;
-use idmill_kit::query::ESCAPED;
-use idmill_kit::refuse;
-use percent_encoding::{percent_decode_str, utf8_percent_encode};
+use idmill::Result;
+use idmill_kit::options::{ADDRESS, Kind, Options as _, TIMEOUT, text};
+use idmill_kit::query::{ESCAPED, decoded};
+use idmill_kit::{Target, refuse};
+use percent_encoding::utf8_percent_encode;
 
 use super::DatastoreStore;
 
@@ -29,54 +23,44 @@ const KIND: Kind =
     text("NAME", "1 to 1500 bytes without control characters, not of the form `__…__`", |kind| {
         (1..=1500).contains(&kind.len()) && !is_reserved(kind) && !kind.contains(char::is_control)
     });
-const OPTIONS: Table<DatastoreOptions> = Table(&[
-    option("namespace", NAMESPACE, "")
-        .means("each namespace is separate; without it, the unnamed one")
-        .field(|o| &mut o.namespace),
-    option("kind", KIND, DEFAULT_KIND)
-        .means("the kind of the entities; kinds are namespaces too")
-        .field(|o| &mut o.kind),
-    option("emulator", ADDRESS, "")
-        .means(
-            "an emulator, reached without TLS and credentials; without it, the one that the environment \
-             variable `DATASTORE_EMULATOR_HOST` names",
-        )
-        .field(|o| &mut o.emulator),
-    option("timeout", TIMEOUT, "10s")
-        .means(
-            "how long one request may take, with its access token. The first of a process can take 3 s: for \
-             a token, TLS, and a service that loads its rules",
-        )
-        .field(|o| &mut o.timeout),
-]);
 
-/// The database that holds the sequences, and how to reach it. Options are checked when it is opened.
-///
-/// As a URL: `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s`.
-///
-/// ```
-/// use idmill_datastore::DatastoreOptions;
-///
-/// let options = DatastoreOptions::new("my-project").namespace("billing");
-/// assert_eq!(options.to_string(), "datastore://my-project?namespace=billing");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DatastoreOptions {
-    pub(super) project: String,
-    /// Empty for the default one, as in the API.
-    pub(super) database: String,
-    pub(super) namespace: String,
-    pub(super) kind: String,
-    pub(super) emulator: Option<String>,
-    pub(super) timeout: Duration,
+idmill_kit::options! {
+    /// The database that holds the sequences, and how to reach it. Options are checked when it is opened.
+    ///
+    /// As a URL: `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s`.
+    ///
+    /// ```
+    /// use idmill_datastore::DatastoreOptions;
+    ///
+    /// let options = DatastoreOptions::new("my-project").namespace("billing");
+    /// assert_eq!(options.to_string(), "datastore://my-project?namespace=billing");
+    /// ```
+    pub struct DatastoreOptions at path "datastore" as "datastore://PROJECT/DATABASE" {
+        /// The project's id.
+        pub project: String,
+        /// The id of the database; empty for the default one, as in the API.
+        pub database: String,
+    }
+
+    /// Each namespace is separate; without it, the unnamed one.
+    pub namespace: String = "" in NAMESPACE;
+    /// The kind of the entities; kinds are namespaces too.
+    pub kind: String = DEFAULT_KIND in KIND;
+    /// An emulator, reached without TLS and credentials; without it, the one that the environment variable
+    /// `DATASTORE_EMULATOR_HOST` names.
+    pub emulator: Option<String> = "" in ADDRESS;
+    /// How long one request may take, with its access token. The first of a process can take 3 s: for a
+    /// token, TLS, and a service that loads its rules.
+    ///
+    /// A read that takes longer is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
+    /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
+    pub timeout: Duration = "10s" in TIMEOUT;
 }
 
 impl DatastoreOptions {
     /// The default database of a project, with every option at its default.
     pub fn new(project: impl Into<String>) -> Self {
-        let (database, namespace, kind, timeout) = Default::default();
-        let project = project.into();
-        OPTIONS.with_defaults(Self { project, database, namespace, kind, emulator: None, timeout })
+        Self::with_defaults(project.into(), String::new())
     }
 
     /// A database of the project other than `(default)`.
@@ -89,57 +73,26 @@ impl DatastoreOptions {
         self
     }
 
-    /// The namespace to keep sequences in: up to 100 of `[0-9A-Za-z._-]`. Default: the unnamed namespace.
-    #[must_use]
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = namespace.into();
-        self
-    }
-
-    /// The kind of the entities: up to 1500 bytes, not of the form `__…__`. Default
-    /// `IdmillSequence`. Kinds are namespaces too.
-    #[must_use]
-    pub fn kind(mut self, kind: impl Into<String>) -> Self {
-        self.kind = kind.into();
-        self
-    }
-
-    /// The `HOST:PORT` of an emulator, reached without TLS and credentials. Default: the value of the
-    /// environment variable `DATASTORE_EMULATOR_HOST` when the store is opened, or Google Cloud if it is not
-    /// set.
-    #[must_use]
-    pub fn emulator(mut self, address: impl Into<String>) -> Self {
-        self.emulator = Some(address.into());
-        self
-    }
-
-    /// How long one request may take, with its access token: 1 ms to a day. Default 10 s. A read that takes longer
-    /// is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
-    /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Reads what follows `datastore:` in a URL.
-    pub(crate) fn parse(rest: &str) -> Result<Self> {
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    fn at(_: &str, place: &str) -> Result<Self> {
         let place = place.strip_prefix("//").ok_or_else(|| {
             refuse("the project is missing; write `datastore://PROJECT` or `datastore://PROJECT/DATABASE`")
         })?;
         let (project, database) = place.split_once('/').unwrap_or((place, ""));
-        let options = Self::new(decode(project)?).database(decode(database)?);
-        let options = OPTIONS.read(query, options)?;
-        options.check()?;
-        Ok(options)
+        Ok(Self::new(decoded(project)?).database(decoded(database)?))
+    }
+
+    fn place(&self) -> String {
+        let slash = if self.database.is_empty() { "" } else { "/" };
+        let [project, database] =
+            [&self.project, &self.database].map(|part| utf8_percent_encode(part, ESCAPED));
+        format!("datastore://{project}{slash}{database}")
     }
 
     /// Everything that can be known to be wrong without asking anybody.
     pub(super) fn check(&self) -> Result<()> {
         check_project(&self.project)?;
         check_database(&self.database)?;
-        OPTIONS.check(self)
+        self.check_values()
     }
 
     /// The address of the emulator to use, if one is: the option first, then the environment.
@@ -154,37 +107,9 @@ impl DatastoreOptions {
     }
 }
 
-impl FromStr for DatastoreOptions {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(query::after("datastore", url)?)
-    }
-}
-
+/// Opening never creates anything here: there are no tables, and an entity is created with its sequence.
 impl Target for DatastoreOptions {
-    fn scheme(&self) -> &'static str {
-        "datastore"
-    }
-
-    /// Opening never creates anything here: there are no tables, and an entity is created with its sequence.
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(self.clone())
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(DatastoreStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
-    }
-}
-
-impl fmt::Display for DatastoreOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "datastore://{}", utf8_percent_encode(&self.project, ESCAPED))?;
-        if !self.database.is_empty() {
-            write!(f, "/{}", utf8_percent_encode(&self.database, ESCAPED))?;
-        }
-        OPTIONS.print(self).fmt(f)
-    }
+    idmill_kit::target!(|options| "datastore" => DatastoreStore::open_with);
 }
 
 fn check_project(project: &str) -> Result<()> {
@@ -210,17 +135,16 @@ fn is_reserved(text: &str) -> bool {
     text.len() >= 4 && text.starts_with("__") && text.ends_with("__")
 }
 
-fn decode(text: &str) -> Result<String> {
-    let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(std::borrow::Cow::into_owned).map_err(|_| refuse(format!("{text:?} is not UTF-8")))
-}
-
 #[cfg(test)]
 mod tests {
     use idmill::ErrorKind;
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(rest: &str) -> Result<DatastoreOptions> {
+        DatastoreOptions::parse(&format!("datastore:{rest}"))
+    }
 
     #[test]
     fn every_option_is_read() {
@@ -231,11 +155,11 @@ mod tests {
             .kind("Kind &")
             .emulator("localhost:8081")
             .timeout(Duration::from_millis(250));
-        assert_eq!(DatastoreOptions::parse(url).unwrap(), expected);
+        assert_eq!(parse(url).unwrap(), expected);
         let plain = DatastoreOptions::new("example.com:p");
-        assert_eq!(DatastoreOptions::parse("//example.com:p").unwrap(), plain);
-        assert_eq!(DatastoreOptions::parse("//example.com:p/").unwrap(), plain);
-        assert_eq!(DatastoreOptions::parse("//example.com:p/(default)").unwrap(), plain);
+        assert_eq!(parse("//example.com:p").unwrap(), plain);
+        assert_eq!(parse("//example.com:p/").unwrap(), plain);
+        assert_eq!(parse("//example.com:p/(default)").unwrap(), plain);
     }
 
     #[test]
@@ -263,7 +187,7 @@ mod tests {
             ("//p?kind=a&kind=b", "twice"),
             ("//p?kinds=a", "there are namespace=NAME, kind=IdmillSequence, emulator=HOST:PORT, timeout=10s"),
         ] {
-            let error = DatastoreOptions::parse(url).unwrap_err();
+            let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(error.to_string().contains(remedy), "{url}: {error}");
         }
@@ -284,7 +208,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_options() {
-        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+        DatastoreOptions::new("p").documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {
@@ -302,7 +226,7 @@ mod tests {
             options.emulator = emulator;
             prop_assume!(options.check().is_ok());
             let url = options.to_string();
-            let read = DatastoreOptions::parse(url.strip_prefix("datastore:").unwrap()).unwrap();
+            let read = DatastoreOptions::parse(&url).unwrap();
             prop_assert_eq!(read, options, "{}", url);
         }
     }

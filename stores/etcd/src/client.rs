@@ -62,12 +62,12 @@ struct Line {
 
 impl Client {
     pub(super) fn new(options: &EtcdOptions) -> Result<Self> {
-        let tls = options.is_encrypted().then(|| tls(options)).transpose()?;
+        let tls = options.tls.is_on().then(|| tls(options)).transpose()?;
         let member = |address: &Address| Member::new(address, options.timeout, tls.as_ref());
         Ok(Self {
             members: options.addresses()?.iter().map(member).collect::<Result<_>>()?,
             preferred: AtomicUsize::new(0),
-            user: options.user.clone(),
+            user: options.authority.login()?.map(|(user, password)| (user.to_owned(), password.to_owned())),
             token: Mutex::new(None),
             timeout: options.timeout,
             guard: Guard::default(),
@@ -284,11 +284,11 @@ fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {
             Error::new(kind, format!("{} cannot be read: {error}", file.display())).because(error)
         })
     };
-    let tls = match &options.ca {
+    let tls = match &options.tls.ca {
         Some(file) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(file)?)),
         None => ClientTlsConfig::new().with_native_roots(),
     };
-    match (&options.cert, &options.key) {
+    match (&options.tls.cert, &options.tls.key) {
         (Some(cert), Some(key)) => Ok(tls.identity(Identity::from_pem(read(cert)?, read(key)?))),
         _ => Ok(tls),
     }

@@ -1,45 +1,46 @@
 //! The memcached server and how its window is used, and their URL form.
 
-use std::fmt;
-use std::str::FromStr;
+use std::time::Duration;
 
-use idmill::{Error, Result};
-use idmill_kit::options::{Table, duration};
+use idmill::Result;
+use idmill_kit::options::{Entry, Options as _, duration};
 use idmill_kit::{Address, refuse};
-use idmill_shared_cache::options;
-use idmill_shared_cache::options::{WindowOptions, Windowed};
+use idmill_shared_cache::options::WindowOptions;
 
 const DEFAULT_PORT: u16 = 11211;
-const OPTIONS: Table<MemcachedOptions> = Table(&[
-    options::block(),
-    options::max_skip(),
-    // memcached counts the lives of its items in seconds, of which the first may be a short one.
-    options::stub(duration("2s", "1h").in_steps_of("1s")),
-    options::refresh(),
-    options::timeout(),
-    options::prefix(),
-]);
 
-/// A memcached server, and how its window is used.
-///
-/// As a URL: `memcached://HOST:PORT?block=1000&max_skip=5s&stub=5s&refresh=5s&timeout=2s&prefix=idmill`.
-///
-/// ```
-/// use idmill_memcached::MemcachedOptions;
-///
-/// let options = MemcachedOptions::new("cache-1:11211").block(5_000);
-/// assert_eq!(options.to_string(), "memcached://cache-1:11211?block=5000");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemcachedOptions {
-    pub(super) address: String,
-    pub(super) window: WindowOptions,
+idmill_kit::options! {
+    /// A memcached server, and how its window is used.
+    ///
+    /// As a URL: `memcached://HOST:PORT?block=1000&max_skip=5s&stub=5s&refresh=5s&timeout=2s&prefix=idmill`.
+    ///
+    /// ```
+    /// use idmill_memcached::MemcachedOptions;
+    ///
+    /// let options = MemcachedOptions::new("cache-1:11211").block(5_000);
+    /// assert_eq!(options.to_string(), "memcached://cache-1:11211?block=5000");
+    /// ```
+    pub struct MemcachedOptions at hosts "memcached" as "memcached://HOST:PORT?block=1000" {
+        /// `HOST:PORT`.
+        pub address: String,
+        /// How the window is used.
+        pub window: WindowOptions,
+    }
+    use window as |entry| Some(in_seconds(entry));
+}
+
+/// memcached counts the lives of its items in seconds, of which the first may be a short one.
+fn in_seconds(mut entry: Entry<'_>) -> Entry<'_> {
+    if entry.about.key == "stub" {
+        entry.about.kind = duration("2s", "1h").in_steps_of("1s");
+    }
+    entry
 }
 
 impl MemcachedOptions {
     /// The server at `HOST:PORT`, with every option at its default. Checked when the window is made.
     pub fn new(address: impl Into<String>) -> Self {
-        OPTIONS.with_defaults(Self { address: address.into(), window: WindowOptions::default() })
+        Self::with_defaults(address.into(), WindowOptions::default())
     }
 
     idmill_shared_cache::window_setters!();
@@ -49,53 +50,19 @@ impl MemcachedOptions {
         &self.address
     }
 
-    /// Parses a URL, without network access.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with what is accepted.
-    pub fn parse(url: &str) -> Result<Self> {
-        let rest = strip_scheme(url)?;
-        let (address, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options =
-            Self::new(server(address.strip_suffix('/').unwrap_or(address), Some(DEFAULT_PORT))?.to_string());
-        let options = OPTIONS.read(query, options)?;
-        options.check()?;
-        Ok(options)
+    fn at(_: &str, place: &str) -> Result<Self> {
+        let address = server(place.strip_suffix('/').unwrap_or(place), Some(DEFAULT_PORT))?;
+        Ok(Self::new(address.to_string()))
+    }
+
+    fn place(&self) -> String {
+        format!("memcached://{}", self.address)
     }
 
     pub(super) fn check(&self) -> Result<()> {
         server(&self.address, None)?;
-        OPTIONS.check(self)
+        self.check_values()
     }
-}
-
-impl Windowed for MemcachedOptions {
-    fn window(&mut self) -> &mut WindowOptions {
-        &mut self.window
-    }
-}
-
-impl FromStr for MemcachedOptions {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(url)
-    }
-}
-
-impl fmt::Display for MemcachedOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "memcached://{}{}", self.address, OPTIONS.print(self))
-    }
-}
-
-fn strip_scheme(url: &str) -> Result<&str> {
-    let (scheme, rest) = url.split_once("://").unwrap_or((url, ""));
-    if scheme.eq_ignore_ascii_case("memcached") {
-        return Ok(rest);
-    }
-    // Not the text itself: it may hold a password.
-    Err(refuse("a window is written `memcached://HOST:PORT?block=1000`"))
 }
 
 /// Of a URL the port may be missing; of what a program names, not.
@@ -110,8 +77,6 @@ fn server(address: &str, default: Option<u16>) -> Result<Address> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use idmill::ErrorKind;
     use idmill_shared_cache::cache::Layout;
     use proptest::prelude::*;
@@ -149,7 +114,7 @@ mod tests {
             ("memcached://user:secret@x", "not supported"),
             ("memcached://x:0", "11211"),
             ("memcached://x:99999", "11211"),
-            ("memcached://::1", "11211"),
+            ("memcached://::1", "HOST:PORT"),
             ("memcached://a b", "HOST:PORT"),
             ("memcached://x/y", "HOST:PORT"),
             ("memcached://x?block=0", "1 to 1048576"),
@@ -176,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_options() {
-        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+        MemcachedOptions::new("h:1").documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {

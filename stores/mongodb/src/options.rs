@@ -1,18 +1,13 @@
 //! The location of a MongoDB collection, and its URL form.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Store, StoreFuture};
+use idmill::store::StoreFuture;
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::history;
-use idmill_kit::options::{TIMEOUT, Table, option};
-use idmill_kit::query::{Once, Printed};
-use idmill_kit::refuse;
-use idmill_kit::secrets::check_login;
-use idmill_kit::{ColumnPath, Largest, Target};
+use idmill_kit::options::{Options as _, TIMEOUT};
+use idmill_kit::query::{self, Once};
+use idmill_kit::secrets::HIDDEN;
+use idmill_kit::{Authority, ColumnPath, Largest, Target, refuse};
 use mongodb::options::{ClientOptions, ConnectionString};
 use mongodb::{Client, Database};
 use percent_encoding::percent_decode_str;
@@ -26,52 +21,48 @@ use super::schema::{DEFAULT_COLLECTION, NAME};
 const DEFAULT_DATABASE: &str = "idmill";
 /// The scheme by which the hosts are looked up.
 const SRV: &str = "mongodb+srv";
-/// Those that are not MongoDB's own.
-const OPTIONS: Table<MongoOptions> = Table(&[
-    option("collection", NAME, DEFAULT_COLLECTION)
-        .means("the collection; each collection is its own namespace")
-        .field(|o| &mut o.collection),
-    option("timeout", TIMEOUT, "10s")
-        .means("how long one command may take before its outcome is unknown")
-        .field(|o| &mut o.timeout),
-]);
-/// What stands for a password where a URL is printed.
-const HIDDEN: &str = "***";
 
-/// The location of a MongoDB collection, and how to reach it. Options do not connect.
-///
-/// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, where every
-/// option but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`, `tls`,
-/// `authSource`, `directConnection` and so on. The database is `idmill` unless the path names another.
-/// MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
-///
-/// With the feature `srv`, also `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
-/// hosts, the replica set and `authSource` come from the DNS, and TLS is on.
-///
-/// Printing hides the password.
-///
-/// ```
-/// use idmill_mongodb::MongoOptions;
-///
-/// let url = "mongodb://app:secret@db1,db2/billing?replicaSet=rs0&collection=numbers";
-/// let options = MongoOptions::parse(url)?;
-/// assert_eq!(options.to_string(), "mongodb://app:***@db1,db2/billing?replicaSet=rs0&collection=numbers");
-/// # Ok::<(), idmill::Error>(())
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct MongoOptions {
-    /// Whether the authority is a name of which the DNS has the hosts.
-    srv: bool,
-    /// User, hosts and so on: all between the slashes.
-    authority: String,
-    /// As it was given, percent-encoded; may be empty.
-    database: String,
-    /// The driver's options, as they were given.
-    driver: Vec<String>,
-    collection: String,
-    timeout: Duration,
-    must_exist: bool,
+idmill_kit::options! {
+    /// The location of a MongoDB collection, and how to reach it. Options do not connect.
+    ///
+    /// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, where
+    /// every option but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`,
+    /// `tls`, `authSource`, `directConnection` and so on. The database is `idmill` unless the path names
+    /// another. MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
+    ///
+    /// The feature `srv` adds `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
+    /// hosts, the replica set and `authSource` come from the DNS, and TLS is on.
+    ///
+    /// Printing hides the password.
+    ///
+    /// ```
+    /// use idmill_mongodb::MongoOptions;
+    ///
+    /// let url = "mongodb://app:secret@db1,db2/billing?replicaSet=rs0&collection=numbers";
+    /// let options = MongoOptions::parse(url)?;
+    /// assert_eq!(options.to_string(), "mongodb://app:***@db1,db2/billing?replicaSet=rs0&collection=numbers");
+    /// # Ok::<(), idmill::Error>(())
+    /// ```
+    pub struct MongoOptions {
+        /// Whether the DNS has the hosts: `mongodb+srv:`.
+        pub srv: bool,
+        /// The hosts, and the user to log in as.
+        pub authority: Authority,
+        /// As it was given, percent-encoded; may be empty.
+        database: String,
+        /// The driver's options, as they were given.
+        driver: Vec<String>,
+        /// Whether connecting fails unless the collection exists.
+        pub must_exist: bool,
+    }
+
+    /// The collection; each collection is its own namespace.
+    pub collection: String = DEFAULT_COLLECTION in NAME;
+    /// How long one command may take before its outcome is unknown.
+    pub timeout: Duration = "10s" in TIMEOUT;
 }
+
+idmill_kit::shown_as_url!(MongoOptions);
 
 impl MongoOptions {
     /// Parses a URL, without network access.
@@ -80,56 +71,22 @@ impl MongoOptions {
     /// [`InvalidInput`](ErrorKind::InvalidInput), with the reason but never the password.
     /// [`Unsupported`](ErrorKind::Unsupported) for `mongodb+srv:` without the feature `srv`.
     pub fn parse(url: &str) -> Result<Self> {
-        match url.split_once(':') {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("mongodb") => Self::parse_rest(rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case(SRV) => Self::parse_srv(rest),
-            _ => Err(refuse("a MongoDB URL begins with `mongodb://` or `mongodb+srv://`")),
+        let (scheme, place, query) = query::hosts(url, &["mongodb", SRV], "mongodb://HOST/DATABASE")?;
+        if scheme == SRV && !cfg!(feature = "srv") {
+            let message = "`mongodb+srv:` needs DNS look-ups, which are not compiled in: build with the cargo feature `srv`; \
+                           or name the hosts, as in `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`";
+            return Err(Error::new(ErrorKind::Unsupported, message).during(idmill::Operation::Connect));
         }
-    }
-
-    /// Reads what follows `mongodb:` in a URL.
-    pub(crate) fn parse_rest(rest: &str) -> Result<Self> {
-        Self::parse_either(rest, false)
-    }
-
-    /// Reads what follows `mongodb+srv:` in a URL: a name, under which the DNS has the hosts and some of the
-    /// options. It is asked when the store is opened.
-    #[cfg(feature = "srv")]
-    pub(crate) fn parse_srv(rest: &str) -> Result<Self> {
-        Self::parse_either(rest, true)
-    }
-
-    /// The refusal of `mongodb+srv:`.
-    #[cfg(not(feature = "srv"))]
-    pub(crate) fn parse_srv(_: &str) -> Result<Self> {
-        let message = "`mongodb+srv:` needs DNS look-ups, which are not compiled in: build with the cargo feature `srv`; \
-                       or name the hosts, as in `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`";
-        Err(Error::new(ErrorKind::Unsupported, message).during(idmill::Operation::Connect))
-    }
-
-    fn parse_either(rest: &str, srv: bool) -> Result<Self> {
-        let Some(rest) = rest.strip_prefix("//") else {
-            return Err(refuse("a MongoDB URL begins with two slashes: `mongodb://HOST/DATABASE`"));
-        };
-        check_login(rest)?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, database) = place.split_once('/').unwrap_or((place, ""));
         // On which the driver would panic.
-        if !rest.is_ascii() {
+        if !place.is_ascii() || !query.is_ascii() {
             return Err(refuse(
                 "the URL has characters beyond ASCII: percent-encode them, as in %C3%BC for an ü",
             ));
         }
-        let (collection, timeout) = Default::default();
-        let mut options = OPTIONS.with_defaults(Self {
-            srv,
-            authority: authority.to_owned(),
-            database: database.to_owned(),
-            driver: Vec::new(),
-            collection,
-            timeout,
-            must_exist: false,
-        });
+        let (authority, database) = place.split_once('/').unwrap_or((place, ""));
+        let authority = Authority::parse(authority)?;
+        let mut options =
+            Self::with_defaults(scheme == SRV, authority, database.to_owned(), Vec::new(), false);
         let mut once = Once::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
@@ -137,7 +94,7 @@ impl MongoOptions {
             if key != "readpreferencetags" {
                 once.take(&key)?;
             }
-            options.set(&key, pair)?;
+            options.set_any(&key, pair)?;
         }
         options.check()?;
         Ok(options)
@@ -150,34 +107,32 @@ impl MongoOptions {
         self
     }
 
-    fn set(&mut self, key: &str, pair: &str) -> Result<()> {
+    fn set_any(&mut self, key: &str, pair: &str) -> Result<()> {
         let value = pair.split_once('=').map_or("", |(_, value)| value);
         let value = &*percent_decode_str(value).decode_utf8_lossy();
-        if OPTIONS.set(self, key, value)? {
+        if self.set(key, value)? {
             return Ok(());
         }
         match key {
             // Taken for granted, and often part of a URL that was copied: welcome if
             // they say what is done anyway.
-            "w" if value != "majority" => {
-                return Err(refuse(format!(
-                    "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
-                )));
+            "w" if value != "majority" => Err(refuse(format!(
+                "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
+            ))),
+            "journal" if value == "false" => Err(refuse(
+                "journal=false would lose ids that were handed out: every write here is journaled; leave it out",
+            )),
+            "failover" => Err(self.unknown(key)),
+            _ => {
+                self.driver.push(pair.to_owned());
+                Ok(())
             }
-            "journal" if value == "false" => {
-                return Err(refuse(
-                    "journal=false would lose ids that were handed out: every write here is journaled; leave it out",
-                ));
-            }
-            history::KEY => return Err(history::not_told()),
-            _ => self.driver.push(pair.to_owned()),
         }
-        Ok(())
     }
 
     /// Everything that can be known to be wrong without asking the network.
     fn check(&self) -> Result<()> {
-        OPTIONS.check(self)?;
+        self.check_values()?;
         let database = self.database_name();
         if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
             let rule = "at most 63 bytes, without `/\\. \"$`";
@@ -188,8 +143,9 @@ impl MongoOptions {
 
     /// The driver's complaint about the URL, unless there is a secret in the URL that it might cite.
     fn unreadable(&self, error: &mongodb::error::Error) -> Error {
-        let known = format!("{}, and the options of a MongoDB connection string", OPTIONS.known());
-        if self.authority.contains('@') || self.driver.iter().any(|option| is_secret(option)) {
+        let known = format!("{}, and the options of a MongoDB connection string", self.known());
+        let has_login = self.authority.user.is_some() || self.authority.password.is_some();
+        if has_login || self.driver.iter().any(|option| is_secret(option)) {
             return refuse(format!(
                 "the URL cannot be read as a MongoDB connection string (it is not shown, for the secret in it): check its \
                  hosts and options, and that user name and password are percent-encoded; there are {known}"
@@ -200,9 +156,17 @@ impl MongoOptions {
 
     /// As the driver reads it, with the password.
     fn uri(&self) -> String {
-        let (authority, database) = (&self.authority, &self.database);
-        let separator = if self.driver.is_empty() { "" } else { "?" };
-        format!("{}://{authority}/{database}{separator}{}", self.scheme_name(), self.driver.join("&"))
+        self.with_driver(&self.authority.revealed(), &self.driver.join("&"))
+    }
+
+    fn place(&self) -> String {
+        let driver: Vec<_> = self.driver.iter().map(|option| hide_secret(option)).collect();
+        self.with_driver(&self.authority.to_string(), &driver.join("&"))
+    }
+
+    fn with_driver(&self, authority: &str, driver: &str) -> String {
+        let separator = if driver.is_empty() { "" } else { "?" };
+        format!("{}://{authority}/{}{separator}{driver}", self.scheme_name(), self.database)
     }
 
     fn scheme_name(&self) -> &'static str {
@@ -258,58 +222,13 @@ impl MongoOptions {
     }
 }
 
-impl FromStr for MongoOptions {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(url)
-    }
-}
-
 impl Target for MongoOptions {
-    fn scheme(&self) -> &'static str {
-        self.scheme_name()
-    }
-
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(self.clone().must_exist())
-    }
+    idmill_kit::target!(
+        |options| options.scheme_name() => MongoStore::open_with, existing options.must_exist = true
+    );
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async { largest(self.database().await?, column, self.timeout).await })
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(MongoStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
-    }
-}
-
-impl fmt::Display for MongoOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let driver = self.driver.iter().map(|option| hide_secret(option));
-        let driver = driver.fold(Printed::default(), |printed, option| printed.pair(&option));
-        let options = OPTIONS.print_after(driver, self);
-        let scheme = self.scheme_name();
-        write!(f, "{scheme}://{}/{}{options}", without_password(&self.authority), self.database)
-    }
-}
-
-/// As it is printed.
-impl fmt::Debug for MongoOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MongoOptions")
-            .field("url", &self.to_string())
-            .field("must_exist", &self.must_exist)
-            .finish_non_exhaustive()
-    }
-}
-
-/// `user:***@hosts`. Anything between the first colon and the last `@` is the password, well-encoded or not.
-fn without_password(authority: &str) -> String {
-    let Some((credentials, hosts)) = authority.rsplit_once('@') else { return authority.to_owned() };
-    match credentials.split_once(':') {
-        Some((user, _)) => format!("{user}:{HIDDEN}@{hosts}"),
-        None => authority.to_owned(),
     }
 }
 
@@ -448,7 +367,9 @@ mod tests {
 
     #[test]
     fn the_page_has_the_options() {
-        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+        MongoOptions::parse("mongodb://h/")
+            .unwrap()
+            .documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {
@@ -457,10 +378,10 @@ mod tests {
             authority in "[a-z0-9.]{1,12}(:[1-9][0-9]{0,3})?", database in "[a-z_]{0,9}",
             collection in "[A-Za-z_ %&#+?@=-]{1,20}", millis in 1..=86_400_000_u64, replica in any::<bool>(),
         ) {
-            let options = MongoOptions {
-                srv: false, authority, database, collection, timeout: Duration::from_millis(millis), must_exist: false,
-                driver: if replica { vec!["replicaSet=rs0".to_owned()] } else { Vec::new() },
-            };
+            let driver = if replica { vec!["replicaSet=rs0".to_owned()] } else { Vec::new() };
+            let options = MongoOptions::with_defaults(false, Authority::of([authority]), database, driver, false)
+                .collection(collection)
+                .timeout(Duration::from_millis(millis));
             prop_assume!(options.check().is_ok());
             let url = options.to_string();
             prop_assert_eq!(MongoOptions::parse(&url).unwrap(), options, "{}", url);

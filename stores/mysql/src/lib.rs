@@ -128,7 +128,7 @@ impl MysqlStore {
     /// neither MySQL nor MariaDB; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async {
-            let (database, opening) = options.database()?;
+            let (database, opening) = options.open_database()?;
             Self::within(database, opening).await
         };
         opening.await.map_err(|error| error.during(Operation::Connect))

@@ -136,7 +136,7 @@ impl PostgresStore {
     /// As [`open_with`](Self::open_with).
     pub async fn with_config(config: Config) -> Result<Self> {
         let tls = connector(SslMode::Prefer, None)?;
-        let place = PostgresOptions::place(&config);
+        let place = PostgresOptions::servers(&config);
         Self::beside(connecting(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
     }
 

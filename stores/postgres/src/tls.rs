@@ -1,6 +1,7 @@
 //! TLS to the server: what `sslmode=` asks for, with a provider of cryptography that is
 //! named here and not looked for.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use idmill::Result;
@@ -48,7 +49,7 @@ impl SslMode {
 }
 
 /// Reads the root certificates where there are some to read. Blocks for as long as that takes.
-pub(super) fn connector(mode: SslMode, root: Option<&str>) -> Result<MakeRustlsConnect> {
+pub(super) fn connector(mode: SslMode, root: Option<&Path>) -> Result<MakeRustlsConnect> {
     // Where several stores bring different providers, rustls would not choose, and panic.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn certificates_that_cannot_be_read_are_named() {
-        let missing = connector(SslMode::VerifyFull, Some("/no/such.pem")).err().unwrap();
+        let missing = connector(SslMode::VerifyFull, Some(Path::new("/no/such.pem"))).err().unwrap();
         assert!(missing.to_string().contains("/no/such.pem"), "{missing}");
         // Whatever providers other stores bring: none of these panics.
         for mode in SslMode::WORDS.iter().map(|(mode, ..)| *mode).filter(|mode| *mode != SslMode::VerifyFull)

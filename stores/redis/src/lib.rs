@@ -42,7 +42,6 @@ use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
 use self::schema::{GRANTED_BY, REFUSED_BY, Schema};
 
-pub(crate) use self::options::{CA, split_scheme};
 pub use self::options::{Keeps, RedisOptions};
 pub use idmill;
 pub use idmill_kit::history::Failover;

@@ -295,17 +295,17 @@ impl Terms {
     }
 
     async fn shake_hands(&self) -> Result<Line> {
-        let Place { tls, ca, user, password, server, database } = &self.place;
+        let Place { authority, tls, server, database } = &self.place;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name().set_db((*database).into());
-        if let Some(password) = password {
-            login = login.set_password(&password.0);
+        if let Some(password) = &authority.password {
+            login = login.set_password(password);
         }
-        if let Some(user) = user {
+        if let Some(user) = &authority.user {
             login = login.set_username(user);
         }
-        let ca = ca.clone();
+        let (ca, on) = (tls.ca.clone(), tls.is_on());
         let config = move || Ok(trusting(ca.as_deref(), "ca")?.with_no_client_auth());
-        REDIS.open(server, tls.then_some((config, ADVICE)), &login).await
+        REDIS.open(server, on.then_some((config, ADVICE)), &login).await
     }
 }
 

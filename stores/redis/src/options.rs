@@ -1,45 +1,18 @@
 //! The server and how it keeps sequences, and their URL form.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Durability, Store, StoreFuture};
+use idmill::store::{Durability, StoreFuture};
 use idmill::{Error, Result, SequenceName};
 use idmill_kit::Target;
 use idmill_kit::history::{FAILOVER, Failover};
-use idmill_kit::options::{FILE, Table, Word, option, whole, words};
-use idmill_kit::refuse;
-use idmill_kit::secrets::check_login;
+use idmill_kit::options::{Options as _, Word, whole, words};
 use idmill_shared_cache::options::{PREFIX, WAIT};
 
 use super::link::Terms;
 use super::place::Place;
 use super::verify::Demands;
 use super::{RedisStore, schema};
-
-const OPTIONS: Table<RedisOptions> = Table(&[
-    option("prefix", PREFIX, "idmill")
-        .means("the prefix of every key, in braces; a namespace")
-        .field(|o| &mut o.prefix),
-    option("timeout", WAIT, "5s").means("how long to wait for the server").field(|o| &mut o.timeout),
-    option("replicas", whole(0, 100), "0")
-        .means("how many replicas must acknowledge a grant before it counts")
-        .field(|o| &mut o.replicas),
-    option("durability", words::<Keeps>(), "disk")
-        .means("what keeps a grant through a crash")
-        .field(|o| &mut o.keeps),
-    option("failover", FAILOVER, "")
-        .means(
-            "what a promoted replica may grant of a sequence that its master wrote last, see below. The default is `allow` if `replicas` is set, and \
-             with `durability=process`; otherwise `refuse`",
-        )
-        .field(|o| &mut o.failover),
-    option("ca", FILE, "").means(CA).field(|o| &mut o.place.ca),
-]);
-pub(crate) const CA: &str = "with `rediss://`: a PEM file with the authorities to trust in place of the system's, read again for every \
-                             connection";
 
 /// Whether the server must keep its grants through a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -56,28 +29,43 @@ pub enum Keeps {
     Process,
 }
 
-/// A Redis or Valkey server, and how it keeps sequences.
-///
-/// As a URL:
-/// `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`,
-/// or `rediss://…?ca=FILE` over TLS. In the user and the password, `%40` is `@`, `%3A` is `:` and `%2F` is
-/// `/`. Printing hides the password.
-///
-/// ```
-/// use idmill_redis::RedisOptions;
-///
-/// let options: RedisOptions = "rediss://app:secret@db1/2?prefix=billing&replicas=1".parse()?;
-/// assert_eq!(options.to_string(), "rediss://app:***@db1:6379/2?prefix=billing&replicas=1");
-/// # Ok::<(), idmill::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedisOptions {
-    place: Place,
-    prefix: String,
-    timeout: Duration,
-    replicas: u32,
-    keeps: Keeps,
-    failover: Option<Failover>,
+idmill_kit::options! {
+    /// A Redis or Valkey server, and how it keeps sequences.
+    ///
+    /// As a URL:
+    /// `redis://USER:PASSWORD@HOST:PORT/DB?prefix=idmill&timeout=5s&replicas=0&durability=disk&failover=refuse`,
+    /// or `rediss://…?ca=FILE` over TLS. In the user and the password, `%40` is `@`, `%3A` is `:` and `%2F`
+    /// is `/`. Printing hides the password.
+    ///
+    /// ```
+    /// use idmill_redis::RedisOptions;
+    ///
+    /// let options: RedisOptions = "rediss://app:secret@db1/2?prefix=billing&replicas=1".parse()?;
+    /// assert_eq!(options.to_string(), "rediss://app:***@db1:6379/2?prefix=billing&replicas=1");
+    /// # Ok::<(), idmill::Error>(())
+    /// ```
+    pub struct RedisOptions at hosts "redis" | "rediss" as "redis://HOST:PORT/DB" {
+        place: Place,
+    }
+
+    /// The prefix of every key, in braces; a namespace.
+    pub prefix: String = "idmill" in PREFIX;
+    /// How long to wait for the server.
+    pub timeout: Duration = "5s" in WAIT;
+    /// How many replicas must acknowledge a grant before it counts.
+    ///
+    /// If fewer have done so after three quarters of the timeout, the grant is an unknown outcome and a gap.
+    pub replicas: u32 = "0" in whole(0, 100);
+    /// What keeps a grant through a crash.
+    pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
+    /// How a sequence goes on at a promoted replica, if its master wrote it last. The default is `allow`
+    /// if `replicas` is set, and with `durability=process`; otherwise `refuse`.
+    ///
+    /// The store cannot detect this if the server has restarted since its promotion, has had no replica for
+    /// an hour, or was the second to be promoted in a row.
+    pub failover: Option<Failover> = "" in FAILOVER;
+
+    use place;
 }
 
 impl RedisOptions {
@@ -86,102 +74,32 @@ impl RedisOptions {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an address.
     pub fn new(address: &str) -> Result<Self> {
-        Ok(Self::of(Place::at(address)?))
-    }
-
-    fn of(place: Place) -> Self {
-        let (prefix, timeout, replicas) = Default::default();
-        OPTIONS.with_defaults(Self {
-            place,
-            prefix,
-            timeout,
-            replicas,
-            keeps: Keeps::default(),
-            failover: None,
-        })
+        Place::at(address).map(Self::with_defaults)
     }
 
     /// The user to log in as, which may be empty, and its password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
-        self.place.log_in(user, password);
+        self.place.authority.log_in(user, password);
         self
     }
 
-    /// Uses TLS, and trusts the system's authorities.
-    #[must_use]
-    pub fn tls(mut self) -> Self {
-        self.place.tls = true;
-        self
+    idmill_kit::tls_setters!([place.tls] tls, ca);
+    idmill_kit::setter! {
+        /// The number of the server's database. Default 0.
+        pub database = place.database: u32
     }
 
-    /// Uses TLS, and trusts the authorities in this PEM file in place of the system's.
-    #[must_use]
-    pub fn ca(mut self, file: impl Into<String>) -> Self {
-        self.place.trust(file.into());
-        self
+    fn at(scheme: &str, place: &str) -> Result<Self> {
+        Place::parse(scheme, place).map(Self::with_defaults)
     }
 
-    /// The number of the server's database. Default 0.
-    #[must_use]
-    pub fn database(mut self, number: u32) -> Self {
-        self.place.database = number;
-        self
-    }
-
-    /// The prefix of every key, in braces: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`.
-    /// Each prefix is its own namespace.
-    #[must_use]
-    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.prefix = prefix.into();
-        self
-    }
-
-    /// How long to wait for the server, 100 ms to 1 h. Default 5 s.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// How many replicas must acknowledge a grant before it counts, at most 100. If fewer have done so after
-    /// three quarters of the timeout, the grant is an unknown outcome and a gap. Default 0.
-    #[must_use]
-    pub fn replicas(mut self, replicas: u32) -> Self {
-        self.replicas = replicas;
-        self
-    }
-
-    /// Whether the server must keep its grants. Default [`Keeps::Disk`].
-    #[must_use]
-    pub fn keeps(mut self, keeps: Keeps) -> Self {
-        self.keeps = keeps;
-        self
-    }
-
-    /// What happens to a sequence if its server was a replica at the last write. Default
-    /// [`Failover::Refuse`], or [`Failover::Allow`] if [`replicas`](Self::replicas) is set or with
-    /// [`Keeps::Process`].
-    ///
-    /// The store cannot detect this if the server has restarted since its promotion, has had no replica for
-    /// an hour, or was the second to be promoted in a row.
-    #[must_use]
-    pub fn failover(mut self, failover: Failover) -> Self {
-        self.failover = Some(failover);
-        self
-    }
-
-    /// Reads what follows `redis:` in a URL, or `rediss:`.
-    pub(crate) fn parse_rest(tls: bool, rest: &str) -> Result<Self> {
-        check_login(rest)?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = OPTIONS.read(query, Self::of(Place::parse(tls, place)?))?;
-        options.check()?;
-        Ok(options)
+    fn place(&self) -> String {
+        self.place.to_string()
     }
 
     pub(super) fn check(&self) -> Result<()> {
-        OPTIONS.check(self)?;
+        self.check_values()?;
         self.place.check()
     }
 
@@ -217,15 +135,9 @@ impl Word for Keeps {
     ];
 }
 
+/// Nothing is created by opening it.
 impl Target for RedisOptions {
-    fn scheme(&self) -> &'static str {
-        if self.place.tls { "rediss" } else { "redis" }
-    }
-
-    // Nothing is created by opening it.
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(self.clone())
-    }
+    idmill_kit::target!(|options| options.place.scheme() => RedisStore::open_with);
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
@@ -236,37 +148,6 @@ impl Target for RedisOptions {
             RedisStore::open_with(self.clone()).await?.refused().await
         })
     }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(RedisStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
-    }
-}
-
-/// Parses a URL, as [`Display`](fmt::Display) prints it except for the password.
-impl FromStr for RedisOptions {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        let (tls, rest) = split_scheme(url)?;
-        Self::parse_rest(tls, rest)
-    }
-}
-
-/// Whether a URL asks for TLS, and what follows its scheme. Never the text itself in an
-/// error: it may hold a password.
-pub(crate) fn split_scheme(url: &str) -> Result<(bool, &str)> {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    match scheme.to_ascii_lowercase().as_str() {
-        "redis" => Ok((false, rest)),
-        "rediss" => Ok((true, rest)),
-        _ => Err(refuse("a Redis URL begins with `redis://`, or `rediss://` for TLS")),
-    }
-}
-
-impl fmt::Display for RedisOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place, OPTIONS.print(self))
-    }
 }
 
 #[cfg(test)]
@@ -276,7 +157,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::place::Password;
 
     #[test]
     fn every_option_is_read() {
@@ -334,9 +214,9 @@ mod tests {
     #[test]
     fn the_page_has_the_options() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
-        OPTIONS.documented(page, "options");
+        RedisOptions::new("h").unwrap().documented(page, "options");
         // Here too, since two tests at a time would write one file.
-        crate::window::OPTIONS.documented(page, "options of the window");
+        crate::window::RedisWindowOptions::new("h").unwrap().documented(page, "options of the window");
     }
 
     #[test]
@@ -362,10 +242,10 @@ mod tests {
             prop_assert_eq!(&options.to_string().parse::<RedisOptions>().unwrap(), &options);
             let login = options.login(&user, &password);
             let printed = login.to_string();
-            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.place.ca.iter().any(|ca| ca.contains("zz")) || login.prefix.contains("zz"));
+            prop_assert!(!printed.contains("zz") || host.contains("zz") || user.contains("zz") || login.place.tls.ca.iter().any(|ca| ca.to_string_lossy().contains("zz")) || login.prefix.contains("zz"));
             let hidden: RedisOptions = printed.parse().unwrap();
-            prop_assert_eq!(hidden.place.user, login.place.user);
-            prop_assert_eq!(hidden.place.password, Some(Password("***".to_owned())));
+            prop_assert_eq!(hidden.place.authority.user, login.place.authority.user);
+            prop_assert_eq!(hidden.place.authority.password, Some("***".to_owned()));
         }
     }
 }

@@ -100,7 +100,7 @@ impl SpannerStore {
     /// [`Conflict`](ErrorKind::Conflict) if the table exists but does not hold sequences.
     pub async fn open_with(options: SpannerOptions) -> Result<Self> {
         let opening = async {
-            let options = options.check()?;
+            let options = options.checked()?;
             let access = options.mode;
             Ok(Self { database: Database::open(options).await?, access })
         };

@@ -1,80 +1,46 @@
 //! The database and how to reach it, and its URL form.
 
-use std::fmt;
-use std::str::FromStr;
-use std::sync::Arc;
-
-use idmill::store::{Store, StoreFuture};
-use idmill::{Error, Result};
-use idmill_kit::Mode;
-use idmill_kit::Target;
-use idmill_kit::options::{ADDRESS, Table as Options, option, words};
-use idmill_kit::{query, refuse};
+use idmill::Result;
+use idmill_kit::options::{ADDRESS, Options as _, words};
+use idmill_kit::{Mode, Target, refuse};
 
 use super::SpannerStore;
 use super::schema::{DEFAULT_TABLE, NAME, Table};
 
-const OPTIONS: Options<SpannerOptions> = Options(&[
-    option("table", NAME, DEFAULT_TABLE)
-        .means("the table; a database can hold several, each its own namespace")
-        .field(|o| &mut o.table),
-    option("emulator", ADDRESS, "")
-        .means(
-            "an emulator instead of the cloud; without it, the one that the environment variable \
-             `SPANNER_EMULATOR_HOST` names",
-        )
-        .field(|o| &mut o.emulator),
-    option("mode", words::<Mode>(), "rwc")
-        .means(
-            "what opening may do to the table; on an emulator, `rwc` creates the instance and the database \
-             too",
-        )
-        .field(|o| &mut o.mode),
-]);
 const FORM: &str = "write `spanner://projects/PROJECT/instances/INSTANCE/databases/DATABASE`";
 /// What the official clients read, too.
 const EMULATOR_VARIABLE: &str = "SPANNER_EMULATOR_HOST";
 
-/// A Spanner database and how to open it. Options are checked when the database is opened.
-///
-/// As a URL: `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=rwc`.
-///
-/// ```
-/// use idmill_spanner::SpannerOptions;
-///
-/// let options = SpannerOptions::new("projects/p/instances/i/databases/d").table("sequences");
-/// assert_eq!(options.to_string(), "spanner://projects/p/instances/i/databases/d?table=sequences");
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SpannerOptions {
-    database: String,
-    table: String,
-    emulator: Option<String>,
-    mode: Mode,
+idmill_kit::options! {
+    /// A Spanner database and how to open it. Options are checked when the database is opened.
+    ///
+    /// As a URL: `spanner://projects/P/instances/I/databases/D?table=NAME&emulator=HOST:PORT&mode=rwc`.
+    ///
+    /// ```
+    /// use idmill_spanner::SpannerOptions;
+    ///
+    /// let options = SpannerOptions::new("projects/p/instances/i/databases/d").table("sequences");
+    /// assert_eq!(options.to_string(), "spanner://projects/p/instances/i/databases/d?table=sequences");
+    /// ```
+    pub struct SpannerOptions at path "spanner" as "spanner://projects/P/instances/I/databases/D" {
+        /// The full name, `projects/P/instances/I/databases/D`.
+        pub database: String,
+    }
+
+    /// The table; a database can hold several, each its own namespace.
+    pub table: String = DEFAULT_TABLE in NAME;
+    /// An emulator instead of the cloud; without it, the one that the environment variable
+    /// `SPANNER_EMULATOR_HOST` names.
+    pub emulator: Option<String> = "" in ADDRESS;
+    /// What opening may do to the table; on an emulator, `rwc` creates the instance and the database too.
+    pub mode: Mode = "rwc" in words::<Mode>();
 }
 
 impl SpannerOptions {
     /// The database with this full name, `projects/P/instances/I/databases/D`, and every option at its
     /// default.
     pub fn new(database: impl Into<String>) -> Self {
-        let (database, table) = (database.into(), String::new());
-        OPTIONS.with_defaults(Self { database, table, emulator: None, mode: Mode::default() })
-    }
-
-    /// The table to keep sequences in: up to 128 ASCII letters, digits and `_`, beginning with a letter.
-    /// Default `idmill_sequences`. Each table is its own namespace.
-    #[must_use]
-    pub fn table(mut self, table: impl Into<String>) -> Self {
-        self.table = table.into();
-        self
-    }
-
-    /// An emulator at this `HOST:PORT` instead of the cloud. By default, the environment variable
-    /// `SPANNER_EMULATOR_HOST` names one, as for the official clients.
-    #[must_use]
-    pub fn emulator(mut self, address: impl Into<String>) -> Self {
-        self.emulator = Some(address.into());
-        self
+        Self::with_defaults(database.into())
     }
 
     /// The table that sequences are kept in.
@@ -82,36 +48,30 @@ impl SpannerOptions {
         &self.table
     }
 
-    /// What opening may do. Default [`Mode::Create`].
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
+    #[expect(clippy::unnecessary_wraps, reason = "`options!` calls it for all stores alike")]
+    fn at(_: &str, place: &str) -> Result<Self> {
+        Ok(Self::new(place.strip_prefix("//").unwrap_or(place)))
     }
 
-    /// Reads what follows `spanner:` in a URL.
-    pub(crate) fn parse(rest: &str) -> Result<Self> {
-        let (database, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = Self::new(database.strip_prefix("//").unwrap_or(database));
-        let options = OPTIONS.read(query, options)?;
-        options.check_values()?;
-        Ok(options)
+    fn place(&self) -> String {
+        format!("spanner://{}", self.database)
+    }
+
+    /// Everything that can be known to be wrong without asking anybody.
+    fn check(&self) -> Result<(Database, Table)> {
+        self.check_values()?;
+        Ok((Database::new(&self.database)?, Table::new(&self.table)?))
     }
 
     /// Options that can be opened. An emulator that is named beats that of the environment.
-    pub(super) fn check(&self) -> Result<Checked> {
-        let (database, table) = self.check_values()?;
+    pub(super) fn checked(&self) -> Result<Checked> {
+        let (database, table) = self.check()?;
         let environment = || std::env::var(EMULATOR_VARIABLE).ok().filter(|value| !value.is_empty());
         let emulator = self.emulator.clone().or_else(environment);
         if let Some(emulator) = &emulator {
             ADDRESS.check(EMULATOR_VARIABLE, emulator)?;
         }
         Ok(Checked { database, table, emulator, mode: self.mode })
-    }
-
-    fn check_values(&self) -> Result<(Database, Table)> {
-        OPTIONS.check(self)?;
-        Ok((Database::new(&self.database)?, Table::new(&self.table)?))
     }
 }
 
@@ -162,13 +122,9 @@ impl Database {
 }
 
 impl Target for SpannerOptions {
-    fn scheme(&self) -> &'static str {
-        "spanner"
-    }
-
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(self.clone().mode(self.mode.existing()))
-    }
+    idmill_kit::target!(
+        |options| "spanner" => SpannerStore::open_with, existing options.mode = options.mode.existing()
+    );
 
     fn ddl(&self) -> Result<Option<String>> {
         Ok(Some(Table::new(&self.table)?.ddl()))
@@ -176,25 +132,6 @@ impl Target for SpannerOptions {
 
     fn witness_ddl(&self) -> Result<Option<String>> {
         Table::new(&self.table)?.witness_ddl().map(Some)
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(SpannerStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
-    }
-}
-
-/// Parses a URL, as [`Display`](fmt::Display) prints it.
-impl FromStr for SpannerOptions {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(query::after("spanner", url)?)
-    }
-}
-
-impl fmt::Display for SpannerOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "spanner://{}{}", self.database, OPTIONS.print(self))
     }
 }
 
@@ -205,18 +142,22 @@ mod tests {
 
     use super::*;
 
+    fn parse(rest: &str) -> Result<SpannerOptions> {
+        SpannerOptions::parse(&format!("spanner:{rest}"))
+    }
+
     #[test]
     fn every_option_is_read() {
         let name = "projects/example.com:p/instances/i-1/databases/d_2";
         let url = format!("//{name}?table=sequences&emulator=localhost:9010&mode=ro");
         let expected =
             SpannerOptions::new(name).table("sequences").emulator("localhost:9010").mode(Mode::ReadOnly);
-        assert_eq!(SpannerOptions::parse(&url).unwrap(), expected);
-        assert_eq!(SpannerOptions::parse(name).unwrap(), SpannerOptions::new(name));
-        let database = expected.check().unwrap().database;
+        assert_eq!(parse(&url).unwrap(), expected);
+        assert_eq!(parse(name).unwrap(), SpannerOptions::new(name));
+        let database = expected.checked().unwrap().database;
         assert_eq!(database.path(), name);
         assert_eq!(database.instance_path(), "projects/example.com:p/instances/i-1");
-        assert_eq!(expected.check().unwrap().emulator.as_deref(), Some("localhost:9010"));
+        assert_eq!(expected.checked().unwrap().emulator.as_deref(), Some("localhost:9010"));
     }
 
     #[test]
@@ -239,7 +180,7 @@ mod tests {
             (format!("{d}?table=a`b"), "table"),
             (format!("{d}?table=_a"), "table"),
         ] {
-            let error = SpannerOptions::parse(&url).unwrap_err();
+            let error = parse(&url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
             assert!(error.to_string().contains(remedy), "{url}: {error}");
         }
@@ -247,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_options() {
-        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+        SpannerOptions::new("d").documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {
@@ -262,7 +203,7 @@ mod tests {
                 SpannerOptions::new(format!("projects/{part}/instances/{part}/databases/{part}")).table(table).mode(mode);
             options.emulator = emulator;
             let url = options.to_string();
-            let read = SpannerOptions::parse(url.strip_prefix("spanner:").unwrap()).unwrap();
+            let read = SpannerOptions::parse(&url).unwrap();
             prop_assert_eq!(read, options, "{}", url);
         }
     }

@@ -111,7 +111,7 @@ mod tests {
     use crate::SqliteOptions;
 
     fn settings(dir: &Path) -> Settings {
-        SqliteOptions::new(dir.join("ids.db")).busy_timeout(Duration::ZERO).check().unwrap()
+        SqliteOptions::new(dir.join("ids.db")).busy_timeout(Duration::ZERO).checked().unwrap()
     }
 
     fn database(dir: &Path) -> Database {

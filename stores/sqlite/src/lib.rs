@@ -100,7 +100,7 @@ impl SqliteStore {
     }
 
     async fn try_open(options: SqliteOptions) -> Result<Self> {
-        let settings = options.check()?;
+        let settings = options.checked()?;
         let calls = Calls(settings.mode);
         let opening = runtime()?.spawn_blocking(move || Database::open(settings)).await;
         let database = opening.map_err(|error| died(ErrorKind::Unavailable, error))??;

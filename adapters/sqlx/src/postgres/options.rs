@@ -2,52 +2,56 @@
 
 use std::time::Duration;
 
-use idmill::{Error, ErrorKind, Result};
+use idmill::Result;
 use idmill_kit::Mode;
-use idmill_kit::history::Failover;
-use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, Table};
+use idmill_kit::history::{FAILOVER, Failover};
+use idmill_kit::options::{Options as _, TIMEOUT, words};
+use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table};
 
-const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+idmill_kit::options! {
+    /// Where sequences are kept in the pool's database, and how the store uses the pool.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use idmill_sqlx::Mode;
+    /// use idmill_sqlx::postgres::PostgresOptions;
+    ///
+    /// let options = PostgresOptions::new()
+    ///     .table("numbers")
+    ///     .schema("billing")
+    ///     .mode(Mode::ReadWrite)
+    ///     .timeout(Duration::from_secs(5));
+    /// # drop(options);
+    /// ```
+    #[derive(Debug)]
+    pub struct PostgresOptions {
+        pub(super) shares_pool: bool,
+        pub(super) closes_with_pool: bool,
+    }
 
-/// Where sequences are kept in the pool's database, and how the store uses the pool.
-///
-/// ```
-/// use std::time::Duration;
-/// use idmill_sqlx::Mode;
-/// use idmill_sqlx::postgres::PostgresOptions;
-///
-/// let options = PostgresOptions::new()
-///     .table("numbers")
-///     .schema("billing")
-///     .mode(Mode::ReadWrite)
-///     .timeout(Duration::from_secs(5));
-/// # drop(options);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PostgresOptions {
-    table: String,
-    schema: Option<String>,
-    pub(super) mode: Mode,
-    pub(super) keeps: Keeps,
-    pub(super) failover: Option<Failover>,
-    pub(super) timeout: Duration,
-    pub(super) shares_pool: bool,
-    pub(super) closes_with_pool: bool,
+    /// The table to keep sequences in. Tables are namespaces.
+    ///
+    /// Up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
+    pub table: String = DEFAULT_TABLE in NAME;
+    /// The schema of the table; without it, the table is found along the connection's `search_path`, and
+    /// created in its first schema.
+    pub schema: Option<String> = "" in NAME;
+    /// What opening may do. Default [`Mode::Create`].
+    pub mode: Mode = "rwc" in words::<Mode>();
+    /// What keeps a grant through a crash of the server. Default [`Keeps::Disk`]: `fsync` and
+    /// `full_page_writes` have to be on.
+    pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
+    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
+    /// be missing here. By default it is refused, if the server tells which it is.
+    pub failover: Option<Failover> = "" in FAILOVER;
+    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A
+    /// statement waits for locks, and a connection is waited for, half of that.
+    pub timeout: Duration = "10s" in TIMEOUT;
 }
 
 impl Default for PostgresOptions {
     fn default() -> Self {
-        Self {
-            table: DEFAULT_TABLE.to_owned(),
-            schema: None,
-            mode: Mode::default(),
-            keeps: Keeps::default(),
-            failover: None,
-            timeout: DEFAULT_TIMEOUT,
-            shares_pool: false,
-            closes_with_pool: false,
-        }
+        Self::with_defaults(false, false)
     }
 }
 
@@ -55,53 +59,6 @@ impl PostgresOptions {
     /// The table `idmill_sequences`, created where it is missing, and connections of the store's own.
     pub fn new() -> Self {
         Self::default()
-    }
-
-    /// The table to keep sequences in: up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
-    /// Tables are namespaces: a name in one has nothing to do with the same name in another.
-    #[must_use]
-    pub fn table(mut self, table: impl Into<String>) -> Self {
-        self.table = table.into();
-        self
-    }
-
-    /// The schema of the table. By default the table is found along the connection's `search_path`, and
-    /// created in its first schema where there is none.
-    #[must_use]
-    pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = Some(schema.into());
-        self
-    }
-
-    /// What opening may do. Default [`Mode::Create`].
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// What makes sure that a crash of the server takes nothing back. Default [`Keeps::Disk`]: `fsync` and
-    /// `full_page_writes` have to be on.
-    #[must_use]
-    pub fn keeps(mut self, keeps: Keeps) -> Self {
-        self.keeps = keeps;
-        self
-    }
-
-    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
-    /// be missing here. By default it is refused, if the server tells which it is.
-    #[must_use]
-    pub fn failover(mut self, failover: Failover) -> Self {
-        self.failover = Some(failover);
-        self
-    }
-
-    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A
-    /// statement waits for locks, and a connection is waited for, half of that.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
     }
 
     /// Uses the pool's own connections, up to four at a time, and four more while locks are waited for. By
@@ -124,7 +81,7 @@ impl PostgresOptions {
     /// Ends the store's own connections when the pool is closed. By default they stay, so that ids in memory
     /// can still be given back. In tests a task may keep the store, whose open connections keep
     /// `#[sqlx::test]` from dropping the test's database. All calls fail with
-    /// [`Closed`](ErrorKind::Closed) after that.
+    /// [`Closed`](idmill::ErrorKind::Closed) after that.
     #[must_use]
     pub fn close_with_pool(mut self) -> Self {
         self.closes_with_pool = true;
@@ -133,16 +90,15 @@ impl PostgresOptions {
 
     /// Everything that can be known to be wrong without asking the network.
     pub(super) fn check(&self) -> Result<Table> {
-        if self.timeout < Duration::from_millis(1) || self.timeout > MAX_TIMEOUT {
-            let message = format!("timeout {:?} must be at least 1ms and at most a day", self.timeout);
-            return Err(Error::new(ErrorKind::InvalidInput, message));
-        }
+        self.check_values()?;
         Table::new(self.schema.as_deref(), &self.table)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use idmill::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -155,7 +111,7 @@ mod tests {
             PostgresOptions::new().schema("a.b"),
             PostgresOptions::new().timeout(Duration::ZERO),
             PostgresOptions::new().timeout(Duration::from_micros(999)),
-            PostgresOptions::new().timeout(MAX_TIMEOUT + Duration::from_secs(1)),
+            PostgresOptions::new().timeout(Duration::from_secs(24 * 60 * 60) + Duration::from_secs(1)),
         ] {
             assert_eq!(bad.check().unwrap_err().kind(), ErrorKind::InvalidInput, "{bad:?}");
         }

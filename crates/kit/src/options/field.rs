@@ -1,67 +1,22 @@
-//! What a field of a store's options has to be for an [`option`](super::option) to be kept in it.
+//! The types of fields that hold an [option](super::Entry).
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The value of an option, whatever the type of its field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Value {
-    /// None was given, or the one given is `none`.
-    Unset,
-    /// A whole number.
-    Whole(u64),
-    /// A time.
-    Duration(Duration),
-    /// A word, a name, a file.
-    Text(String),
-}
-
-impl Value {
-    /// As a URL has it, but for a duration, which a URL has in whole milliseconds.
-    pub(super) fn exactly(&self) -> String {
-        if let Self::Duration(duration) = self { exactly(*duration) } else { self.to_string() }
-    }
-}
-
-/// As a URL has it; nothing for what is not set. Durations are rounded down to milliseconds.
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unset => Ok(()),
-            Self::Whole(number) => number.fmt(f),
-            Self::Duration(duration) => f.write_str(&in_millis(*duration)),
-            Self::Text(text) => f.write_str(text),
-        }
-    }
-}
-
-/// In the largest unit of which it is a multiple; rounded down to milliseconds.
-fn in_millis(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    let units = [(3_600_000, "h"), (60_000, "m"), (1_000, "s")];
-    let whole = units.into_iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
-    match whole {
-        Some((unit, name)) => format!("{}{name}", millis / unit),
-        None if millis == 0 => "0s".to_owned(),
-        None => format!("{millis}ms"),
-    }
-}
-
-/// The same, without being rounded.
-fn exactly(duration: Duration) -> String {
-    let whole = duration.subsec_nanos().is_multiple_of(1_000_000) && !duration.is_zero();
-    if whole { in_millis(duration) } else { format!("{duration:?}") }
-}
+use super::super::query::{UNITS, parse_duration};
 
 /// A type that an option can have. In an `Option`, it need not be given.
 pub trait Typed: Sized {
-    /// The value of an option as one of this type; `None` if there is no such.
-    fn of(value: Value) -> Option<Self>;
+    /// Reads it as a URL has it.
+    fn of(text: &str) -> Option<Self>;
 
-    /// This as the value of an option.
-    fn value(&self) -> Value;
+    /// As a URL has it; `None` if it is not set.
+    fn text(&self) -> Option<String>;
+
+    /// The value that is not set, if the type has one.
+    fn unset() -> Option<Self> {
+        None
+    }
 }
 
 /// An enumeration whose values are written as words, such as `mode=ro`.
@@ -85,35 +40,37 @@ impl Word for bool {
 }
 
 impl<W: Word> Typed for W {
-    fn of(value: Value) -> Option<Self> {
-        let Value::Text(text) = value else { return None };
+    fn of(text: &str) -> Option<Self> {
         W::WORDS.iter().find(|(_, word, _)| *word == text).map(|(value, ..)| *value)
     }
 
-    fn value(&self) -> Value {
-        Value::Text(self.word().to_owned())
+    fn text(&self) -> Option<String> {
+        Some(self.word().to_owned())
     }
 }
 
 impl Typed for Duration {
-    fn of(value: Value) -> Option<Self> {
-        if let Value::Duration(duration) = value { Some(duration) } else { None }
+    fn of(text: &str) -> Option<Self> {
+        parse_duration(text)
     }
 
-    fn value(&self) -> Value {
-        Value::Duration(*self)
+    /// In the largest unit of which it is a multiple.
+    fn text(&self) -> Option<String> {
+        let nanos = self.as_nanos();
+        let whole = UNITS.into_iter().find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit));
+        Some(whole.map_or("0s".to_owned(), |(name, unit)| format!("{}{name}", nanos / unit)))
     }
 }
 
 macro_rules! whole {
     ($($number:ty),*) => {$(
         impl Typed for $number {
-            fn of(value: Value) -> Option<Self> {
-                if let Value::Whole(number) = value { Self::try_from(number).ok() } else { None }
+            fn of(text: &str) -> Option<Self> {
+                if text.starts_with('+') { None } else { text.parse().ok() }
             }
 
-            fn value(&self) -> Value {
-                Value::Whole(u64::from(*self))
+            fn text(&self) -> Option<String> {
+                Some(self.to_string())
             }
         }
     )*};
@@ -122,53 +79,56 @@ macro_rules! whole {
 whole!(u8, u16, u32, u64);
 
 impl Typed for String {
-    fn of(value: Value) -> Option<Self> {
-        if let Value::Text(text) = value { Some(text) } else { None }
+    fn of(text: &str) -> Option<Self> {
+        Some(text.to_owned())
     }
 
-    fn value(&self) -> Value {
-        Value::Text(self.clone())
+    fn text(&self) -> Option<String> {
+        Some(self.clone())
     }
 }
 
-/// What of a path is not UTF-8 is not in a URL either.
+/// A URL has only paths that are UTF-8.
 impl Typed for PathBuf {
-    fn of(value: Value) -> Option<Self> {
-        String::of(value).map(Self::from)
+    fn of(text: &str) -> Option<Self> {
+        Some(text.into())
     }
 
-    fn value(&self) -> Value {
-        Value::Text(self.to_string_lossy().into_owned())
+    fn text(&self) -> Option<String> {
+        Some(self.to_string_lossy().into_owned())
     }
 }
 
 impl<T: Typed> Typed for Option<T> {
-    fn of(value: Value) -> Option<Self> {
-        if value == Value::Unset { Some(None) } else { T::of(value).map(Some) }
+    fn of(text: &str) -> Option<Self> {
+        T::of(text).map(Some)
     }
 
-    fn value(&self) -> Value {
-        self.as_ref().map_or(Value::Unset, T::value)
+    fn text(&self) -> Option<String> {
+        self.as_ref().and_then(T::text)
+    }
+
+    fn unset() -> Option<Self> {
+        Some(None)
     }
 }
 
 /// A field of a store's options, of any type that is [`Typed`].
 pub trait Field {
-    /// Its value.
-    fn get(&self) -> Value;
+    /// Its value as a URL has it; `None` if it is not set.
+    fn get(&self) -> Option<String>;
 
     /// Sets it, and returns whether it can have this value.
-    fn set(&mut self, value: Value) -> bool;
+    fn set(&mut self, text: Option<&str>) -> bool;
 }
 
 impl<T: Typed> Field for T {
-    fn get(&self) -> Value {
-        self.value()
+    fn get(&self) -> Option<String> {
+        self.text()
     }
 
-    fn set(&mut self, value: Value) -> bool {
-        let Some(value) = T::of(value) else { return false };
-        *self = value;
-        true
+    fn set(&mut self, text: Option<&str>) -> bool {
+        let value = text.map_or_else(T::unset, T::of);
+        value.map(|value| *self = value).is_some()
     }
 }

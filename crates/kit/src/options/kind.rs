@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::Address;
 use super::super::query::parse_duration;
 use super::super::refuse;
-use super::field::{Value, Word};
+use super::field::{Typed as _, Word};
 use idmill::Result;
 
 /// For a duration that need not be: no such time.
@@ -102,7 +102,7 @@ impl Kind {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if it is none of these, with what can be written.
     pub fn check(self, what: &str, value: &str) -> Result<()> {
-        if self.read(value).is_some_and(|value| value == Value::Unset || self.fits(&value)) {
+        if self.fits(value) {
             return Ok(());
         }
         Err(refuse(format!("{what}={value:?} {}", self.remedy(what, ""))))
@@ -112,28 +112,18 @@ impl Kind {
         matches!(self, Self::Duration { none: true, .. })
     }
 
-    /// What the text of a URL says; `None` if it cannot be read.
-    pub(super) fn read(self, text: &str) -> Option<Value> {
+    /// Whether it takes this value, which is not `none`.
+    pub(super) fn fits(self, text: &str) -> bool {
         match self {
-            Self::Duration { none: true, .. } if text == NONE => Some(Value::Unset),
-            Self::Duration { .. } => parse_duration(text).map(Value::Duration),
-            Self::Whole { .. } if text.starts_with('+') => None,
-            Self::Whole { .. } => text.parse().ok().map(Value::Whole),
-            Self::Words(_) | Self::Text { .. } => Some(Value::Text(text.to_owned())),
-        }
-    }
-
-    /// Whether it takes this value, which is set.
-    pub(super) fn fits(self, value: &Value) -> bool {
-        match (self, value) {
-            (Self::Words(words), Value::Text(text)) => words().iter().any(|(word, _)| word == text),
-            (Self::Whole { least, most }, Value::Whole(number)) => (least..=most).contains(number),
-            (Self::Duration { least, most, step, .. }, Value::Duration(duration)) => {
-                (bound(least)..=bound(most)).contains(duration)
-                    && (step.is_empty() || duration.as_nanos().is_multiple_of(bound(step).as_nanos()))
+            Self::Words(words) => words().iter().any(|(word, _)| *word == text),
+            Self::Whole { least, most } => {
+                u64::of(text).is_some_and(|number| (least..=most).contains(&number))
             }
-            (Self::Text { fits, .. }, Value::Text(text)) => fits(text),
-            _ => false,
+            Self::Duration { least, most, step, .. } => parse_duration(text).is_some_and(|duration| {
+                (bound(least)..=bound(most)).contains(&duration)
+                    && (step.is_empty() || duration.as_nanos().is_multiple_of(bound(step).as_nanos()))
+            }),
+            Self::Text { fits, .. } => fits(text),
         }
     }
 
@@ -187,7 +177,7 @@ impl Kind {
     pub(super) fn glossary(self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let means = words().into_iter().filter(|(_, means)| !means.is_empty());
-        means.flat_map(|(word, means)| [". `", word, "`: ", means]).collect()
+        means.flat_map(|(word, means)| [" `", word, "`: ", means, "."]).collect()
     }
 
     fn range(self) -> String {

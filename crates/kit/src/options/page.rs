@@ -1,51 +1,37 @@
 //! The table of a store's options on its page.
 
-use super::{Described, Table};
+use super::{Described, Entry};
 
-impl<O: Clone> Table<O> {
-    /// The table as Markdown, a row an option.
-    pub fn markdown(&self) -> String {
-        let head = "| option | takes | default | meaning |\n|---|---|---|---|\n".to_owned();
-        head + &self.0.iter().map(|entry| entry.about.row()).collect::<String>()
-    }
+/// The table as Markdown, a row an option.
+fn markdown(entries: &[Entry<'_>]) -> String {
+    let head = "| option | takes | default | meaning |\n|---|---|---|---|\n".to_owned();
+    head + &entries.iter().map(|entry| entry.about.row()).collect::<String>()
+}
 
-    /// For a test: that the page, a file of Markdown, has [this table](Self::markdown) between the lines
-    /// `<!-- options -->` and `<!-- end of options -->`. `name` is the word in place of `options`, of a page
-    /// that has several tables. If the environment has `IDMILL_DOCS=write`, the table is written there
-    /// instead.
-    ///
-    /// ```no_run
-    /// # use idmill_kit::options::Table;
-    /// # const OPTIONS: Table<()> = Table(&[]);
-    /// #[test]
-    /// fn the_page_has_the_options() {
-    ///     OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
-    /// }
-    /// ```
-    ///
-    /// # Panics
-    /// If the page has another table, or none, or cannot be read or written.
-    pub fn documented(&self, page: &str, name: &str) {
-        let read = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{page}: {error}"));
-        let written = with_table(&read, name, &self.markdown());
-        let written = written
-            .unwrap_or_else(|| panic!("{page} has no lines `<!-- {name} -->` and `<!-- end of {name} -->`"));
-        if std::env::var_os("IDMILL_DOCS").is_some_and(|what| what == "write") {
-            return std::fs::write(page, written).unwrap_or_else(|error| panic!("{page}: {error}"));
-        }
-        assert!(
-            read == written,
-            "{page} is stale: `IDMILL_DOCS=write` in the environment of this test writes it:\n{written}"
-        );
+/// Checks that the page, a file of Markdown, has the table of these options between the lines `<!-- options
+/// -->` and `<!-- end of options -->`. `name` is the word in place of `options`, of a page that has several
+/// tables. If the environment has `IDMILL_DOCS=write`, the table is written there instead.
+pub(super) fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
+    let read = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{page}: {error}"));
+    let written = with_table(&read, name, &markdown(entries));
+    let written = written
+        .unwrap_or_else(|| panic!("{page} has no lines `<!-- {name} -->` and `<!-- end of {name} -->`"));
+    if std::env::var_os("IDMILL_DOCS").is_some_and(|what| what == "write") {
+        return std::fs::write(page, written).unwrap_or_else(|error| panic!("{page}: {error}"));
     }
+    assert!(
+        read == written,
+        "{page} is stale: `IDMILL_DOCS=write` in the environment of this test writes it:\n{written}"
+    );
 }
 
 impl Described {
-    fn row(&self) -> String {
+    fn row(self) -> String {
         let Self { key, kind, default, means } = self;
         let default = if default.is_empty() { String::new() } else { format!("`{default}`") };
-        let (takes, glossary) = (kind.takes(), kind.glossary());
-        let cells = [format!("`{key}`"), takes, default, format!("{means}{glossary}")];
+        let (means, _) = means.split_once("\n\n").unwrap_or((means, ""));
+        let means = means.split_whitespace().collect::<Vec<_>>().join(" ");
+        let cells = [format!("`{key}`"), kind.takes(), default, means + &kind.glossary()];
         format!("| {} |\n", cells.map(|cell| cell.replace('|', "\\|")).join(" | "))
     }
 }
@@ -63,32 +49,32 @@ fn with_table(page: &str, name: &str, table: &str) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use super::super::{FILE, duration, option, words};
+    use super::super::{FILE, Options, duration, words};
     use super::*;
     use crate::Mode;
 
-    #[derive(Clone, Default)]
-    struct Toy {
-        mode: Mode,
-        timeout: Duration,
-        ca: Option<String>,
+    crate::options! {
+        struct Toy {}
+        /// What opening
+        /// may do.
+        ///
+        /// Not on the page.
+        mode: Mode = "rwc" in words::<Mode>();
+        /// A|b.
+        timeout: Option<Duration> = "5s" in duration("1s", "1h").or_none();
+        /// Whom to trust.
+        ca: Option<String> = "" in FILE;
     }
-
-    const OPTIONS: Table<Toy> = Table(&[
-        option("mode", words::<Mode>(), "rwc").means("what opening may do").field(|o| &mut o.mode),
-        option("timeout", duration("1s", "1h").or_none(), "5s").means("a|b").field(|o| &mut o.timeout),
-        option("ca", FILE, "").means("whom to trust").field(|o| &mut o.ca),
-    ]);
     const TABLE: &str = "| option | takes | default | meaning |
 |---|---|---|---|
-| `mode` | `ro`, `rw`, `rwc` | `rwc` | what opening may do. `ro`: look only. `rw`: must exist. `rwc`: may create |
-| `timeout` | 1s to 1h, or `none` | `5s` | a\\|b |
-| `ca` | the path of a file |  | whom to trust |
+| `mode` | `ro`, `rw`, `rwc` | `rwc` | What opening may do. `ro`: look only. `rw`: must exist. `rwc`: may create. |
+| `timeout` | 1s to 1h, or `none` | `5s` | A\\|b. |
+| `ca` | the path of a file |  | Whom to trust. |
 ";
 
     #[test]
     fn a_row_has_all_of_an_option() {
-        assert_eq!(OPTIONS.markdown(), TABLE);
+        assert_eq!(markdown(&Toy::with_defaults().entries()), TABLE);
     }
 
     #[test]
@@ -104,6 +90,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "has no lines `<!-- nowhere -->`")]
     fn a_page_without_the_table_is_found() {
-        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "nowhere");
+        Toy::with_defaults().documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "nowhere");
     }
 }

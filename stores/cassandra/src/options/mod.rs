@@ -1,34 +1,29 @@
 //! The location of the cluster and how to use it.
 
-mod url;
+mod connecting;
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::{Error, ErrorKind, Result};
-use idmill_kit::options::Word;
-use idmill_kit::{Address, refuse};
-use scylla::client::session::Session;
-use scylla::client::session_builder::SessionBuilder;
-use scylla::errors::TranslationError;
-use scylla::policies::address_translator::{AddressTranslator, UntranslatedPeer};
-use tokio::task::spawn_blocking;
+use idmill::Result;
+use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Typed, Word, duration, text, whole, words};
+use idmill_kit::{Authority, Target, query, refuse};
 
-use super::classify::connect_failed;
-use super::client::{AGREEMENT, Serial, patience};
+use super::CassandraStore;
+use super::client::Serial;
 use super::geo::GeoSettings;
-use super::schema::{Replicas, check_name};
-use url::OPTIONS;
+use super::schema::{DEFAULT_TABLE, Replicas, TABLE, check_name};
+use connecting::Translation;
 
 const PORT: u16 = 9042;
-/// How long a connection is idle before it is asked whether anybody is there.
-const KEEPALIVE: Duration = Duration::from_secs(1);
 /// Cassandra's limit for the name of a keyspace.
 const LONGEST_KEYSPACE: usize = 48;
+const DATACENTER: Kind =
+    text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
+const REPLICAS: Kind =
+    text("DC:REPLICAS,…", "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`", |text| {
+        parse_replicas(text).is_some()
+    });
 
 /// How sequences are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -48,39 +43,60 @@ impl Word for Mode {
     ];
 }
 
-/// The location of a Cassandra or ScyllaDB cluster, and how sequences are kept in it. Options are checked
-/// when the store is opened.
-///
-/// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`; over TLS with
-/// `tls=true&ca=FILE&cert=FILE&key=FILE`.
-/// Passwords are never printed.
-///
-/// ```
-/// use idmill_cassandra::CassandraOptions;
-///
-/// let options = CassandraOptions::new(["10.0.0.1", "10.0.0.2:9043"], "ids").geo("dc1", 1_000_000);
-/// assert_eq!(options.to_string(), "cassandra://10.0.0.1,10.0.0.2:9043/ids?mode=geo&dc=dc1&range=1000000");
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct CassandraOptions {
-    pub(super) hosts: Vec<String>,
-    keyspace: String,
-    user: Option<(String, String)>,
-    mode: Mode,
-    datacenter: Option<String>,
-    serial: Serial,
-    range: Option<u64>,
-    threshold: u8,
-    check: Duration,
-    table: String,
-    timeout: Duration,
-    create: bool,
-    replicas: Replicas,
-    tls: Option<bool>,
-    pub(super) ca: Option<PathBuf>,
-    pub(super) cert: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
-    translation: Translation,
+idmill_kit::options! {
+    /// The location of a Cassandra or ScyllaDB cluster, and how sequences are kept in it. Options are checked
+    /// when the store is opened.
+    ///
+    /// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`; over TLS
+    /// with `tls=true&ca=FILE&cert=FILE&key=FILE`. Passwords are never printed.
+    ///
+    /// ```
+    /// use idmill_cassandra::CassandraOptions;
+    ///
+    /// let options = CassandraOptions::new(["10.0.0.1", "10.0.0.2:9043"], "ids").geo("dc1", 1_000_000);
+    /// assert_eq!(options.to_string(), "cassandra://10.0.0.1,10.0.0.2:9043/ids?mode=geo&dc=dc1&range=1000000");
+    /// ```
+    pub struct CassandraOptions at hosts "cassandra" as "cassandra://HOST/KEYSPACE" {
+        /// The first nodes to ask, and the user to log in as.
+        pub authority: Authority,
+        /// The keyspace.
+        pub keyspace: String,
+        /// How connections are encrypted. A node's certificate has to be for its address, or for one of the
+        /// hosts.
+        pub tls: Tls,
+        translation: Translation,
+    }
+
+    /// How sequences are kept.
+    pub mode: Mode = "flat" in words::<Mode>();
+    /// The datacenter whose nodes the store uses; required for `geo` and `serial=local`.
+    ///
+    /// Without one, it uses any node.
+    pub datacenter ("dc"): Option<String> = "" in DATACENTER;
+    /// Flat only: which replicas agree.
+    pub serial: Serial = "serial" in words::<Serial>();
+    /// Geo only, and required: how many ids a window takes from the global counter at a time.
+    pub range: Option<u64> = "" in whole(1, u64::MAX);
+    /// Geo only: the remaining part of a range at which the next one is preloaded, in percent.
+    pub threshold: u8 = "50" in whole(1, 100);
+    /// Geo only: how soon a process learns that a sequence was set or removed elsewhere.
+    ///
+    /// Until then it can continue with its window, while the global counter can be reached. It costs one
+    /// SERIAL read in each interval.
+    pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
+    /// The table; a keyspace can hold several, each its own namespace. The windows are in `…_windows`.
+    pub table: String = DEFAULT_TABLE in TABLE;
+    /// How long a statement may take.
+    ///
+    /// If a node leaves a request unanswered for a quarter of it, the store turns to other nodes.
+    pub timeout: Duration = "10s" in TIMEOUT;
+    /// Whether missing tables are created; otherwise they are an error that contains the CQL to create them.
+    pub create_tables ("create"): bool = "true" in words::<bool>();
+    /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that
+    /// contains the CQL.
+    replicas ("create_keyspace"): Replicas = "" in REPLICAS;
+
+    use tls;
 }
 
 /// Options that were checked.
@@ -99,91 +115,15 @@ pub(super) struct Checked {
 impl CassandraOptions {
     /// Flat sequences in this keyspace, in the cluster of these hosts (`host` or `host:port`).
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>, keyspace: impl Into<String>) -> Self {
-        let (threshold, check, table, timeout, create) = Default::default();
-        OPTIONS.with_defaults(Self {
-            hosts: hosts.into_iter().map(Into::into).collect(),
-            keyspace: keyspace.into(),
-            user: None,
-            mode: Mode::Flat,
-            datacenter: None,
-            serial: Serial::Everywhere,
-            range: None,
-            threshold,
-            check,
-            table,
-            timeout,
-            create,
-            replicas: Replicas::default(),
-            tls: None,
-            ca: None,
-            cert: None,
-            key: None,
-            translation: Translation::default(),
-        })
+        let translation = Translation::default();
+        Self::with_defaults(Authority::of(hosts), keyspace.into(), Tls::default(), translation)
     }
 
     /// Geo mode, used from this datacenter. Its windows take `range` ids at a time from the global counter.
     /// [`Sizing`](super::Sizing) computes the range.
     #[must_use]
-    pub fn geo(mut self, datacenter: impl Into<String>, range: u64) -> Self {
-        self.mode = Mode::Geo;
-        self.range = Some(range);
-        self.datacenter(datacenter)
-    }
-
-    /// The datacenter whose nodes the store uses, as `nodetool status` spells it. Without one, it uses any
-    /// node.
-    #[must_use]
-    pub fn datacenter(mut self, datacenter: impl Into<String>) -> Self {
-        self.datacenter = Some(datacenter.into());
-        self
-    }
-
-    /// Which replicas agree on flat sequences. Default [`Serial::Everywhere`]; [`Serial::Local`] needs a
-    /// datacenter.
-    #[must_use]
-    pub fn serial(mut self, serial: Serial) -> Self {
-        self.serial = serial;
-        self
-    }
-
-    /// The remaining percentage of a range at which the next one is preloaded: 1 to 100. Default 50.
-    #[must_use]
-    pub fn threshold(mut self, percent: u8) -> Self {
-        self.threshold = percent;
-        self
-    }
-
-    /// How long a process can continue with a window after the sequence was set or removed elsewhere, while
-    /// the global counter can be reached, at most a day. Default 10 s. It costs one SERIAL read in each
-    /// interval.
-    #[must_use]
-    pub fn check_every(mut self, interval: Duration) -> Self {
-        self.check = interval;
-        self
-    }
-
-    /// The table of sequences: letters, digits and underscores, at most 40. Default `idmill_sequences`. The
-    /// windows' table has `_windows` appended.
-    #[must_use]
-    pub fn table(mut self, table: impl Into<String>) -> Self {
-        self.table = table.into();
-        self
-    }
-
-    /// How long a statement may take, 1 ms to a day. Default 10 s. If a node leaves a request unanswered for
-    /// a quarter of it, the store turns to other nodes.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Whether missing tables are created. Default true.
-    #[must_use]
-    pub fn create_tables(mut self, create: bool) -> Self {
-        self.create = create;
-        self
+    pub fn geo(self, datacenter: impl Into<String>, range: u64) -> Self {
+        self.mode(Mode::Geo).range(range).datacenter(datacenter)
     }
 
     /// Creates the keyspace if it is missing, with this number of replicas in each datacenter.
@@ -197,47 +137,11 @@ impl CassandraOptions {
     /// The user and password to log in with.
     #[must_use]
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        self.user = Some((user.into(), password.into()));
+        self.authority.log_in(user, password);
         self
     }
 
-    /// Whether connections are encrypted. Default: only if a certificate is named. Trusts the system's
-    /// authorities, unless [`ca`](Self::ca) names others. A node's certificate has to be for its address, or
-    /// for one of the hosts.
-    #[must_use]
-    pub fn tls(mut self, tls: bool) -> Self {
-        self.tls = Some(tls);
-        self
-    }
-
-    /// A PEM file with the authorities that sign the nodes' certificates. Read when the store is opened.
-    #[must_use]
-    pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
-        self.ca = Some(file.into());
-        self
-    }
-
-    /// PEM files with the client's certificate and its key, if the nodes require one (`require_client_auth`).
-    /// Read when the store is opened.
-    #[must_use]
-    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        (self.cert, self.key) = (Some(certificate.into()), Some(key.into()));
-        self
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.tls.unwrap_or(self.ca.is_some() || self.cert.is_some())
-    }
-
-    fn check_files(&self) -> Result<()> {
-        if self.cert.is_some() != self.key.is_some() {
-            return Err(refuse("a certificate and its key go together: cert=FILE&key=FILE"));
-        }
-        if self.tls == Some(false) && (self.ca.is_some() || self.cert.is_some()) {
-            return Err(refuse("tls=false has no use for certificates; leave it out, or them"));
-        }
-        Ok(())
-    }
+    idmill_kit::tls_setters!([tls] optional, ca, client_certificate);
 
     /// Maps the addresses that nodes announce to others to connect to, for a proxy in between.
     #[must_use]
@@ -253,17 +157,23 @@ impl CassandraOptions {
         self
     }
 
+    fn at(_: &str, place: &str) -> Result<Self> {
+        let (authority, keyspace) = place.split_once('/').unwrap_or((place, ""));
+        let (authority, keyspace) = (Authority::parse(authority)?, query::decoded(keyspace)?);
+        Ok(Self::with_defaults(authority, keyspace, Tls::default(), Translation::default()))
+    }
+
+    fn place(&self) -> String {
+        format!("cassandra://{}/{}", self.authority, self.keyspace)
+    }
+
     /// Everything that can be known to be wrong without asking the cluster.
     pub(super) fn check(&self) -> Result<Checked> {
-        for host in &self.hosts {
-            address(host)?;
-        }
-        if self.hosts.is_empty() {
-            return Err(refuse("no host is named: `cassandra://HOST/KEYSPACE`"));
-        }
+        self.authority.addresses(PORT)?;
+        self.authority.login()?;
         check_name("keyspace", &self.keyspace, LONGEST_KEYSPACE)?;
-        OPTIONS.check(self)?;
-        self.check_files()?;
+        self.check_values()?;
+        self.tls.check("tls=false", "tls=true")?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
             return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
@@ -274,7 +184,7 @@ impl CassandraOptions {
             datacenter: self.datacenter.clone(),
             serial: self.serial,
             timeout: self.timeout,
-            create: self.create,
+            create: self.create_tables,
             replicas: self.replicas.clone(),
             geo,
         })
@@ -282,9 +192,8 @@ impl CassandraOptions {
 
     fn check_geo(&self) -> Result<Option<GeoSettings>> {
         if self.mode == Mode::Flat {
-            let usual = Self::new([""; 0], "");
-            let none =
-                (self.range, self.threshold, self.check) == (usual.range, usual.threshold, usual.check);
+            let given = |o: &Self| (o.range, o.threshold, o.check_every);
+            let none = given(self) == given(&Self::new([""; 0], ""));
             let only = "range, threshold and check are of datacenter windows; add `mode=geo&dc=NAME`";
             return if none { Ok(None) } else { Err(refuse(only)) };
         }
@@ -300,65 +209,149 @@ impl CassandraOptions {
         }
         let threshold = u128::from(range) * u128::from(self.threshold) / 100;
         let threshold = u64::try_from(threshold).unwrap_or(range);
-        Ok(Some(GeoSettings { datacenter, range, threshold, check: self.check }))
-    }
-
-    pub(super) async fn connect_session(&self) -> Result<Session> {
-        // A node that is frozen is found out: when it is connected to, and by what it is asked while it is.
-        let patience = patience(self.timeout).max(Duration::from_millis(1));
-        let mut builder = SessionBuilder::new()
-            .connection_timeout(patience)
-            .keepalive_interval(KEEPALIVE.min(patience))
-            .keepalive_timeout(patience)
-            .metadata_request_clientside_timeout(self.timeout)
-            .schema_agreement_timeout(AGREEMENT);
-        for host in &self.hosts {
-            builder = builder.known_node(address(host)?.to_string());
-        }
-        if let Some((user, password)) = &self.user {
-            builder = builder.user(user, password);
-        }
-        if self.translation != Translation::default() {
-            builder = builder.address_translator(Arc::new(self.translation.clone()));
-        }
-        if self.is_encrypted() {
-            let hosts = self.hosts.iter().map(|host| Ok(address(host)?.host().to_owned()));
-            let (hosts, options) = (hosts.collect::<Result<Vec<_>>>()?, self.clone());
-            let (ca, cert, key) = (options.ca, options.cert, options.key);
-            let config = move || super::tls::config(&hosts, ca.as_deref(), cert.as_deref(), key.as_deref());
-            let config = spawn_blocking(config).await;
-            let config = config.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
-            builder = builder.tls_context(Some(Arc::new(config)));
-        }
-        builder.build().await.map_err(|error| connect_failed(error, &self.hosts))
+        Ok(Some(GeoSettings { datacenter, range, threshold, check: self.check_every }))
     }
 }
 
-/// Where nodes are reached instead of where they say they are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Translation {
-    pairs: HashMap<SocketAddr, SocketAddr>,
-    all: Option<SocketAddr>,
+impl Target for CassandraOptions {
+    idmill_kit::target!(|options| "cassandra" => CassandraStore::open, existing {
+        (options.create_tables, options.replicas) = (false, Replicas::default());
+    });
 }
 
-impl AddressTranslator for Translation {
-    fn translate_address<'a, 'b, 'async_trait>(
-        &'a self,
-        peer: &'b UntranslatedPeer<'_>,
-    ) -> Pin<Box<dyn Future<Output = Result<SocketAddr, TranslationError>> + Send + 'async_trait>>
-    where
-        Self: 'async_trait,
-        'a: 'async_trait,
-        'b: 'async_trait,
-    {
-        let theirs = peer.untranslated_address();
-        let ours = self.pairs.get(&theirs).copied().or(self.all).unwrap_or(theirs);
-        Box::pin(std::future::ready(Ok(ours)))
+impl Typed for Replicas {
+    fn of(text: &str) -> Option<Self> {
+        parse_replicas(text)
+    }
+
+    fn text(&self) -> Option<String> {
+        let each = self.0.iter().map(|(datacenter, count)| format!("{datacenter}:{count}"));
+        Some(each.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
+    }
+
+    fn unset() -> Option<Self> {
+        Some(Self::default())
     }
 }
 
-pub(super) fn address(host: &str) -> Result<Address> {
-    Address::parse(host, Some(PORT)).ok_or_else(|| {
-        refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, with commas between several"))
-    })
+fn parse_replicas(text: &str) -> Option<Replicas> {
+    let one = |part: &str| {
+        let (datacenter, count) = part.rsplit_once(':')?;
+        let count = count.parse().ok().filter(|count| *count > 0)?;
+        (!datacenter.is_empty()).then(|| (datacenter.to_owned(), count))
+    };
+    text.split(',').map(one).collect::<Option<_>>().map(Replicas)
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parse(rest: &str) -> Result<CassandraOptions> {
+        CassandraOptions::parse(&format!("cassandra:{rest}"))
+    }
+
+    #[test]
+    fn every_option_is_read() {
+        let url = "//u%40x:p%3Ass@a:1,[::1],b.c/ids?mode=geo&dc=dc1&range=1000&threshold=25&check=3s&table=t_1&timeout=250ms\
+                   &create=false&create_keyspace=dc1:3,dc2:2&tls=true&ca=/c.pem&cert=a.pem&key=b.pem";
+        let expected = CassandraOptions::new(["a:1", "[::1]", "b.c"], "ids")
+            .credentials("u@x", "p:ss")
+            .geo("dc1", 1000)
+            .threshold(25)
+            .check_every(Duration::from_secs(3))
+            .table("t_1")
+            .timeout(Duration::from_millis(250))
+            .create_tables(false)
+            .create_keyspace([("dc1", 3), ("dc2", 2)])
+            .tls(true)
+            .ca("/c.pem")
+            .client_certificate("a.pem", "b.pem");
+        assert!(parse(url).unwrap() == expected);
+        let local = parse("//a/ids?serial=local&dc=x").unwrap();
+        assert!(local == CassandraOptions::new(["a"], "ids").serial(Serial::Local).datacenter("x"));
+        assert_eq!(expected.check().unwrap().geo.unwrap().threshold, 250);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        for (url, remedy) in [
+            ("a/ids", "two slashes"),
+            ("//", "HOST:PORT"),
+            ("//a", "keyspace"),
+            ("//a/i-ds", "keyspace"),
+            ("//a,,b/ids", "HOST:PORT"),
+            ("//a:x/ids", "HOST:PORT"),
+            ("//a:99999/ids", "HOST:PORT"),
+            ("//secret@a/ids", "USER:PASSWORD@"),
+            ("//a/ids?mode=goe", "flat (one partition for each sequence), geo ("),
+            ("//a/ids?mode=geo", "dc=NAME"),
+            ("//a/ids?mode=geo&dc=x", "range=N"),
+            ("//a/ids?mode=geo&dc=x&range=0", "range=\"0\" cannot be used: write a whole number, 1 or more"),
+            ("//a/ids?mode=geo&dc=x&range=5&threshold=0", "1 to 100"),
+            ("//a/ids?mode=geo&dc=x&range=5&threshold=101", "1 to 100"),
+            ("//a/ids?mode=geo&dc=x&range=5&serial=local", "leave out serial=local"),
+            ("//a/ids?range=5", "mode=geo"),
+            ("//a/ids?serial=local", "dc=NAME"),
+            ("//a/ids?serial=LOCAL", "serial (all replicas), local ("),
+            ("//a/ids?table=a%22", "table"),
+            ("//a/ids?timeout=0s", "1ms to 24h"),
+            ("//a/ids?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
+            ("//a/ids?check=86400001ms", "0s to 24h"),
+            ("//a/ids?threshold=50%", "write a whole number, 1 to 100, such as threshold=50"),
+            ("//a/ids?create=no", "true, false"),
+            ("//a/ids?dc=", "the name of a datacenter"),
+            ("//a/ids?create_keyspace=dc1", "dc1:3,dc2:3"),
+            ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
+            ("//a/ids?cert=a.pem", "go together"),
+            ("//a/ids?tls=false&ca=a.pem", "tls=false"),
+            ("//a/ids?dc=x&dc=y", "twice"),
+            ("//a/ids?tabel=x", "create_keyspace=DC:REPLICAS"),
+        ] {
+            let error = parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_never_printed() {
+        let options = parse("//me:secret@a/ids").unwrap();
+        assert_eq!(options.to_string(), "cassandra://me:***@a/ids");
+        assert!(!format!("{options:?}").contains("secret"));
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        CassandraOptions::new(["h"], "ids")
+            .documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(
+            hosts in proptest::collection::vec("[a-z][a-z0-9.-]{0,9}(:[1-9][0-9]{0,3})?", 1..4),
+            keyspace in "[A-Za-z][A-Za-z0-9_]{0,47}",
+            table in "[A-Za-z][A-Za-z0-9_]{0,39}",
+            dc in "\\PC{1,9}",
+            geo: bool,
+            range in 1..=u64::MAX,
+            percent in 1..=100_u8,
+            millis in 1..=86_400_000_u64,
+            replicas in proptest::collection::vec(("[a-z&= ]{1,5}", 1..9_u32), 0..3),
+        ) {
+            let mut options = CassandraOptions::new(hosts, keyspace).table(table).datacenter(&dc);
+            options = options.timeout(Duration::from_millis(millis)).create_keyspace(replicas);
+            if geo {
+                options = options.geo(dc, range).threshold(percent).check_every(Duration::from_millis(millis));
+            }
+            let url = options.to_string();
+            let read = CassandraOptions::parse(&url).unwrap();
+            prop_assert!(read == options, "{}", url);
+        }
+    }
 }

@@ -1,240 +1,284 @@
-//! The location of a server, and how to reach it.
+//! The location of a server, how to reach it, and its URL form.
 
-mod url;
+mod connecting;
 
-use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use futures_util::{FutureExt, TryFutureExt};
-use idmill::Result;
-use idmill_kit::Mode;
-use idmill_kit::history::Failover;
-use idmill_kit::refuse;
-use idmill_sql::mysql::{Table, must_be_durable, settings};
-use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use idmill::store::StoreFuture;
+use idmill::{Error, Result, SequenceName};
+use idmill_kit::history::{FAILOVER, Failover};
+use idmill_kit::options::{Options as _, TIMEOUT, Tls, words};
+use idmill_kit::{Address, Authority, ColumnPath, Largest, Mode, Target, query, refuse};
+use idmill_sql::Asked;
+use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, end_reads_after, largest, refused};
+use idmill_url::StoreUrl;
 
-use super::Opening;
-use super::convert::Carried;
-use super::database::{Connections, Database};
-use super::session::Bare;
-use url::OPTIONS;
+use super::MysqlStore;
 
 const PORT: u16 = 3306;
 /// MySQL's own limit for names.
 const LONGEST_DATABASE: usize = 64;
-/// The most connections at a time, and how long one may be idle.
-const CONNECTIONS: usize = 10;
-const IDLE: Duration = Duration::from_secs(60);
-/// How many statements a connection keeps prepared: there is one.
-const KEPT: usize = 4;
 
-/// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
-///
-/// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`; `mariadb://`
-/// means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The user, the password
-/// and the database are percent-encoded. Printing hides the password.
-///
-/// ```
-/// use idmill_mysql::MysqlOptions;
-///
-/// let options = MysqlOptions::new("db1", "billing").credentials("app", "secret").table("numbers");
-/// assert_eq!(options.to_string(), "mysql://app:***@db1/billing?table=numbers");
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct MysqlOptions {
-    host: String,
-    port: u16,
-    user: Option<String>,
-    password: Option<String>,
-    database: String,
-    table: String,
-    mode: Mode,
-    failover: Option<Failover>,
-    tls: bool,
-    ca: Option<PathBuf>,
-    timeout: Duration,
+idmill_kit::options! {
+    /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
+    ///
+    /// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`;
+    /// `mariadb://` means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The
+    /// user, the password and the database are percent-encoded. Printing hides the password.
+    ///
+    /// ```
+    /// use idmill_mysql::MysqlOptions;
+    ///
+    /// let options = MysqlOptions::new("db1", "billing").credentials("app", "secret").table("numbers");
+    /// assert_eq!(options.to_string(), "mysql://app:***@db1/billing?table=numbers");
+    /// ```
+    pub struct MysqlOptions at hosts "mysql" | "mariadb" as "mysql://HOST/DATABASE" {
+        /// The one host, and the user to log in as.
+        pub authority: Authority,
+        /// The name of the database.
+        pub database: String,
+        /// How connections are encrypted; the server's certificate must be valid for the host.
+        ///
+        /// By default they are not: passwords are sent in a form that does not reveal them, and everything
+        /// else in the clear. If the process has no default cryptography for `rustls` yet, connecting makes
+        /// `aws-lc-rs` the default.
+        pub tls: Tls,
+    }
+
+    /// The table; a database can hold several, each its own namespace.
+    pub table: String = DEFAULT_TABLE in NAME;
+    /// What opening may do to the table.
+    pub mode: Mode = "rwc" in words::<Mode>();
+    /// How a sequence goes on that was last written by another server. The default is `refuse`.
+    pub failover: Option<Failover> = "" in FAILOVER;
+    /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
+    /// server stops waiting for a lock after half of it.
+    pub timeout: Duration = "10s" in TIMEOUT;
+
+    use tls as |entry| entry.among(&["tls", "ca"]);
 }
 
 impl MysqlOptions {
     /// This database on this host, with every option at its default.
     pub fn new(host: impl Into<String>, database: impl Into<String>) -> Self {
-        let (table, tls, timeout) = Default::default();
-        OPTIONS.with_defaults(Self {
-            host: host.into(),
-            port: PORT,
-            user: None,
-            password: None,
-            database: database.into(),
-            table,
-            mode: Mode::default(),
-            failover: None,
-            tls,
-            ca: None,
-            timeout,
-        })
+        let host = host.into();
+        let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
+        Self::with_defaults(Authority::of([host]), database.into(), Tls::default())
     }
 
     /// The port. Default 3306.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
-        self.port = port;
+        for host in &mut self.authority.hosts {
+            // Behind the brackets of an IPv6 address.
+            let end = host.rfind(']').unwrap_or_default();
+            let bare = host[end..].find(':').map_or(host.len(), |colon| end + colon);
+            host.truncate(bare);
+            if port != PORT {
+                host.extend([":", &port.to_string()]);
+            }
+        }
         self
     }
 
     /// The user and password to log in with.
     #[must_use]
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
-        (self.user, self.password) = (Some(user.into()), Some(password.into()));
+        self.authority.log_in(user, password);
         self
     }
 
-    /// The table to keep sequences in: `[A-Za-z_][A-Za-z0-9_]{0,63}`. Default `idmill_sequences`. Each table
-    /// is its own namespace.
-    #[must_use]
-    pub fn table(mut self, table: impl Into<String>) -> Self {
-        self.table = table.into();
-        self
-    }
-
-    /// What opening may do. Default [`Mode::Create`].
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// Whether the connection is encrypted. Default false: passwords are sent in a form that does not reveal
-    /// them, and everything else in the clear. If true, the server's certificate must be for the named host,
-    /// and signed by a well-known authority or [a given one](Self::ca).
-    ///
-    /// If the process has no default cryptography for `rustls` yet, connecting makes `aws-lc-rs` the default.
-    #[must_use]
-    pub fn tls(mut self, tls: bool) -> Self {
-        self.tls = tls;
-        self
-    }
-
-    /// A PEM file with the authorities to trust in place of the well-known ones. Turns [TLS](Self::tls) on.
-    #[must_use]
-    pub fn ca(mut self, file: impl Into<PathBuf>) -> Self {
-        (self.ca, self.tls) = (Some(file.into()), true);
-        self
-    }
-
-    /// What happens to a sequence that was last written by another server, whose last writes may be missing
-    /// here. By default it is refused.
-    #[must_use]
-    pub fn failover(mut self, failover: Failover) -> Self {
-        self.failover = Some(failover);
-        self
-    }
-
-    /// How long one statement may take, and how long it may take to get a connection: 1 ms to a day. Default
-    /// 10 s. The server stops waiting for a lock after half of it, in whole seconds, with an error.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
+    idmill_kit::tls_setters!([tls] optional, ca);
 
     /// The table that sequences are kept in.
     pub fn table_name(&self) -> &str {
         &self.table
     }
 
-    /// A pool of connections to the same server and database, for the caller's own transactions. Does not
-    /// connect yet.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
-    pub fn pool(&self) -> Result<Pool> {
-        self.check()?;
-        Ok(Pool::new(self.driver(true)))
+    fn at(_: &str, place: &str) -> Result<Self> {
+        let (authority, database) = place.split_once('/').unwrap_or((place, ""));
+        let (authority, database) = (Authority::parse(authority)?, query::decoded(database)?);
+        Ok(Self::with_defaults(authority, database, Tls::default()))
+    }
+
+    fn place(&self) -> String {
+        format!("mysql://{}/{}", self.authority, query::encoded(&self.database))
+    }
+
+    fn address(&self) -> Result<Address> {
+        match &self.authority.hosts[..] {
+            [host] if !host.is_empty() => Authority::address(host, PORT),
+            _ => Err(refuse("a MySQL URL names one host: `mysql://HOST:PORT/DATABASE`")),
+        }
     }
 
     /// Everything that can be known to be wrong without asking anybody.
-    fn check(&self) -> Result<Table> {
-        let outlandish = |c: char| c.is_whitespace() || c.is_control() || "/?#@,[]\\".contains(c);
-        if self.host.is_empty() || self.host.contains(outlandish) || self.port == 0 {
-            return Err(refuse(
-                "a MySQL URL names one host, and a port from 1: `mysql://HOST:PORT/DATABASE`",
-            ));
-        }
+    fn check(&self) -> Result<(Address, Table)> {
+        let address = self.address()?;
         let length = self.database.chars().count();
         if length == 0 || length > LONGEST_DATABASE || self.database.contains('\0') {
             return Err(refuse(
                 "a MySQL URL names a database, of up to 64 characters: `mysql://HOST/DATABASE`",
             ));
         }
-        OPTIONS.check(self)?;
-        if self.ca.is_some() && !self.tls {
-            return Err(refuse("ca=FILE is for TLS: write tls=true too"));
-        }
-        Table::new(&self.table)
-    }
-
-    /// What a store is opened with.
-    pub(super) fn database(&self) -> Result<(Database, Opening)> {
-        let table = self.check()?;
-        // The store leaves nothing in a session but a prepared statement.
-        let mut options = self.driver(false);
-        if self.mode != Mode::ReadOnly {
-            // Each connection may lead to another server than the last.
-            options = options.after_connect(|connection| {
-                let durable = async { must_be_durable(&mut Bare(connection)).await };
-                durable.map_err(Carried::by_driver).boxed()
-            });
-        }
-        let place = format!("{}:{}", bracketed(&self.host), self.port);
-        let connections = Connections::own(options.into());
-        let opening = Opening { table, mode: self.mode, failover: self.failover };
-        Ok((Database { connections, timeout: self.timeout, place }, opening))
-    }
-
-    fn driver(&self, reset: bool) -> OptsBuilder {
-        // None is kept for ever: one that was idle for long may have been forgotten by a firewall in between.
-        let constraints = PoolConstraints::new(0, CONNECTIONS).expect("0 is less than 10");
-        let pool = PoolOpts::default()
-            .with_constraints(constraints)
-            .with_inactive_connection_ttl(IDLE)
-            .with_reset_connection(reset);
-        OptsBuilder::from_opts(Opts::default())
-            .ip_or_hostname(&self.host)
-            .tcp_port(self.port)
-            .user(self.user.clone())
-            .pass(self.password.clone())
-            .db_name(Some(self.database.clone()))
-            // The driver would go around the port that was named, by the server's socket.
-            .prefer_socket(false)
-            .client_found_rows(false)
-            .stmt_cache_size(if reset { 0 } else { KEPT })
-            .tcp_keepalive(Some(IDLE))
-            .setup(vec![settings(self.timeout)])
-            .pool_opts(pool)
-            .ssl_opts(self.ssl())
-    }
-
-    fn ssl(&self) -> Option<SslOpts> {
-        if !self.tls {
-            return None;
-        }
-        // The driver takes the process' default, and where there is none and two to choose from, as other
-        // stores bring with them, it panics.
-        if CryptoProvider::get_default().is_none() {
-            let _ = aws_lc_rs::default_provider().install_default();
-        }
-        let options = SslOpts::default();
-        Some(match &self.ca {
-            Some(file) => {
-                options.with_root_certs(vec![file.clone().into()]).with_disable_built_in_roots(true)
-            }
-            None => options,
-        })
+        self.check_values()?;
+        self.tls.check("tls=false", "tls=true")?;
+        Ok((address, Table::new(&self.table)?))
     }
 }
 
-fn bracketed(host: &str) -> Cow<'_, str> {
-    if host.contains(':') { format!("[{host}]").into() } else { host.into() }
+impl Target for MysqlOptions {
+    idmill_kit::target!(
+        |options| "mysql" => MysqlStore::open_with, existing options.mode = options.mode.existing()
+    );
+
+    fn ddl(&self) -> Result<Option<String>> {
+        Ok(Some(Table::new(&self.table)?.ddl()))
+    }
+
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        Box::pin(async {
+            let (database, _) = self.clone().mode(Mode::ReadOnly).open_database()?;
+            let mut session = database.connect(Asked::Read).await?;
+            end_reads_after(&mut session, self.timeout.min(StoreUrl::CONNECT_TIMEOUT)).await?;
+            largest(&mut session, column).await
+        })
+    }
+
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        Box::pin(async {
+            // Who says `failover` otherwise is refused nothing.
+            if !matches!(self.failover, None | Some(Failover::Refuse)) {
+                return Ok(Vec::new());
+            }
+            let (database, _) = self.clone().mode(Mode::ReadOnly).open_database()?;
+            refused(&mut database.connect(Asked::Read).await?, &Table::new(&self.table)?).await
+        })
+    }
+
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        Table::new(&self.table)?.witness_ddl().map(Some)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Failover;
+
+    #[test]
+    fn every_option_is_read() {
+        let url = "MariaDB://a%3Ab:p%40s%3As@h.example:13306/my%20ids?table=t_1&mode=rw&failover=skip:9&tls=true&ca=/etc/ca.pem&timeout=250ms";
+        let expected = MysqlOptions::new("h.example", "my ids")
+            .port(13306)
+            .credentials("a:b", "p@s:s")
+            .table("t_1")
+            .mode(Mode::ReadWrite)
+            .failover(Failover::Skip(9))
+            .ca("/etc/ca.pem")
+            .timeout(Duration::from_millis(250));
+        let options = MysqlOptions::parse(url).unwrap();
+        assert!(options == expected, "{options}");
+        let six = MysqlOptions::parse("mysql://root@[::1]/ids").unwrap();
+        assert_eq!(six.timeout, crate::DEFAULT_TIMEOUT);
+        let address = six.address().unwrap();
+        assert_eq!((address.host(), address.port(), six.authority.password.as_deref()), ("::1", 3306, None));
+        assert_eq!(MysqlOptions::parse("mysql://[::1]:7/ids").unwrap().to_string(), "mysql://[::1]:7/ids");
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        MysqlOptions::new("h", "ids")
+            .documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        for (url, remedy) in [
+            ("mysql:localhost/ids", "two slashes"),
+            ("postgres://h/ids", "mysql://"),
+            ("mysql://", "one host"),
+            ("mysql:///ids", "one host"),
+            ("mysql://h", "names a database"),
+            ("mysql://h/", "names a database"),
+            ("mysql://a,b/ids", "one host"),
+            ("mysql://h:x/ids", "HOST:PORT"),
+            ("mysql://h:70000/ids", "HOST:PORT"),
+            ("mysql://h:+1/ids", "HOST:PORT"),
+            ("mysql://h:0/ids", "HOST:PORT"),
+            ("mysql://[::1]x/ids", "HOST:PORT"),
+            ("mysql://h/%ff", "UTF-8"),
+            ("mysql://h/ids?tabel=a", "table=idmill_sequences, mode=ro|rw|rwc"),
+            ("mysql://h/ids?table=a%60b", "cannot be used: write up to 64 ASCII letters"),
+            ("mysql://h/ids?table=1a", "cannot be used: write up to 64 ASCII letters"),
+            ("mysql://h/ids?mode=rwx", "rwc (may create)"),
+            ("mysql://h/ids?failover=skip:0", "or `skip:N`"),
+            ("mysql://h/ids?tls=maybe", "true, false"),
+            ("mysql://h/ids?tls=false&ca=x", "tls=true"),
+            ("mysql://h/ids?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
+            ("mysql://h/ids?timeout=0s", "1ms to 24h"),
+            ("mysql://h/ids?timeout=1441m", "1ms to 24h"),
+            ("mysql://h/ids?mode=rw&mode=rw", "twice"),
+            ("mysql://h/ids?x=a@b", "%40"),
+        ] {
+            let error = MysqlOptions::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_never_printed() {
+        for url in [
+            "mysql://app:hunter2@h/ids",
+            "mysql://app:hunter2@x@h/ids",
+            "mysql://app:x@hunter2@h/ids",
+            "mysql://app:hunter2/x@h/ids",
+            "mysql://app:x/hunter2@h/ids",
+            "mysql://app:x?hunter2@h/ids",
+            "mysql://app:x/y?hunter2@h/ids",
+            "mysql://app:hunter2:y@h:port/ids",
+            "mysql://app:hunter2@h/ids?nonsense=1",
+            "mysql://app:hunter2@h/ids?timeout=1",
+            "mysql://app:hunter2@/ids",
+            "mysql://app:hunter2@a,b/ids",
+            "mysql://app:hunter2%ff@h/ids",
+            "mysql://app:hunter2",
+            "mysql:app:hunter2@h/ids",
+        ] {
+            let shown = match MysqlOptions::parse(url) {
+                Ok(options) => {
+                    let database = options.open_database().unwrap();
+                    format!("{options} {options:?} {database:?}")
+                }
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!shown.contains("hunter2"), "{url}: {shown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn display_reads_back(
+            host in "[a-z0-9.]{1,12}", port in 1..=u16::MAX, user in proptest::option::of("\\PC{0,9}"),
+            database in "\\PC{1,20}", table in "[A-Za-z_][A-Za-z0-9_]{0,63}", millis in 1..=86_400_000_u64, tls: bool,
+            ca in proptest::option::of("\\PC{1,9}"),
+        ) {
+            let mut options =
+                MysqlOptions::new(host, database).port(port).table(table).timeout(Duration::from_millis(millis));
+            options.authority.user = user.filter(|user| !user.is_empty());
+            if tls { options = options.tls(true) }
+            if let Some(ca) = ca { options = options.ca(ca) }
+            let url = options.to_string();
+            prop_assert_eq!(MysqlOptions::parse(&url).unwrap(), options, "{}", url);
+        }
+
+        #[test]
+        fn nothing_panics(rest in prop_oneof!["\\PC{0,40}", "[a-z/%?&=0-9:@,\\[\\]]{0,30}"]) {
+            let _ = MysqlOptions::parse(&format!("mysql://{rest}"));
+        }
+    }
 }

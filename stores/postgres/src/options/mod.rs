@@ -1,27 +1,26 @@
-//! The location of the PostgreSQL table or sequences, and how to reach it.
+//! The location of the PostgreSQL table or sequences, how to reach it, and its URL form.
 
-mod url;
+mod connecting;
 
-use std::str::FromStr;
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::{Error, Operation, Result};
-use idmill_kit::Mode;
-use idmill_kit::history::Failover;
-use idmill_kit::options::Word;
-use idmill_kit::refuse;
+use idmill::store::{Store, StoreFuture};
+use idmill::{Error, Operation, Result, SequenceName};
+use idmill_kit::history::{FAILOVER, Failover};
+use idmill_kit::options::{FILE, Kind, Options as _, TIMEOUT, Word, text, whole, words};
+use idmill_kit::{Authority, ColumnPath, Largest, Mode, Target, query, refuse};
 use idmill_sql::postgres::native::Values;
-use idmill_sql::postgres::{Keeps, Table};
-use tokio_postgres::config::{Host, TargetSessionAttrs};
-use tokio_postgres::{Client, Config};
+use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes, refused};
+use idmill_url::StoreUrl;
+use tokio_postgres::Config;
 
-use super::PostgresStore;
-use super::session::{Sessions, client, connecting};
-use super::tls::{SslMode, connector};
-use url::OPTIONS;
+use super::native::MOST_INCREMENT;
+use super::session::to_scan;
+use super::tls::SslMode;
 
-/// After how long without a word the system asks whether the server is still there.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+const APPLICATION: Kind = text("NAME", "any text", |_| true);
 
 /// What holds the sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -54,65 +53,75 @@ impl Word for Session {
         &[(Self::Any, "any", ""), (Self::ReadWrite, "read-write", "one that accepts writes")];
 }
 
-/// The location of sequences in a PostgreSQL database, and how to reach it. Options do not connect.
-///
-/// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is the
-/// same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`, `durability=disk|trust`,
-/// `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`, `sslrootcert=FILE`,
-/// `target_session_attrs=read-write` and `application_name=NAME`. Commas separate several hosts. The
-/// directory of a Unix socket is a percent-encoded host, as in
-/// `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
-///
-/// Printing hides the password.
-///
-/// ```
-/// use idmill_postgres::PostgresOptions;
-///
-/// let options: PostgresOptions = "postgres://app:secret@db1/shop?table=numbers".parse()?;
-/// assert_eq!(options.to_string(), "postgres://app:***@db1/shop?table=numbers");
-/// # Ok::<(), idmill::Error>(())
-/// ```
-#[derive(Clone, PartialEq, Eq)]
-pub struct PostgresOptions {
-    /// User, password and hosts: all between the slashes, as it was given.
-    authority: String,
-    /// As it was given, percent-encoded; may be empty.
-    database: String,
-    table: String,
-    schema: Option<String>,
-    sequences: Sequences,
-    pub(super) increment: u64,
-    pub(super) values: Option<Values>,
-    pub(super) mode: Mode,
-    keeps: Keeps,
-    failover: Option<Failover>,
-    timeout: Duration,
-    ssl_mode: SslMode,
-    ssl_root: Option<String>,
-    application: String,
-    session: Session,
+idmill_kit::options! {
+    /// The location of sequences in a PostgreSQL database, and how to reach it. Options do not connect.
+    ///
+    /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is
+    /// the same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`,
+    /// `durability=disk|trust`, `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`,
+    /// `sslrootcert=FILE`, `target_session_attrs=read-write` and `application_name=NAME`. Commas separate
+    /// several hosts. The directory of a Unix socket is a percent-encoded host, as in
+    /// `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
+    ///
+    /// Printing hides the password.
+    ///
+    /// ```
+    /// use idmill_postgres::PostgresOptions;
+    ///
+    /// let options: PostgresOptions = "postgres://app:secret@db1/shop?table=numbers".parse()?;
+    /// assert_eq!(options.to_string(), "postgres://app:***@db1/shop?table=numbers");
+    /// # Ok::<(), idmill::Error>(())
+    /// ```
+    pub struct PostgresOptions at hosts "postgres" | "postgresql" as "postgres://USER:PASSWORD@HOST/DATABASE" {
+        /// The hosts, percent-encoded, and the user to log in as.
+        pub authority: Authority,
+        /// The name of the database; empty for that of the user.
+        pub database: String,
+    }
+
+    /// The table; each table is its own namespace.
+    pub table: String = DEFAULT_TABLE in NAME;
+    /// The schema of the table or the sequences; without it, they are found along the `search_path`.
+    ///
+    /// Missing ones are created in its first schema.
+    pub schema: Option<String> = "" in NAME;
+    /// The kind of object that holds a sequence.
+    pub sequences: Sequences = "table" in words::<Sequences>();
+    /// `INCREMENT BY` of the native sequences that idmill creates.
+    ///
+    /// That is how many ids a `nextval` takes. Existing sequences keep theirs.
+    pub increment: u64 = "1" in whole(1, MOST_INCREMENT);
+    /// Which id a value of a native sequence is, where its increment is above 1; without it, such a sequence
+    /// is refused unless idmill created it.
+    ///
+    /// Sequences that idmill creates have [`Values::Last`], and keep what they were created with.
+    pub values: Option<Values> = "" in words::<Values>();
+    /// What opening may do to the table.
+    pub mode: Mode = "rwc" in words::<Mode>();
+    /// What keeps a grant through a crash.
+    pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
+    /// How a sequence goes on that was last written on another cluster or timeline. The default is
+    /// `refuse`, where the server tells which it is.
+    ///
+    /// Native sequences do not have it.
+    pub failover: Option<Failover> = "" in FAILOVER;
+    /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection,
+    /// is limited to half of it.
+    pub timeout: Duration = "10s" in TIMEOUT;
+    /// As in PostgreSQL.
+    pub ssl_mode ("sslmode"): SslMode = "prefer" in words::<SslMode>();
+    /// With `verify-full`: a file of root certificates in place of the system's.
+    pub ssl_root ("sslrootcert"): Option<PathBuf> = "" in FILE;
+    /// The name in `pg_stat_activity`.
+    pub application_name: String = "idmill" in APPLICATION;
+    /// Which of several hosts is used.
+    session ("target_session_attrs"): Session = "any" in words::<Session>();
 }
 
 impl PostgresOptions {
-    /// The table to keep sequences in: up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
-    /// Each table is its own namespace.
-    #[must_use]
-    pub fn table(mut self, table: impl Into<String>) -> Self {
-        self.table = table.into();
-        self
-    }
-
     /// The table that sequences are kept in.
     pub fn table_name(&self) -> &str {
         &self.table
-    }
-
-    /// The schema of the table or the sequences. By default they are found along the connection's
-    /// `search_path`, and missing ones are created in its first schema.
-    #[must_use]
-    pub fn schema(mut self, schema: impl Into<String>) -> Self {
-        self.schema = Some(schema.into());
-        self
     }
 
     /// The schema, if one was named.
@@ -120,71 +129,22 @@ impl PostgresOptions {
         self.schema.as_deref()
     }
 
-    /// What holds the sequences. Default [`Sequences::Table`].
-    #[must_use]
-    pub fn sequences(mut self, sequences: Sequences) -> Self {
-        self.sequences = sequences;
-        self
+    fn at(_: &str, place: &str) -> Result<Self> {
+        let (authority, database) = place.split_once('/').unwrap_or((place, ""));
+        Ok(Self::with_defaults(Authority::parse(authority)?, query::decoded(database)?))
     }
 
-    /// The `INCREMENT BY` of the native sequences that idmill creates: how many ids a `nextval` takes. 1 to
-    /// 2^31, default 1. Existing sequences keep theirs.
-    #[must_use]
-    pub fn increment(mut self, increment: u64) -> Self {
-        self.increment = increment;
-        self
+    fn place(&self) -> String {
+        self.with_login(&self.authority.to_string())
     }
 
-    /// Which ids a value of a native sequence stands for, where its increment is above 1. By default this is
-    /// [`Values::Last`] for sequences that idmill creates, and others are refused. A sequence of idmill's keeps
-    /// what it was created with.
-    #[must_use]
-    pub fn values(mut self, values: Values) -> Self {
-        self.values = Some(values);
-        self
-    }
-
-    /// What opening may do. Default [`Mode::Create`].
-    #[must_use]
-    pub fn mode(mut self, mode: Mode) -> Self {
-        self.mode = mode;
-        self
-    }
-
-    /// What ensures that a server crash loses no reservation. Default [`Keeps::Disk`].
-    #[must_use]
-    pub fn keeps(mut self, keeps: Keeps) -> Self {
-        self.keeps = keeps;
-        self
-    }
-
-    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
-    /// be missing here. By default it is refused, if the server tells which it is. Native sequences do not
-    /// have it.
-    #[must_use]
-    pub fn failover(mut self, failover: Failover) -> Self {
-        self.failover = Some(failover);
-        self
-    }
-
-    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. Waiting
-    /// for a lock, or for a connection, is limited to half of that.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
-    /// Whether and how the connection is encrypted. Default [`SslMode::Prefer`].
-    #[must_use]
-    pub fn ssl_mode(mut self, mode: SslMode) -> Self {
-        self.ssl_mode = mode;
-        self
+    fn with_login(&self, authority: &str) -> String {
+        format!("postgres://{authority}/{}", query::encoded(&self.database))
     }
 
     /// Everything that can be known to be wrong without asking the network.
     fn check(&self) -> Result<Config> {
-        OPTIONS.check(self)?;
+        self.check_values()?;
         if self.ssl_root.is_some() && self.ssl_mode != SslMode::VerifyFull {
             return Err(refuse("sslrootcert= is looked at with sslmode=verify-full only; add that"));
         }
@@ -196,73 +156,168 @@ impl PostgresOptions {
         }
         self.config()
     }
+}
 
-    fn checked_table(&self) -> Result<Table> {
-        Table::new(self.schema.as_deref(), &self.table)
+impl Target for PostgresOptions {
+    fn scheme(&self) -> &'static str {
+        "postgres"
     }
 
-    /// Connects a client for the caller's transactions, as the store would connect. Dropping the client
-    /// closes it.
-    ///
-    /// # Errors
-    /// Those of [`PostgresStore::open_with`], except those about the table.
-    pub async fn client(&self) -> Result<Client> {
-        client(&self.sessions()?).await.map_err(|error| error.during(Operation::Connect))
+    fn existing(&self) -> Arc<dyn Target> {
+        Arc::new(self.clone().mode(self.mode.existing()))
     }
 
-    /// As the driver wants it.
-    fn config(&self) -> Result<Config> {
-        let url = format!("postgres://{}/{}", self.authority, self.database);
-        let mut config = Config::from_str(&url).map_err(|_| self.unreadable())?;
-        if config.get_hosts().is_empty() {
-            return Err(self.unreadable());
+    fn ddl(&self) -> Result<Option<String>> {
+        match self.sequences {
+            Sequences::Table => Ok(Some(Table::new(self.schema.as_deref(), &self.table)?.ddl())),
+            Sequences::Native => Ok(None),
         }
-        config.ssl_mode(self.ssl_mode.driver()).application_name(&self.application);
-        // Of several hosts each has its share.
-        let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
-        config.connect_timeout(self.timeout / 2 / hosts.max(1));
-        config.keepalives_idle(KEEPALIVE).tcp_user_timeout(self.timeout);
-        if self.session == Session::ReadWrite {
-            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
-        }
-        Ok(config)
     }
 
-    /// The driver's complaint, which may cite a secret, is left out.
-    fn unreadable(&self) -> Error {
-        refuse(format!(
-            "`{self}` cannot be read: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with special \
-             characters in user name and password percent-encoded"
-        ))
+    fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
+        Box::pin(async {
+            let limit = self.timeout.min(StoreUrl::CONNECT_TIMEOUT);
+            let sessions = to_scan(&self.sessions()?, limit).await?;
+            largest(&mut &sessions, column).await
+        })
     }
 
-    /// Who and where, without how: for messages.
-    pub(super) fn place(config: &Config) -> String {
-        let hosts = config.get_hosts().iter().enumerate().map(|(place, host)| {
-            let ports = config.get_ports();
-            let port = ports.get(place).or(ports.first()).copied().unwrap_or(5432);
-            match host {
-                Host::Tcp(host) => format!("{host}:{port}"),
-                #[cfg(unix)]
-                Host::Unix(path) => format!("{}/.s.PGSQL.{port}", path.display()),
+    fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
+        Box::pin(async {
+            // Native sequences do not tell, and who says `failover` otherwise is refused nothing.
+            let refuses = matches!(self.failover, None | Some(Failover::Refuse));
+            if !refuses || matches!(self.sequences, Sequences::Native) {
+                return Ok(Vec::new());
             }
-        });
-        hosts.collect::<Vec<_>>().join(",")
+            refused(&mut &self.sessions()?, self.checked_table()?).await
+        })
     }
 
-    pub(super) fn sessions(&self) -> Result<Sessions> {
-        let config = self.check()?;
-        let tls = connector(self.ssl_mode, self.ssl_root.as_deref())?;
-        let place = Self::place(&config);
-        Ok(connecting(config, tls, place, self.timeout, self.keeps))
+    fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
+        Box::pin(async {
+            // A native sequence has a name of its own, and who names the schema means that one.
+            if self.schema.is_some() || matches!(self.sequences, Sequences::Native) {
+                return Ok(None);
+            }
+            let schemas = lookalikes(&mut &self.sessions()?, &self.table).await?;
+            let table = &self.table;
+            Ok(schemas.map(|schemas| {
+                format!("{table:?} is also in schemas that the search_path does not lead to: {schemas}")
+            }))
+        })
     }
 
-    pub(super) async fn open(&self) -> Result<PostgresStore> {
-        if self.sequences == Sequences::Native {
-            let message = "the URL says sequences=native: open it with `NativeSequences` or `store::connect`";
-            return Err(refuse(message));
+    fn witness_ddl(&self) -> Result<Option<String>> {
+        match self.sequences {
+            Sequences::Table => Table::new(self.schema.as_deref(), &self.table)?.witness_ddl().map(Some),
+            Sequences::Native => Ok(None),
         }
-        let table = self.checked_table()?;
-        PostgresStore::over(self.sessions()?, table, self.mode, self.failover).await
+    }
+
+    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
+        Box::pin(async {
+            let during = |error: Error| error.during(Operation::Connect);
+            Ok(match self.sequences {
+                Sequences::Table => Arc::new(self.open().await.map_err(during)?) as Arc<dyn Store>,
+                Sequences::Native => Arc::new(self.open_native().await.map_err(during)?) as Arc<dyn Store>,
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::ErrorKind;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::DEFAULT_TIMEOUT;
+
+    #[test]
+    fn every_option_is_read_and_the_driver_gets_its_part() {
+        let url = "postgresql://u:p%40ss@a:1,b:2/shop?table=t&schema=s&increment=50&mode=ro&durability=trust&failover=skip:9&timeout=250ms\
+                   &sslmode=verify-full&sslrootcert=/x.pem&application_name=app&target_session_attrs=read-write";
+        let options = PostgresOptions::parse(url).unwrap();
+        let config = options.check().unwrap();
+        assert_eq!((config.get_user(), config.get_password()), (Some("u"), Some(&b"p@ss"[..])));
+        assert_eq!((config.get_ports(), config.get_dbname()), (&[1, 2][..], Some("shop")));
+        assert_eq!(config.get_ssl_mode(), tokio_postgres::config::SslMode::Require);
+        assert_eq!(PostgresOptions::servers(&config), "a:1,b:2");
+        let printed = url.replace("postgresql", "postgres").replace("p%40ss", "***");
+        assert_eq!(options.to_string(), printed);
+        let short = PostgresOptions::parse("postgres://localhost").unwrap();
+        assert_eq!((short.to_string().as_str(), short.timeout), ("postgres://localhost/", DEFAULT_TIMEOUT));
+        let socket = PostgresOptions::parse("postgres://app@%2Frun%2Fpostgresql/shop").unwrap();
+        assert_eq!(PostgresOptions::servers(&socket.check().unwrap()), "/run/postgresql/.s.PGSQL.5432");
+    }
+
+    #[test]
+    fn the_page_has_the_options() {
+        PostgresOptions::parse("postgres://h")
+            .unwrap()
+            .documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_remedy() {
+        for (url, remedy) in [
+            ("postgres:localhost", "two slashes"),
+            ("mysql://h/", "begins with `postgres://`"),
+            ("postgres:///db", "USER:PASSWORD@HOST"),
+            ("postgres://h:port/", "USER:PASSWORD@HOST"),
+            ("postgres://h/?tabel=a", "there are table=idmill_sequences, schema=NAME"),
+            ("postgres://h/?table=a-b", "write up to 63 ASCII letters, digits and _"),
+            (
+                "postgres://h/?schema=pg_catalog",
+                "schema=\"pg_catalog\" cannot be used: write up to 63 ASCII letters",
+            ),
+            ("postgres://h/?table=a&table=b", "twice"),
+            ("postgres://h/?mode=rwx", "rwc (may create)"),
+            ("postgres://h/?sequences=x", "native"),
+            ("postgres://h/?increment=0", "write a whole number, 1 to 2147483648"),
+            (
+                "postgres://h/?durability=process",
+                "disk (`fsync` and `full_page_writes` have to be on), trust",
+            ),
+            ("postgres://h/?failover=skip:0", "or `skip:N`"),
+            ("postgres://h/?failover=allow&sequences=native", "has no row that says"),
+            ("postgres://h/?timeout=0s", "1ms to 24h"),
+            ("postgres://h/?sslmode=verify-ca", "verify-full"),
+            ("postgres://h/?sslrootcert=x", "sslmode=verify-full"),
+            ("postgres://h/?target_session_attrs=x", "read-write"),
+        ] {
+            let error = PostgresOptions::parse(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
+            assert!(error.to_string().contains(remedy), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_never_printed() {
+        for url in [
+            "postgres://app:hunter2@h/",
+            "postgres://app:hunter2@x@h/",
+            "postgres://app:hunter2/x@h/",
+            "postgres://app:x/hunter2@h/",
+            "postgres://app:x?hunter2@h/",
+            "postgres://app:hunter2:y@h:port/",
+            "postgres://app:hunter2@h/?nonsense=1",
+        ] {
+            let shown = match PostgresOptions::parse(url) {
+                Ok(options) => format!("{options} {options:?}"),
+                Err(error) => format!("{error} {error:?}"),
+            };
+            assert!(!shown.contains("hunter2"), "{url}: {shown}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics_and_what_is_printed_reads_back(rest in "\\PC{0,40}|//[a-z0-9:@,%./]{1,20}(\\?[a-z=&0-9]{0,20})?") {
+            if let Ok(options) = PostgresOptions::parse(&format!("postgres:{rest}")) {
+                let again = PostgresOptions::parse(&options.to_string());
+                prop_assert!(again.is_ok_and(|again| again.to_string() == options.to_string()));
+            }
+        }
     }
 }

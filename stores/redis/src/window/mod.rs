@@ -23,8 +23,6 @@ use self::known::Known;
 use crate::classify::{Asked, Fault};
 use crate::link::{Answer, Call, Link};
 
-#[cfg(test)]
-pub(crate) use self::options::OPTIONS;
 pub use self::options::RedisWindowOptions;
 pub use idmill_shared_cache::WindowStats as RedisWindowStats;
 

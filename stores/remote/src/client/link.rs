@@ -107,7 +107,7 @@ impl Link {
     }
 
     fn servers(&self) -> &[Address] {
-        &self.options.place.servers
+        &self.options.servers
     }
 
     fn answered(&self, line: Line, said: Said) -> Result<Said> {
@@ -183,12 +183,13 @@ impl Link {
         let token = token.map_err(|error| Error::from(ErrorKind::Unavailable).because(error))??;
         let mut login = RedisConnectionInfo::default().set_skip_set_lib_name();
         if let Some(token) = token {
-            login = login.set_password(&token.0);
+            login = login.set_password(token);
         }
-        let RemoteOptions { ca, cert, key, .. } = self.options.clone();
-        let config = move || showing(trusting(ca.as_deref(), "ca")?, cert.as_deref(), key.as_deref());
-        let tls = self.options.place.tls.then_some((config, ADVICE));
-        let line = Line { server, line: IDMILL.open(&self.servers()[server], tls, &login).await? };
+        let tls = self.options.tls.clone();
+        let is_on = tls.is_on();
+        let config = move || showing(trusting(tls.ca.as_deref(), "ca")?, &tls);
+        let line = IDMILL.open(&self.servers()[server], is_on.then_some((config, ADVICE)), &login).await?;
+        let line = Line { server, line };
         self.hear_what_it_can(&line).await?;
         Ok(line)
     }

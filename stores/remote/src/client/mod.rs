@@ -3,7 +3,6 @@
 mod classify;
 mod link;
 mod options;
-mod place;
 
 use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Store,

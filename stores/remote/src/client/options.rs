@@ -1,67 +1,50 @@
 //! The servers, and how they are asked, and their URL form.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Store, StoreFuture};
-use idmill::{Error, Result};
-use idmill_kit::Target;
-use idmill_kit::options::{FILE, Kind, Table, duration, option, text};
-use idmill_kit::refuse;
-use idmill_kit::secrets::{check_login, trimmed};
+use idmill::Result;
+use idmill_kit::options::{FILE, Kind, Options as _, Tls, duration, text};
+use idmill_kit::{Address, Authority, Target, refuse};
 
 use super::RemoteStore;
-use super::place::{self, Place, Token};
 
+const DEFAULT_PORT: u16 = 7380;
+const TLS: &str = "idmills";
 const VARIABLE: Kind = text("NAME", "the name of a variable of the environment", |name| {
     !name.is_empty() && !name.contains(['=', '\0'])
 });
-const OPTIONS: Table<RemoteOptions> = Table(&[
-    option("timeout", duration("10ms", "24h"), "5s")
-        .means("how long a call may take; up to half of it for connecting, to all servers together")
-        .field(|o| &mut o.timeout),
-    option("token_file", FILE, "")
-        .means("a file with the token, in place of one in the URL; read again for every connection")
-        .field(|o| &mut o.token_file),
-    option("token_env", VARIABLE, "")
-        .means("a variable of the environment with the token, in place of one in the URL")
-        .field(|o| &mut o.token_env),
-    option("ca", FILE, "")
-        .means(
-            "with `idmills://`: a PEM file with the authorities to trust in place of the system's, read again for every \
-             connection",
-        )
-        .field(|o| &mut o.ca),
-    option("cert", FILE, "")
-        .means("with `idmills://`: a PEM file with the client's certificate, if the servers require one")
-        .field(|o| &mut o.cert),
-    option("key", FILE, "").means("a PEM file with the key of that certificate").field(|o| &mut o.key),
-]);
 
-/// The servers to reserve from, and how to reach them. Options are checked when the store is opened.
-///
-/// As a URL: `idmill://:TOKEN@HOST:PORT,HOST:PORT?timeout=5s&token_file=FILE&token_env=NAME`, or
-/// `idmills://…?ca=FILE&cert=FILE&key=FILE` over TLS. Tokens are never printed.
-///
-/// ```
-/// use idmill_remote::RemoteOptions;
-///
-/// let options: RemoteOptions = "idmills://:idm_secret@ids1,ids2:7390?timeout=2s".parse()?;
-/// assert_eq!(options.to_string(), "idmills://:***@ids1:7380,ids2:7390?timeout=2s");
-/// # Ok::<(), idmill::Error>(())
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemoteOptions {
-    pub(super) place: Place,
-    pub(super) timeout: Duration,
-    token_file: Option<PathBuf>,
-    token_env: Option<String>,
-    pub(super) ca: Option<String>,
-    pub(super) cert: Option<PathBuf>,
-    pub(super) key: Option<PathBuf>,
+idmill_kit::options! {
+    /// The servers to reserve from, and how to reach them. Options are checked when the store is opened.
+    ///
+    /// As a URL: `idmill://:TOKEN@HOST:PORT,HOST:PORT?timeout=5s&token_file=FILE&token_env=NAME`, or
+    /// `idmills://…?ca=FILE&cert=FILE&key=FILE` over TLS. Tokens are never printed.
+    ///
+    /// ```
+    /// use idmill_remote::RemoteOptions;
+    ///
+    /// let options: RemoteOptions = "idmills://:idm_secret@ids1,ids2:7390?timeout=2s".parse()?;
+    /// assert_eq!(options.to_string(), "idmills://:***@ids1:7380,ids2:7390?timeout=2s");
+    /// # Ok::<(), idmill::Error>(())
+    /// ```
+    pub struct RemoteOptions at hosts "idmill" | "idmills" as "idmill://HOST:PORT" {
+        /// The servers, with the token as the password of nobody.
+        authority: Authority,
+        pub(super) servers: Vec<Address>,
+        pub(super) tls: Tls,
+    }
+
+    /// How long a call may take; up to half of it for connecting, to all servers together.
+    pub timeout: Duration = "5s" in duration("10ms", "24h");
+    /// A file with the token, in place of one in the URL; read again for every connection.
+    ///
+    /// So a token can be exchanged under a running process.
+    pub token_file: Option<PathBuf> = "" in FILE;
+    /// A variable of the environment with the token, in place of one in the URL.
+    pub token_env: Option<String> = "" in VARIABLE;
+
+    use tls as |entry| entry.among(&["ca", "cert", "key"]);
 }
 
 impl RemoteOptions {
@@ -70,75 +53,62 @@ impl RemoteOptions {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of these is no address, or there is none.
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self> {
-        let servers: Vec<_> =
-            servers.into_iter().map(|server| place::server(server.as_ref())).collect::<Result<_>>()?;
-        if servers.is_empty() {
-            return Err(refuse("no server is named: `idmill://HOST:PORT`"));
-        }
-        Ok(Self::of(Place { tls: false, servers, token: None }))
+        Self::of("", Authority::of(servers.into_iter().map(|server| server.as_ref().to_owned())))
     }
 
-    fn of(place: Place) -> Self {
-        let (timeout, token_file, token_env) = Default::default();
-        OPTIONS.with_defaults(Self { place, timeout, token_file, token_env, ca: None, cert: None, key: None })
+    fn of(scheme: &str, mut authority: Authority) -> Result<Self> {
+        let servers = authority.addresses(DEFAULT_PORT)?;
+        authority.hosts = servers.iter().map(Address::to_string).collect();
+        Ok(Self::with_defaults(authority, servers, Tls::fixed(scheme == TLS)))
     }
 
     /// The token to show, as `idmill token` made it.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.place.token = Some(Token(token.into()));
+        self.authority.password = Some(token.into());
         self
     }
 
-    /// A file with the token. It is read for every connection, so that a token can be exchanged under a
-    /// running process.
-    #[must_use]
-    pub fn token_file(mut self, file: impl Into<PathBuf>) -> Self {
-        self.token_file = Some(file.into());
-        self
+    idmill_kit::tls_setters!([tls] tls, ca, client_certificate);
+
+    fn at(scheme: &str, place: &str) -> Result<Self> {
+        let place = place.strip_suffix('/').unwrap_or(place);
+        let authority = Authority::parse(place)?;
+        if authority.hosts.iter().any(|host| host.contains('/')) {
+            return Err(refuse("no path follows the servers; the store behind them is theirs to know"));
+        }
+        let has_token = authority.password.as_ref().is_some_and(|token| !token.is_empty());
+        if authority.user.is_some() || (place.contains('@') && !has_token) {
+            return Err(refuse(
+                "a token has a colon before it and no user: write `idmill://:TOKEN@HOST`, or name a file by token_file=FILE",
+            ));
+        }
+        Self::of(scheme, authority)
     }
 
-    /// A variable of the environment with the token.
-    #[must_use]
-    pub fn token_env(mut self, name: impl Into<String>) -> Self {
-        self.token_env = Some(name.into());
-        self
+    fn scheme_name(&self) -> &'static str {
+        if self.tls.is_on() { TLS } else { "idmill" }
     }
 
-    /// How long a call may take, 10 ms to 24 h. Default 5 s.
-    #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
+    fn place(&self) -> String {
+        format!("{}://{}", self.scheme_name(), self.authority)
     }
 
-    /// Uses TLS, and trusts the system's authorities.
-    #[must_use]
-    pub fn tls(mut self) -> Self {
-        self.place.tls = true;
-        self
-    }
-
-    /// Uses TLS, and trusts the authorities in this PEM file in place of the system's.
-    #[must_use]
-    pub fn ca(mut self, file: impl Into<String>) -> Self {
-        (self.place.tls, self.ca) = (true, Some(file.into()));
-        self
-    }
-
-    /// Uses TLS, and shows the certificate in this PEM file, whose key is in the other.
-    #[must_use]
-    pub fn client_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        self.place.tls = true;
-        (self.cert, self.key) = (Some(certificate.into()), Some(key.into()));
-        self
+    /// Everything that can be known to be wrong without asking anybody.
+    pub(super) fn check(&self) -> Result<()> {
+        self.check_values()?;
+        let tokens = [self.authority.password.is_some(), self.token_file.is_some(), self.token_env.is_some()];
+        if tokens.into_iter().filter(|given| *given).count() > 1 {
+            return Err(refuse("the token is given twice: keep one of the URL's, token_file and token_env"));
+        }
+        self.tls.check("idmill://", "idmills://")
     }
 
     /// The token as it is now; `None` for none. Blocks where a file has it.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where it is not where it should be.
-    pub(super) fn token_now(&self) -> Result<Option<Token>> {
+    pub(super) fn token_now(&self) -> Result<Option<String>> {
         if let Some(file) = &self.token_file {
             let read = std::fs::read_to_string(file);
             let token = read.map_err(|error| {
@@ -151,79 +121,22 @@ impl RemoteOptions {
             let token = std::env::var(name).unwrap_or_default();
             return given(&token, || format!("token_env={name}")).map(Some);
         }
-        Ok(self.place.token.clone())
-    }
-
-    /// Everything that can be known to be wrong without asking anybody.
-    pub(super) fn check(&self) -> Result<()> {
-        OPTIONS.check(self)?;
-        let tokens = [self.place.token.is_some(), self.token_file.is_some(), self.token_env.is_some()];
-        if tokens.into_iter().filter(|given| *given).count() > 1 {
-            return Err(refuse("the token is given twice: keep one of the URL's, token_file and token_env"));
-        }
-        if self.cert.is_some() != self.key.is_some() {
-            return Err(refuse("a certificate and its key go together: cert=FILE&key=FILE"));
-        }
-        if !self.place.tls && (self.ca.is_some() || self.cert.is_some()) {
-            return Err(refuse("ca=, cert= and key= are looked at with idmills:// only: write that"));
-        }
-        Ok(())
+        Ok(self.authority.password.clone())
     }
 }
 
-/// What was found there, without the end of its line. Not shown.
-fn given(token: &str, place: impl Fn() -> String) -> Result<Token> {
+/// The token that was found there, without the end of its line. Errors do not show it.
+fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     let token = token.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
         return Err(refuse(format!("{} has no token; one is a word, as `idmill token` prints it", place())));
     }
-    Ok(Token(token.to_owned()))
+    Ok(token.to_owned())
 }
 
+/// Nothing is created by opening it.
 impl Target for RemoteOptions {
-    fn scheme(&self) -> &'static str {
-        if self.place.tls { "idmills" } else { "idmill" }
-    }
-
-    /// Nothing is created by opening it.
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(self.clone())
-    }
-
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(RemoteStore::open_with(self.clone()).await?) as Arc<dyn Store>) })
-    }
-}
-
-/// Reads a URL, as [`Display`](fmt::Display) prints it except for the token.
-impl FromStr for RemoteOptions {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        let (tls, rest) = split_scheme(trimmed(url)?)?;
-        check_login(rest)?;
-        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let options = OPTIONS.read(query, Self::of(Place::parse(tls, place)?))?;
-        options.check()?;
-        Ok(options)
-    }
-}
-
-/// Whether a URL asks for TLS, and what follows its scheme. Never the text itself in an error: it may hold a
-/// token.
-fn split_scheme(url: &str) -> Result<(bool, &str)> {
-    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-    match scheme.to_ascii_lowercase().as_str() {
-        "idmill" => Ok((false, rest)),
-        "idmills" => Ok((true, rest)),
-        _ => Err(refuse("the URL of servers of idmill begins with `idmill://`, or `idmills://` for TLS")),
-    }
-}
-
-impl fmt::Display for RemoteOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.place, OPTIONS.print(self))
-    }
+    idmill_kit::target!(|options| options.scheme_name() => RemoteStore::open_with);
 }
 
 #[cfg(test)]
@@ -287,7 +200,7 @@ mod tests {
             assert!(error.to_string().contains(remedy), "{url}: {error}");
             assert!(!format!("{error:?}").contains("ret"), "{error}");
         }
-        assert!(RemoteOptions::new(Vec::<String>::new()).unwrap_err().to_string().contains("no server"));
+        assert!(RemoteOptions::new(Vec::<String>::new()).unwrap_err().to_string().contains("no host"));
     }
 
     #[test]
@@ -302,7 +215,7 @@ mod tests {
         );
         for token in ["idm_one", "idm_two"] {
             std::fs::write(&file, format!("{token}\n")).unwrap();
-            assert_eq!(options.token_now().unwrap(), Some(Token(token.to_owned())));
+            assert_eq!(options.token_now().unwrap(), Some(token.to_owned()));
         }
         for none in ["", " \n", "idm_one idm_two"] {
             std::fs::write(&file, none).unwrap();
@@ -317,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_page_has_the_options() {
-        OPTIONS.documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
+        servers(&["x"]).documented(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"), "options");
     }
 
     proptest! {
@@ -333,7 +246,7 @@ mod tests {
             prop_assert_eq!(&options.to_string().parse::<RemoteOptions>().unwrap(), &options);
             let printed = options.token(token).to_string();
             prop_assert!(!printed.contains("zz") || ca.is_some_and(|ca| ca.contains("zz")));
-            prop_assert_eq!(printed.parse::<RemoteOptions>().unwrap().place.token, Some(Token("***".to_owned())));
+            prop_assert_eq!(printed.parse::<RemoteOptions>().unwrap().authority.password, Some("***".to_owned()));
         }
     }
 }

@@ -1,0 +1,169 @@
+//! Who logs in and where: `USER:PASSWORD@HOST:PORT,HOST:PORT`.
+
+use std::fmt;
+
+use idmill::Result;
+
+use super::secrets::HIDDEN;
+use super::{Address, query, refuse};
+
+/// The hosts of a URL, and the login before them. Printing hides the password.
+#[derive(Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Authority {
+    /// `None` for none, which is also an empty one.
+    pub user: Option<String>,
+    /// Never printed.
+    pub password: Option<String>,
+    /// As they were given: `HOST` or `HOST:PORT`.
+    pub hosts: Vec<String>,
+}
+
+impl Authority {
+    /// These hosts, without a login.
+    pub fn of<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        Self { user: None, password: None, hosts: hosts.into_iter().map(Into::into).collect() }
+    }
+
+    /// Reads what lies between the slashes of a URL.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a login that is not UTF-8.
+    pub fn parse(text: &str) -> Result<Self> {
+        let (login, hosts) = text.rsplit_once('@').map_or(("", text), |(login, hosts)| (login, hosts));
+        let (user, password) = login.split_once(':').map_or((login, None), |(user, word)| (user, Some(word)));
+        Ok(Self {
+            user: Some(query::decoded(user)?).filter(|user| !user.is_empty()),
+            password: password.map(query::decoded).transpose()?,
+            ..Self::of(hosts.split(','))
+        })
+    }
+
+    /// Sets the login. Both empty is none.
+    pub fn log_in(&mut self, user: impl Into<String>, password: impl Into<String>) {
+        let (user, password) = (user.into(), password.into());
+        self.password = Some(password).filter(|password| !(user.is_empty() && password.is_empty()));
+        self.user = Some(user).filter(|user| !user.is_empty());
+    }
+
+    /// User and password, which a store needs together; `None` without a login.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of them is missing. The message shows
+    /// neither.
+    pub fn login(&self) -> Result<Option<(&str, &str)>> {
+        match (&self.user, &self.password) {
+            (Some(user), Some(password)) => Ok(Some((user, password))),
+            (None, None) => Ok(None),
+            _ => Err(refuse(
+                "credentials are written `USER:PASSWORD@`; percent-encode what has a meaning in a URL",
+            )),
+        }
+    }
+
+    /// The hosts, each with its port or with this one.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a host is invalid or missing.
+    pub fn addresses(&self, port: u16) -> Result<Vec<Address>> {
+        if self.hosts.is_empty() {
+            return Err(refuse("no host is named: write HOST or HOST:PORT"));
+        }
+        self.hosts.iter().map(|host| Self::address(host, port)).collect()
+    }
+
+    /// Reads a host that has its port, or this one.
+    ///
+    /// # Errors
+    /// As [`addresses`](Self::addresses).
+    pub fn address(host: &str, port: u16) -> Result<Address> {
+        Address::parse(host, Some(port)).ok_or_else(|| {
+            refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, such as 10.0.0.7:{port}"))
+        })
+    }
+
+    /// As a URL has it, with the password: for a driver.
+    pub fn revealed(&self) -> String {
+        self.text(self.password.as_deref().map(query::encoded))
+    }
+
+    fn text(&self, password: Option<String>) -> String {
+        let user = self.user.as_deref().map(query::encoded).unwrap_or_default();
+        let login = match password {
+            Some(password) => format!("{user}:{password}@"),
+            None if user.is_empty() => user,
+            None => user + "@",
+        };
+        login + &self.hosts.join(",")
+    }
+}
+
+/// With `***` in place of the password.
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(self.password.as_ref().map(|_| HIDDEN.to_owned())))
+    }
+}
+
+/// As it is printed.
+impl fmt::Debug for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Authority({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn login_is_decoded_and_its_password_hidden() {
+        for (text, user, password, printed) in [
+            ("a,b:1", None, None, "a,b:1"),
+            ("me%40x:s%2Fcret@a", Some("me@x"), Some("s/cret"), "me%40x:***@a"),
+            (":s@[::1]:5", None, Some("s"), ":***@[::1]:5"),
+            ("u:@a", Some("u"), Some(""), "u:***@a"),
+            ("u@a", Some("u"), None, "u@a"),
+            ("@a", None, None, "a"),
+        ] {
+            let read = Authority::parse(text).unwrap();
+            assert_eq!((read.user.as_deref(), read.password.as_deref()), (user, password), "{text}");
+            assert_eq!(
+                (read.to_string(), format!("{read:?}")),
+                (printed.into(), format!("Authority({printed})"))
+            );
+        }
+        let error = Authority::parse("u:%ffsecret@a").unwrap_err().to_string();
+        assert!(error.contains("UTF-8") && !error.contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn login_needs_user_and_password() {
+        for (text, login) in
+            [("a", Some(None)), ("u:p@a", Some(Some(("u", "p")))), ("u@a", None), (":p@a", None)]
+        {
+            assert_eq!(Authority::parse(text).unwrap().login().ok(), login, "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_have_a_port_or_the_default() {
+        let addresses = Authority::of(["a", "b:1", "[::1]"]).addresses(7).unwrap();
+        assert_eq!(addresses.iter().map(Address::to_string).collect::<Vec<_>>(), ["a:7", "b:1", "[::1]:7"]);
+        for (hosts, says) in [(&[][..], "no host"), (&["a", ""], "HOST:PORT"), (&["a b"], "10.0.0.7:7")] {
+            let error = Authority::of(hosts.iter().copied()).addresses(7).unwrap_err().to_string();
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn revealed_authority_reads_back(user in "\\PC{0,9}", password in "\\PC{0,9}", host in "[a-z]{1,9}") {
+            let mut authority = Authority::of([host]);
+            authority.log_in(user, password);
+            prop_assert_eq!(Authority::parse(&authority.revealed()).unwrap(), authority);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The macros that declare options.
+
+/// Declares the options of a store: a struct, its defaults, its setters and its
+/// [`Options`](crate::options::Options).
+///
+/// - The fields in braces are set by a constructor. [`Options`](crate::options::Options) among them are part of
+///   the options by `use FIELD;`, or by `use FIELD as FILTER;`, where `FILTER` maps an
+///   [`Entry`](crate::options::Entry) to an optional one.
+/// - Each option is `name: Type = DEFAULT in KIND;`, or `name ("key"): …` if the URL spells it otherwise. It has
+///   a setter of the same name and visibility. The first paragraph of its documentation is also its sentence on the
+///   store's page.
+/// - `with_defaults(FIELDS…)` makes a value with every option at its default.
+///
+/// With `at hosts "SCHEME" as "EXAMPLE"`, or `at path …` for URLs that name no host, the struct has `parse`,
+/// `FromStr`, `Display` and `Debug`. They call three methods of the struct: `at(scheme, place) ->
+/// Result<Self>` reads what lies before the question mark, `place(&self) -> String` prints it, and
+/// `check(&self) -> Result<_>` finds everything that is wrong without asking anybody.
+#[macro_export]
+macro_rules! options {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident $(at $place:ident $($scheme:literal)|+ as $form:literal)? {
+            $($(#[$plain_meta:meta])* $plain_vis:vis $plain:ident: $plain_type:ty),* $(,)?
+        }
+        $(
+            $(#[doc = $doc:literal])+
+            $option_vis:vis $option:ident $(($key:literal))?: $type:ident $(<$inner:ident>)?
+                = $default:tt in $kind:expr;
+        )*
+        $(use $group:ident $(as $filter:expr)?;)*
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq)]
+        #[non_exhaustive]
+        $vis struct $name {
+            $($(#[$plain_meta])* $plain_vis $plain: $plain_type,)*
+            $($(#[doc = $doc])+ $option_vis $option: $type $(<$inner>)?,)*
+        }
+
+        impl $name {
+            #[allow(dead_code)] // what a store has no use for
+            pub(crate) fn with_defaults($($plain: $plain_type),*) -> Self {
+                Self {
+                    $($option: $crate::described!($option $(($key))?, $default, $kind, "").usual(),)*
+                    $($plain,)*
+                }
+            }
+
+            $($crate::setter! {
+                #[doc = concat!("Sets [`", stringify!($option), "`](#structfield.", stringify!($option), ").")]
+                $option_vis $option = $option: $type $(<$inner>)?
+            })*
+        }
+
+        impl $crate::options::Options for $name {
+            fn entries(&mut self) -> Vec<$crate::options::Entry<'_>> {
+                #[allow(unused_mut)]
+                let mut entries = vec![$($crate::options::Entry {
+                    about: $crate::described!(
+                        $option $(($key))?, $default, $kind, concat!($($doc, "\n"),+)
+                    ),
+                    field: &mut self.$option,
+                },)*];
+                $(entries.extend(
+                    $crate::options::Options::entries(&mut self.$group).into_iter() $(.filter_map($filter))?,
+                );)*
+                entries
+            }
+        }
+
+        $($crate::by_url! { $name, $place, [$($scheme),+], $form })?
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! described {
+    ($name:ident, $($rest:tt)+) => {
+        $crate::described!(@ stringify!($name), $($rest)+)
+    };
+    ($name:ident ($key:literal), $($rest:tt)+) => {
+        $crate::described!(@ $key, $($rest)+)
+    };
+    (@ $key:expr, $default:expr, $kind:expr, $means:expr) => {
+        $crate::options::Described { key: $key, kind: $kind, default: $default, means: $means }
+    };
+}
+
+/// A setter of an option by its type.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setter {
+    ($(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+: String) => {
+        $crate::setter! { @ $(#[$doc])* $vis $name = $($field).+, value, impl Into<String>, value.into() }
+    };
+    ($(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+: Option<String>) => {
+        $crate::setter! { @ $(#[$doc])* $vis $name = $($field).+, value, impl Into<String>, Some(value.into()) }
+    };
+    ($(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+: Option<PathBuf>) => {
+        $crate::setter! { @ $(#[$doc])* $vis $name = $($field).+, value, impl Into<::std::path::PathBuf>, Some(value.into()) }
+    };
+    ($(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+: Option<Duration>) => {
+        $crate::setter! { @ $(#[$doc])* $vis $name = $($field).+, value, impl Into<Option<::std::time::Duration>>, value.into() }
+    };
+    ($(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+: Option<$type:ident>) => {
+        $crate::setter! { @ $(#[$doc])* $vis $name = $($field).+, value, $type, Some(value) }
+    };
+    ($(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+: $type:ident) => {
+        $crate::setter! { @ $(#[$doc])* $vis $name = $($field).+, value, $type, value }
+    };
+    (@ $(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+, $value:ident, $type:ty, $set:expr) => {
+        $(#[$doc])*
+        #[must_use]
+        #[allow(dead_code)] // of an option that only URLs set
+        $vis fn $name(mut self, $value: $type) -> Self {
+            self.$($field).+ = $set;
+            self
+        }
+    };
+}
+
+/// The setters of [`Tls`](crate::options::Tls) in this field, each of which turns it on.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! tls_setters {
+    ($field:tt $($name:ident),+) => {
+        $($crate::tls_setters! { @ $name $field })+
+    };
+    (@ optional [$($field:ident).+]) => {
+        /// Whether connections are encrypted. Default: only if a certificate is named. Trusts the system's
+        /// authorities, unless [`ca`](Self::ca) names others.
+        #[must_use]
+        pub fn tls(mut self, tls: bool) -> Self {
+            self.$($field).+.on = Some(tls);
+            self
+        }
+    };
+    (@ tls [$($field:ident).+]) => {
+        /// Uses TLS, and trusts the system's authorities.
+        #[must_use]
+        pub fn tls(mut self) -> Self {
+            self.$($field).+.on = Some(true);
+            self
+        }
+    };
+    (@ ca [$($field:ident).+]) => {
+        /// Uses TLS, and trusts the authorities in this PEM file in place of the system's. It is read when
+        /// the store connects.
+        #[must_use]
+        pub fn ca(mut self, file: impl Into<::std::path::PathBuf>) -> Self {
+            (self.$($field).+.on, self.$($field).+.ca) = (Some(true), Some(file.into()));
+            self
+        }
+    };
+    (@ client_certificate [$($field:ident).+]) => {
+        /// Uses TLS, and shows the certificate in this PEM file, whose key is in the other. They are read
+        /// when the store connects.
+        #[must_use]
+        pub fn client_certificate(
+            mut self,
+            certificate: impl Into<::std::path::PathBuf>,
+            key: impl Into<::std::path::PathBuf>,
+        ) -> Self {
+            self.$($field).+.on = Some(true);
+            (self.$($field).+.cert, self.$($field).+.key) = (Some(certificate.into()), Some(key.into()));
+            self
+        }
+    };
+}
+
+/// Reads and prints the options as a URL.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! by_url {
+    ($name:ident, $place:ident, $schemes:expr, $form:literal) => {
+        impl $name {
+            /// Reads a URL. Touches no network.
+            ///
+            /// # Errors
+            /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the remedy, and never with a password.
+            pub fn parse(url: &str) -> $crate::idmill::Result<Self> {
+                let (scheme, place, query) = $crate::query::$place(url, &$schemes, $form)?;
+                let options = $crate::options::Options::read(Self::at(&scheme, place)?, query)?;
+                options.check().map(|_| options)
+            }
+        }
+
+        $crate::shown_as_url! { $name }
+    };
+}
+
+/// `FromStr`, `Display` and `Debug` of options by their `parse` and `place`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! shown_as_url {
+    ($name:ident) => {
+        impl ::std::str::FromStr for $name {
+            type Err = $crate::idmill::Error;
+
+            fn from_str(url: &str) -> $crate::idmill::Result<Self> {
+                Self::parse(url)
+            }
+        }
+
+        /// The URL, with `***` in place of a password.
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&$crate::options::Options::url(self, self.place()))
+            }
+        }
+
+        /// As it is printed.
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                write!(f, "{}({self})", stringify!($name))
+            }
+        }
+    };
+}
