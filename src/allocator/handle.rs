@@ -116,6 +116,7 @@ macro_rules! blocking_draws {
             ///
             /// # Errors
             /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+            #[allow(clippy::should_implement_trait, reason = "a draw can fail, and an iterator ends")]
             pub fn next(&mut self) -> Result<T> {
                 match self.of.draw().map_or_else(|| self.of.draw_on(), Ok) {
                     Ok(id) => Ok(T::from_raw(id)),

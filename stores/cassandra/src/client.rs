@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use idmill::store::{Cursor, Page};
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::Asked;
 use idmill_kit::options::Word;
+use idmill_kit::{Asked, Contention};
 use idmill_shared_cache::datacenter::Outcome;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
@@ -32,6 +32,12 @@ use scylla::value::Row;
 
 use super::classify::{failed, prepare_failed};
 use super::values::{Cells, Values};
+
+/// How often a write of unknown outcome is looked after before its outcome stays unknown.
+pub(super) const LOOKS: u32 = 3;
+/// A pause after each loss: Paxos rounds that meet undo each other.
+pub(super) const CONTENTION: Contention =
+    Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
 /// How long nodes may take to hear of a keyspace or a table that another made.
 pub(super) const AGREEMENT: Duration = Duration::from_secs(10);

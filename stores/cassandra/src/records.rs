@@ -11,9 +11,9 @@ use idmill_kit::{Asked, Fault};
 use scylla::value::CqlValue;
 use tokio::sync::OnceCell;
 
+use super::client::{CONTENTION, LOOKS};
 use super::client::{Client, Serial, Statement};
 use super::schema::{FORMAT, Table};
-use super::sequences::{CONTENTION, LOOKS, Sequences};
 use super::values::{self, Cells, Values};
 
 /// The table, with its statements once it was found.
@@ -33,16 +33,15 @@ struct Statements {
     replace: Statement,
 }
 
-impl Sequences {
-    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let records = &self.records;
-        match records.found().await? {
-            Some(statements) => records.read(&statements.read, name).await,
+impl Records {
+    pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
+        match self.found().await? {
+            Some(statements) => self.read(&statements.read, name).await,
             None => Ok(None),
         }
     }
 
-    pub(super) async fn try_swap_record(
+    pub(super) async fn swap_record(
         &self,
         name: &SequenceName,
         seen: Option<&str>,
@@ -50,26 +49,25 @@ impl Sequences {
     ) -> Result<bool> {
         let text = values::text;
         let (statements, values) = match seen {
-            None => (self.records.made().await?, vec![text(name), text(wanted), CqlValue::Int(FORMAT)]),
+            None => (self.made().await?, vec![text(name), text(wanted), CqlValue::Int(FORMAT)]),
             Some(seen) => {
-                let Some(found) = self.records.found().await? else { return Ok(false) };
+                let Some(found) = self.found().await? else { return Ok(false) };
                 (found, vec![text(wanted), text(name), text(seen)])
             }
         };
-        self.records.swap(statements, name, [seen, Some(wanted)], values).await
+        self.swap(statements, name, [seen, Some(wanted)], values).await
     }
 
     /// In the order of the ring, as sequences are listed.
-    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
-        let records = &self.records;
-        if records.found().await?.is_none() {
+    pub(super) async fn list(&self, page: &Page) -> Result<Kept> {
+        if self.found().await?.is_none() {
             return Ok(Kept::default());
         }
-        let cql = format!("SELECT name, record, format FROM {}", records.table.cql());
-        let (rows, next) = records.client.scan(&cql, records.serial, page).await?;
+        let cql = format!("SELECT name, record, format FROM {}", self.table.cql());
+        let (rows, next) = self.client.scan(&cql, self.serial, page).await?;
         let mut all = Kept::new(Vec::new(), next);
         for (name, cells) in rows {
-            all.add(&name, records.decode(&name, &cells));
+            all.add(&name, self.decode(&name, &cells));
         }
         Ok(all)
     }

@@ -6,7 +6,6 @@
 //! lightweight transaction, and another for each time that others were faster.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use idmill::store::{
     Capabilities, Change, Durability, Identity, Listing, Page, Reserve, SequenceInfo, Store, StoreFuture,
@@ -19,7 +18,7 @@ use idmill_kit::{
 use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
 
-use super::client::{Client, Serial, Statement, outcome};
+use super::client::{CONTENTION, Client, LOOKS, Serial, Statement, outcome};
 use super::records::Records;
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
@@ -30,11 +29,6 @@ const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writ
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// These never change. They are named for the answer to a write that is refused.
 const ALSO: &str = " AND start = ? AND format = ?";
-/// How often a write of unknown outcome is looked after before its outcome stays unknown.
-pub(super) const LOOKS: u32 = 3;
-/// A pause after each loss: Paxos rounds that meet undo each other.
-pub(super) const CONTENTION: Contention =
-    Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
 /// The table, with its statements, and that of the records.
 #[derive(Debug)]
@@ -299,6 +293,21 @@ impl Sequences {
 
     fn corrupt(&self, name: &str, fault: &Fault) -> Error {
         fault.of(format_args!("the row {name:?} of {}", self.table.display()))
+    }
+}
+
+/// Records are kept in a table of their own.
+impl Sequences {
+    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        self.records.record(name).await
+    }
+
+    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
+        self.records.swap_record(name, seen, wanted).await
+    }
+
+    async fn try_list_records(&self, page: &Page) -> Result<idmill::store::Records> {
+        self.records.list(page).await
     }
 }
 

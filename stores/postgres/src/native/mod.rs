@@ -47,7 +47,6 @@ use super::{Mode, PostgresOptions};
 const LARGEST: u64 = i64::MAX.cast_unsigned();
 /// Values drawn by one statement, each of which takes a microsecond or less on the server.
 const MOST_VALUES: u64 = 10_000;
-pub(super) const MOST_INCREMENT: u64 = 1 << 31;
 
 /// PostgreSQL's `SEQUENCE`s of one schema, or of all that the `search_path` leads to, those of idmill's
 /// making and those that were there, `serial` and identity columns' included:

@@ -16,10 +16,10 @@ use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalike
 use idmill_url::StoreUrl;
 use tokio_postgres::Config;
 
-use super::native::MOST_INCREMENT;
 use super::session::to_scan;
 use super::tls::SslMode;
 
+const MOST_INCREMENT: u64 = 1 << 31;
 const APPLICATION: Kind = text("NAME", "any text", |_| true);
 
 /// What holds the sequences.

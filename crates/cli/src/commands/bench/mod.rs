@@ -2,6 +2,7 @@
 
 mod published;
 mod report;
+mod row;
 mod subject;
 mod transactions;
 
@@ -11,7 +12,8 @@ use clap::ValueEnum as _;
 use hdrhistogram::Histogram;
 use idmill::{Result, Status};
 
-use self::report::{Report, Row};
+use self::report::Report;
+use self::row::Row;
 use self::subject::{Subject, Way};
 use crate::args::{Bench, Global, Mode, spelled};
 use crate::failure::{Failure, Outcome};
