@@ -8,7 +8,7 @@
 //! - [`Asked`]: doubt after a failure, by the kind of request.
 //! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
-//! - [`options`]: the options of a store in one table, by which URLs are read, values checked, errors worded
+//! - [`options`](mod@options): the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
 //! - [`query`]: the parts of a URL, read and printed.
 //! - [`secrets`]: what of a URL may be shown.

@@ -26,7 +26,7 @@ const APPLICATION: Kind = text("NAME", "any text", |_| true);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sequences {
-    /// `table`: rows of idmill's own table, see [`PostgresStore`].
+    /// `table`: rows of idmill's own table, see [`PostgresStore`](crate::PostgresStore).
     #[default]
     Table,
     /// `native`: PostgreSQL's own `SEQUENCE`s, see [`NativeSequences`](super::NativeSequences).
