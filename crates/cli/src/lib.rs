@@ -97,19 +97,22 @@ async fn until_done_or_told(cli: Cli) -> Outcome {
     Err(stopped.so(so))
 }
 
+/// Waits for a signal to end. It is heard from the call on, and not from the first poll.
 #[cfg(unix)]
-async fn signalled() -> Failure {
+fn signalled() -> impl Future<Output = Failure> {
     use tokio::signal::unix::{SignalKind, signal};
 
     let heard = signal(SignalKind::interrupt())
         .and_then(|interrupt| signal(SignalKind::terminate()).map(|terminate| (interrupt, terminate)));
-    let Ok((mut interrupt, mut terminate)) = heard else {
-        // Not heard, signals do what they always do: end the process at once.
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => Failure::signal("interrupted", 130),
-        _ = terminate.recv() => Failure::signal("terminated", 143),
+    async {
+        let Ok((mut interrupt, mut terminate)) = heard else {
+            // Not heard, signals do what they always do: end the process at once.
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = interrupt.recv() => Failure::signal("interrupted", 130),
+            _ = terminate.recv() => Failure::signal("terminated", 143),
+        }
     }
 }
 

@@ -80,6 +80,8 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
     let server = bound(&settings, handed, metrics.clone()).await?;
+    // Before anybody is told that it serves: who hears that may end it at once.
+    let (told_once, told_twice) = (signalled(), told_twice());
     let figures = server.figures();
     systemd::ready(&figures);
     for (what, address) in [("Redis protocol", server.resp_address()), ("HTTP", server.http_address())] {
@@ -88,7 +90,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         }
     }
     let told_to_end = async {
-        signalled().await;
+        told_once.await;
         systemd::stopping();
         tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
     };
@@ -98,7 +100,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
         () = log.keep() => {}
-        () = told_twice() => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
+        () = told_twice => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
     }
     traces.end().await;
     Ok(())
@@ -175,9 +177,12 @@ async fn upkeep(metrics: &PrometheusHandle) {
 }
 
 /// The second signal, counted from the start.
-async fn told_twice() {
-    signalled().await;
-    signalled().await;
+fn told_twice() -> impl Future<Output = ()> {
+    let first = signalled();
+    async {
+        first.await;
+        signalled().await;
+    }
 }
 
 pub(crate) use tokens::run as token;
