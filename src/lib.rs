@@ -108,11 +108,12 @@ pub mod store;
 mod sync;
 mod text;
 
-/// For the macros alone.
+/// For the macros, and for the command, which plans with the arithmetic of the refill policy.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::id::{checked, read};
     pub use crate::recent::Recent;
+    pub use crate::refill::policy::settled;
     #[cfg(feature = "serde")]
     pub use crate::serialization::{read_id, write_id};
     #[cfg(feature = "serde")]

@@ -1,4 +1,4 @@
-//! Everything that threads share is imported through `src/sync.rs`: else a model in `loom-tests/` would miss it.
+//! Everything that threads share is imported through `src/sync.rs`, so that no model in `loom-tests/` misses it.
 
 use std::fs;
 use std::path::Path;

@@ -27,7 +27,7 @@ macro_rules! waiting_draws {
                 Ok(id) => Ok(T::from_raw(id)),
                 // Boxed, so that the future of a draw that need not wait stays small.
                 Err(ErrorKind::Dry) => {
-                    let wait = self.allocator.wait(1, self.allocator.patience());
+                    let wait = self.allocator.wait(1, self.allocator.patience);
                     Box::pin(wait).await.map(|ids| ids.only())
                 }
                 Err(reason) => Err(self.allocator.sorry(reason)),

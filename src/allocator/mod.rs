@@ -137,10 +137,6 @@ impl<T: Id> Allocator<T> {
         id
     }
 
-    fn patience(&self) -> Duration {
-        self.patience
-    }
-
     /// Waits for the actor; owns everything it needs, so that it outlives a borrow of the allocator.
     fn wait(&self, want: u64, patience: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         wait::wait(self.tenant.clone(), want, patience)
@@ -170,7 +166,7 @@ impl<T: Id> Allocator<T> {
         if self.is_warm() {
             return Ok(());
         }
-        self.wait(0, self.patience()).await.map(drop)
+        self.wait(0, self.patience).await.map(drop)
     }
 
     fn is_warm(&self) -> bool {
@@ -281,7 +277,7 @@ impl<T: Id> Allocator<T> {
                 Err(reason) => return Poll::Ready(Err(self.sorry(reason))),
             }
         }
-        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.patience())));
+        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.patience)));
         let ids = ready!(waiting.as_mut().poll(cx))?;
         Poll::Ready(Ok(self.waited(&ids)))
     }

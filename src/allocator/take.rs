@@ -36,7 +36,7 @@ impl<T: Id> Allocator<T> {
                 Ok(ids) => return Ok(ids.cast()),
                 Err(part) => part,
             };
-            let left = self.left_of(self.patience(), &mut begun);
+            let left = self.left_of(self.patience, &mut begun);
             let ids = self.wait_for_many(n, part, left).await?;
             // Without any, the sequence was revoked or reset between the part and the rest.
             if !ids.is_empty() {

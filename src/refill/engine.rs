@@ -1,6 +1,6 @@
 //! The decisions of the refill, without clock, I/O or runtime: events in, effects out.
 //!
-//! What it guarantees, whatever order events come in (and the `oracle` beside this file checks):
+//! What it guarantees, whatever order events come in (and the oracle in `fuzz/engine/` checks):
 //!
 //! - at most one reserve is in flight, and each is answered by one event;
 //! - waiting callers get the head of a range, first come, first served; the rest is published, and before

@@ -131,6 +131,15 @@ impl Policy {
     }
 }
 
+/// The step and the watermark at which the sizes settle under a steady load of `rate` ids a second. The waste
+/// cap is 1 to 2^48.
+pub fn settled(rate: f64, latency: Duration, outage_budget: Duration, max_waste: u64) -> (u64, u64) {
+    let plan = Plan { step: u64::MAX, watermark: 0 };
+    let policy = Policy { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan };
+    let Plan { step, watermark } = policy.adapted(Adaptive::of(outage_budget, max_waste));
+    (step, watermark)
+}
+
 /// How much a sample over so many seconds counts in an average over so many.
 fn share(elapsed: f64, over: f64) -> f64 {
     1.0 - (-elapsed / over).exp()
@@ -147,13 +156,6 @@ mod tests {
     use super::*;
     use crate::sequence::segment::MAX_LEN;
     use proptest::prelude::*;
-
-    /// Where the sizes settle under a steady load, as `idmill plan` works it out.
-    fn settled(rate: f64, latency: Duration, settings: Adaptive) -> Plan {
-        let plan = Plan { step: u64::MAX, watermark: 0 };
-        Policy { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan }
-            .adapted(settings)
-    }
 
     fn steady(settings: Adaptive, rate: u64, latency: Duration, seconds: u64) -> Policy {
         let sizing = Sizing::Adaptive(settings);
@@ -181,9 +183,10 @@ mod tests {
     fn a_steady_load_ends_where_it_is_said_to_settle() {
         let settings = Adaptive::of(Duration::from_secs(30), 1 << 30);
         let latency = Duration::from_millis(10);
-        let (plan, settled) = (steady(settings, 10_000, latency, 30).plan(), settled(1e4, latency, settings));
-        assert!(plan.step.abs_diff(settled.step) < settled.step / 1000, "{plan:?} {settled:?}");
-        assert!(plan.watermark.abs_diff(settled.watermark) < settled.watermark / 1000);
+        let plan = steady(settings, 10_000, latency, 30).plan();
+        let (step, watermark) = settled(1e4, latency, settings.outage_budget, settings.max_waste);
+        assert!(plan.step.abs_diff(step) < step / 1000, "{plan:?} {step}");
+        assert!(plan.watermark.abs_diff(watermark) < watermark / 1000, "{plan:?} {watermark}");
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //!
 //! Two ways in: *low-water signals*, from the hot path, through a lock-free queue that holds each sequence at
 //! most once; and *messages*, from callers that have to wait anyway, first in, first out, under a short lock.
-//! Neither grows without bound: a sequence signals once until the actor gives its permit back, and one that was
-//! revoked once until the actor has seen that; a caller that waits holds one of a limited number of places (see
-//! `allocator::wait`), and those that gave up leave before the queue grows.
+//! Neither grows without bound. A sequence signals once until the actor gives its permit back, and tells of a
+//! revocation once until the actor has seen it. A caller that waits holds one of a limited number of places
+//! (see `allocator::wait`), and callers that gave up leave before the queue grows.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -184,7 +184,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     #[tokio::test]
-    async fn identities_change_when_a_sequence_is_removed_or_set_backwards_but_not_when_restored() {
+    async fn identities_change_by_remove_and_reset_not_by_restore() {
         let (store, name) = (MemoryStore::new(), SequenceName::new("s").unwrap());
         let create = Some(Bounds::new(1, 1000).unwrap());
         let request = Reserve { name: name.clone(), count: 10, ceiling: u64::MAX, create };

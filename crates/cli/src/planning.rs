@@ -3,15 +3,10 @@
 
 use std::time::Duration;
 
+use idmill::__private::settled;
+
 /// The longest range that the engine keeps in memory.
 pub(crate) const LONGEST_RANGE: u64 = 1 << 48;
-/// The first step of the policy, unless the waste cap is below twice that.
-const LEAST_STEP: u64 = 32;
-/// A refill starts this many latencies before memory is at the outage's share.
-const LATENCY_MARGIN: f64 = 4.0;
-/// A refill brings ids for this many seconds, or this many latencies.
-const SHORTEST_REFILL: f64 = 0.1;
-const REFILL_PER_LATENCY: f64 = 20.0;
 /// The rate is measured, so it has an error: how much longer than an outage the budget must be to cover it.
 const HEADROOM: f64 = 1.02;
 /// The longest pause between two tries of a reserve, with jitter: the store's return may be noticed this
@@ -53,13 +48,9 @@ impl Workload {
 
     /// Returns the sizes that an adaptive sequence with these settings settles at.
     pub(crate) fn sizes(&self) -> Sizes {
-        let (cap, latency) = (self.max_waste, self.latency.as_secs_f64());
-        let least = cap.div_ceil(2).min(LEAST_STEP);
-        let outlasting = self.rate * self.outage_budget.as_secs_f64() + self.rate * LATENCY_MARGIN * latency;
-        let watermark = ids(outlasting).clamp(least / 2, cap / 2);
-        let lasting = self.rate * SHORTEST_REFILL.max(REFILL_PER_LATENCY * latency);
-        let step = ids(lasting.max(outlasting)).clamp(least, cap).min((cap - watermark).max(1));
-        Sizes { step, watermark: watermark.min(step) }
+        let Self { rate, latency, outage_budget, max_waste } = *self;
+        let (step, watermark) = settled(rate, latency, outage_budget, max_waste);
+        Sizes { step, watermark }
     }
 
     /// Returns the smallest waste cap that leaves the refill policy its watermark, which is for the outage
@@ -81,12 +72,6 @@ impl Sizes {
     pub(crate) fn lasts(self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.watermark as f64 / rate).unwrap_or(Duration::MAX)
     }
-}
-
-// Saturates.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn ids(count: f64) -> u64 {
-    count.ceil() as u64
 }
 
 #[cfg(test)]

@@ -164,7 +164,7 @@ impl Faults {
 
 /// A [`MemoryStore`] with faults, latency and a record of its grants. Clones share one state.
 ///
-/// A call's latency is spent half before it is applied and half after, so that dropping its future can find it in
+/// Half of a call's latency passes before it is applied and half after it. So dropping its future can find it in
 /// either state, as with a database over a network.
 #[derive(Clone, Debug, Default)]
 pub struct FaultyStore {
@@ -235,8 +235,9 @@ impl FaultyStore {
         self.state.lock().requests
     }
 
-    /// Every grant of a sequence that was applied, in order, including those whose reply was lost, less what was
-    /// given back; empty unless [`recording`](Self::recording). Nonsense that a fault made up is not among them.
+    /// Every grant of a sequence that was applied, in order, less the ids that were given back. Grants whose reply
+    /// was lost are among them; nonsense that a fault made up is not. Empty unless
+    /// [`recording`](Self::recording).
     pub fn granted(&self, name: &str) -> Vec<Grant> {
         self.state.lock().granted.get(name).cloned().unwrap_or_default()
     }
@@ -440,7 +441,8 @@ async fn pause(duration: Duration) {
     }
 }
 
-/// What was given back is the end of what was granted last: of one grant, or of several that follow each other.
+/// Takes the ids that were given back off the end of the grants: of the last one, or of several that follow
+/// each other.
 fn shorten(granted: &mut Vec<Grant>, back: &GiveBack) {
     while let Some(last) = granted.last_mut()
         && last.identity == back.identity

@@ -1,5 +1,5 @@
-//! Stand-ins for the model checker: what the library's `src/sync.rs` exports, built from atomics whose every interleaving and
-//! every stale read loom explores.
+//! Stand-ins for the model checker. They have the names that the library's `src/sync.rs` exports, and are built
+//! from atomics of which loom explores every interleaving and every stale read.
 //!
 //! | here | in production | what it was held against |
 //! | --- | --- | --- |
@@ -36,9 +36,9 @@ pub(crate) use notify::Notify;
 pub(crate) use queue::SegQueue;
 /// Takes part in no protocol: each modelled access would only multiply what there is to explore.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
-/// As in the library: an `Arc`'s count decides when memory is freed, which safe code cannot get wrong, and loom's
-/// own would make each clone one more step to explore. That `Arc`s reach other threads properly is seen at what
-/// is in them.
+/// The same as in the library. Its count decides when memory is freed, which safe code cannot get wrong, and
+/// loom's own would make each clone one more step to explore. Whether an `Arc` reaches other threads properly
+/// shows at the value in it.
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::ops::{Deref, DerefMut};

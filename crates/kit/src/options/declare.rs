@@ -3,12 +3,12 @@
 /// Declares the options of a store: a struct, its defaults, its setters and its
 /// [`Options`](crate::options::Options).
 ///
-/// - The fields in braces are set by a constructor. [`Options`](crate::options::Options) among them are part of
-///   the options by `use FIELD;`, or by `use FIELD as FILTER;`, where `FILTER` maps an
+/// - The fields in braces are set by a constructor. [`Options`](crate::options::Options) among them are part
+///   of the options by `use FIELD;`, or by `use FIELD as FILTER;`, where `FILTER` maps an
 ///   [`Entry`](crate::options::Entry) to an optional one.
-/// - Each option is `name: Type = DEFAULT in KIND;`, or `name ("key"): …` if the URL spells it otherwise. It has
-///   a setter of the same name and visibility. The first paragraph of its documentation is also its sentence on the
-///   store's page.
+/// - Each option is `name: Type = DEFAULT in KIND;`, or `name ("key"): …` if the URL spells it otherwise. It
+///   has a setter of the same name and visibility. The first paragraph of its documentation is also its sentence
+///   on the store's page.
 /// - `with_defaults(FIELDS…)` makes a value with every option at its default.
 ///
 /// With `at hosts "SCHEME" as "EXAMPLE"`, or `at path …` for URLs that name no host, the struct has `parse`,
