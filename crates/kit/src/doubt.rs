@@ -6,14 +6,17 @@ use std::fmt::Display;
 use idmill::{Error, ErrorKind};
 
 /// A request to the server, as far as doubt depends on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the rule is about all of them")]
 pub enum Asked {
+    /// To accept a connection: nothing was sent that could change anything.
+    Connect,
     /// To read: no failure leaves anything unknown.
     Read,
     /// To write.
     Write,
-    /// To write what takes effect with the caller's transaction, and not if that is aborted.
+    /// To write what takes effect with the caller's transaction, and not if that is aborted: a server rolls back
+    /// the transaction of a client that is gone.
     InTransaction,
 }
 
@@ -54,7 +57,7 @@ mod tests {
     fn only_a_write_leaves_anything_unknown() {
         use ErrorKind::{Denied, Unavailable, UnknownOutcome};
         assert_eq!(Asked::Write.kind(UnknownOutcome), UnknownOutcome);
-        for asked in [Asked::Read, Asked::InTransaction] {
+        for asked in [Asked::Connect, Asked::Read, Asked::InTransaction] {
             assert_eq!(asked.kind(UnknownOutcome), Unavailable);
             assert_eq!(asked.kind(Denied), Denied);
         }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use idmill::ErrorKind;
+use idmill_kit::Asked;
 
 use crate::Fault;
 
@@ -43,27 +43,6 @@ pub(crate) const fn must_be_alone<E: Executor>() {
 /// Ids without gaps must not commit before what they number.
 pub(crate) const fn must_be_within<E: Executor>() {
     assert!(E::IN_TRANSACTION, "each statement would commit by itself");
-}
-
-/// What was being done when something went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Asked {
-    /// Reaching the server: nothing was sent that could change anything.
-    Connect,
-    /// Something that changes nothing.
-    Read,
-    /// A change that commits by itself.
-    Write,
-    /// A change that takes effect with the caller's transaction, and not if that is rolled back.
-    InTransaction,
-}
-
-impl Asked {
-    /// The kind of a failure that may have left a trace. Only a write of its own stays: a server rolls back the
-    /// transaction of a client that is gone.
-    pub(crate) fn doubt(self) -> ErrorKind {
-        if self == Self::Write { ErrorKind::UnknownOutcome } else { ErrorKind::Unavailable }
-    }
 }
 
 /// One statement, and what it is for.
