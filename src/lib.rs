@@ -108,12 +108,14 @@ pub mod store;
 mod sync;
 mod text;
 
-/// For the macros, and for the command, which plans with the arithmetic of the refill policy.
+/// For the macros, for the counters of stores and of the guard, and for the command, which plans with the
+/// arithmetic of the refill policy.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::id::{checked, read};
     pub use crate::recent::Recent;
     pub use crate::refill::policy::settled;
+    pub use crate::sequence::metrics::count;
     #[cfg(feature = "serde")]
     pub use crate::serialization::{read_id, write_id};
     #[cfg(feature = "serde")]

@@ -1,7 +1,7 @@
 //! The actor's decisions, and the driver that carries them out. The models themselves are the actor.
 
 library! {
-    "../../src/refill/driver.rs" driver,
+    "../../src/refill/driver/mod.rs" driver,
     "../../src/refill/engine.rs" engine,
     "../../src/refill/event.rs" event,
     "../../src/refill/policy.rs" policy,

@@ -5,6 +5,7 @@ library! {
     "../../src/sequence/block.rs" block,
     "../../src/sequence/mailbox.rs" mailbox,
     "../../src/sequence/metrics/off.rs" metrics,
+    "../../src/sequence/parts.rs" parts,
     "../../src/sequence/process.rs" process,
     "../../src/sequence/registry.rs" registry,
     "../../src/sequence/reply.rs" reply,

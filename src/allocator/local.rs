@@ -11,8 +11,8 @@
 use std::cell::RefCell;
 
 use crate::error::ErrorKind;
+use crate::sequence::parts::Core;
 use crate::sequence::segment::Segment;
-use crate::sequence::state::Core;
 use crate::sync::Arc;
 
 /// Slots of a thread that draws from few sequences. A power of two, as is every later size.

@@ -10,11 +10,10 @@ use tokio::time::timeout;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::sequence::clock::Clock;
-use crate::sequence::mailbox::Ending;
+use crate::sequence::parts::{Core, Ending, Mailbox};
 use crate::sequence::process::forked;
 use crate::sequence::registry::Registry;
 use crate::sequence::settings::Settings;
-use crate::sequence::state::{Core, Mailbox};
 use crate::sequence::task::{Task, lost};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};

@@ -1,7 +1,7 @@
 //! Draws of threads that hold their own ids, under [`Order::Thread`](crate::Order::Thread).
 
 use crate::error::ErrorKind;
-use crate::sequence::state::Core;
+use crate::sequence::parts::Core;
 use crate::sequence::stripes::Stripes;
 use crate::sync::Arc;
 

@@ -8,8 +8,7 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::mailbox::Known;
-use crate::sequence::state::{Core, Part, Question};
+use crate::sequence::parts::{Core, Known, Part, Question};
 use crate::sequence::time::Time;
 
 impl<T: Id> Allocator<T> {

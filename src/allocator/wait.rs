@@ -13,9 +13,9 @@ use super::Tenant;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
 use crate::sequence::answer::Place;
+use crate::sequence::parts::Question;
 use crate::sequence::process::forked;
 use crate::sequence::reply::Reply;
-use crate::sequence::state::Question;
 use crate::sequence::task::Task;
 
 /// Waits for ids up to `patience`.

@@ -16,7 +16,7 @@ use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::sequence::clock::Clock;
 use crate::sequence::metrics;
-use crate::sequence::state::Core;
+use crate::sequence::parts::Core;
 use crate::sequence::task::{Task, lost};
 use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;

@@ -12,55 +12,18 @@ use std::mem;
 
 use crate::error::ErrorKind;
 use crate::range::{Range, Ranges};
-use crate::sequence::answer::Answer;
+use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Part, Question};
 use crate::sequence::process::Process;
-use crate::sequence::time::Time;
-use crate::sync::{Arc, Mutex, Notify, SegQueue, Weak};
+use crate::sync::{Arc, Mutex, Notify, SegQueue};
 
-/// A sequence, as far as its messages go. [`Core`](crate::sequence::state::Core) is the one there is; named
-/// here, it and its mailbox would refer to each other.
-pub(crate) trait Sender {
-    /// Whether the actor is to hear of a revocation already, so that it need not be told of one more.
-    fn revocation_is_known(&self) -> bool;
-    /// Ids that had left memory are lost.
-    fn dropped(&self, ids: u64);
-}
-
-/// A caller that waits for ids.
-pub(crate) struct Request<S: Sender> {
-    pub(crate) core: Arc<S>,
-    pub(crate) question: Question<S>,
-    pub(crate) deadline: Time,
-    pub(crate) reply: Answer,
-}
-
-/// A caller's question for ids.
-pub(crate) struct Question<S: Sender> {
-    /// How many ids; 0 to be told when there are some in memory.
-    pub(crate) want: u64,
-    /// Those of them that the caller has already.
-    pub(crate) part: Option<Part<S>>,
-    /// An earlier answer of the store.
-    pub(crate) known: Option<Known>,
-}
-
-impl<S: Sender> From<u64> for Question<S> {
+impl From<u64> for Question {
     fn from(want: u64) -> Self {
         Self { want, part: None, known: None }
     }
 }
 
-/// Ids that a `take` got before others had drawn the rest. If the call fails, the actor puts them back into
-/// memory, unless larger ones were handed out. Dropped, they are a gap.
-pub(crate) struct Part<S: Sender> {
-    core: Arc<S>,
-    ids: Ranges,
-    /// The stock's generation before they were taken.
-    generation: u64,
-}
-
-impl<S: Sender> Part<S> {
-    pub(crate) fn new(core: Arc<S>, ids: Ranges, generation: u64) -> Self {
+impl Part {
+    pub(crate) fn new(core: Arc<Core>, ids: Ranges, generation: u64) -> Self {
         Self { core, ids, generation }
     }
 
@@ -87,62 +50,13 @@ impl<S: Sender> Part<S> {
     }
 }
 
-impl<S: Sender> Drop for Part<S> {
+impl Drop for Part {
     fn drop(&mut self) {
-        self.core.dropped(self.ids.len());
+        self.core.stats.gap_dropped(self.ids.len());
     }
 }
 
-/// How many ids the store had left to reserve.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Known {
-    pub(crate) unreserved: u64,
-    /// [`Stats::moves`](crate::sequence::stats::Stats::moves) before it was asked: where it moved on, ids may
-    /// have been under way that were neither in the store nor in memory.
-    pub(crate) moves: u64,
-}
-
-pub(crate) enum Message<S: Sender> {
-    Request(Request<S>),
-    /// The stock of this core was revoked: what is under way was reserved before that.
-    Revoked(Arc<S>),
-}
-
-/// Why nobody will send any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// All who could are gone.
-    Abandoned,
-    /// Somebody asked for it, and waits until all is put away.
-    Asked,
-}
-
-/// The share of one turn of the actor.
-pub(crate) struct Arrived<S: Sender> {
-    /// Oldest first.
-    pub(crate) messages: VecDeque<Message<S>>,
-    /// Sequences that signalled low water. Their permits are the actor's from now on.
-    pub(crate) low: Vec<Arc<S>>,
-    /// How the mailbox was closed, if it was; after the messages.
-    pub(crate) ending: Option<Ending>,
-}
-
-struct Inbox<S: Sender> {
-    queue: VecDeque<Message<S>>,
-    closed: Option<Ending>,
-}
-
-pub(crate) struct Mailbox<S: Sender> {
-    inbox: Mutex<Inbox<S>>,
-    /// Weak: a core refers to its mailbox, and a signal that nobody takes any more would keep both for ever.
-    low: SegQueue<Weak<S>>,
-    wake: Notify,
-    /// Where the actor runs. In a fork of it nothing is sent or received, nor a lock waited for,
-    /// whose holder has not come along.
-    process: Process,
-}
-
-impl<S: Sender> Message<S> {
+impl Message {
     /// Whether nobody needs it any more.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Request(request) if request.reply.is_closed() && request.question.part.is_none())
@@ -155,7 +69,7 @@ impl<S: Sender> Message<S> {
     }
 }
 
-impl<S: Sender> Inbox<S> {
+impl Inbox {
     /// Drops the messages of callers that gave up before the queue grows for another. A queue that has to
     /// grow doubles, so that not every message looks at all others.
     fn make_room(&mut self) {
@@ -166,14 +80,14 @@ impl<S: Sender> Inbox<S> {
     }
 }
 
-impl<S: Sender> Mailbox<S> {
+impl Mailbox {
     pub(crate) fn new() -> Self {
         let inbox = Mutex::new(Inbox { queue: VecDeque::new(), closed: None });
         Self { inbox, low: SegQueue::new(), wake: Notify::new(), process: Process::current() }
     }
 
     /// Tells the actor that a sequence is at low water.
-    pub(crate) fn signal(&self, core: &Arc<S>) {
+    pub(crate) fn signal(&self, core: &Arc<Core>) {
         self.low.push(Arc::downgrade(core));
         // After the push: woken before it, the actor could look, find nothing, and sleep on.
         self.wake.notify_one();
@@ -183,7 +97,7 @@ impl<S: Sender> Mailbox<S> {
     ///
     /// # Errors
     /// [`ErrorKind::Closed`] if nobody will ever read it.
-    pub(crate) fn send(&self, message: Message<S>) -> Result<(), ErrorKind> {
+    pub(crate) fn send(&self, message: Message) -> Result<(), ErrorKind> {
         if self.is_forked() {
             return Err(ErrorKind::Closed);
         }
@@ -222,7 +136,7 @@ impl<S: Sender> Mailbox<S> {
 
     /// Takes all messages that have arrived, and up to `most_low` signals: callers can signal as fast as the
     /// actor handles it, and timers, answers and messages must not wait for them.
-    pub(crate) fn receive(&self, most_low: usize) -> Arrived<S> {
+    pub(crate) fn receive(&self, most_low: usize) -> Arrived {
         if self.is_forked() {
             return Arrived { messages: VecDeque::new(), low: Vec::new(), ending: Some(Ending::Abandoned) };
         }
@@ -232,7 +146,7 @@ impl<S: Sender> Mailbox<S> {
         Arrived { messages, low: self.low(most_low), ending }
     }
 
-    fn low(&self, most: usize) -> Vec<Arc<S>> {
+    fn low(&self, most: usize) -> Vec<Arc<Core>> {
         let mut low = Vec::new();
         for _ in 0..most {
             let Some(core) = self.low.pop() else { return low };
@@ -250,7 +164,7 @@ impl<S: Sender> Mailbox<S> {
     }
 }
 
-impl<S: Sender> fmt::Debug for Mailbox<S> {
+impl fmt::Debug for Mailbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox").finish_non_exhaustive()
     }
@@ -261,20 +175,11 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-
-    struct Nobody;
-
-    impl Sender for Nobody {
-        fn revocation_is_known(&self) -> bool {
-            false
-        }
-
-        fn dropped(&self, _: u64) {}
-    }
+    use crate::sequence::settings::Settings;
 
     #[test]
     fn a_forked_process_sends_and_receives_nothing() {
-        let mailbox = Mailbox::<Nobody> { process: Process::another(), ..Mailbox::new() };
+        let mailbox = Mailbox { process: Process::another(), ..Mailbox::new() };
         // Whoever held it when the process was forked has not come along.
         let _held = mailbox.inbox.lock();
         assert!(mailbox.is_closed());
@@ -283,7 +188,10 @@ mod tests {
 
     #[test]
     fn signals_beyond_the_limit_are_left_for_the_next_turn() {
-        let (mailbox, cores) = (Mailbox::new(), [(); 5].map(|()| Arc::new(Nobody)));
+        let mailbox = Arc::new(Mailbox::new());
+        let settings = Arc::new(Settings::of::<u64>());
+        let core = |()| Arc::new(Core::new("orders".parse().unwrap(), settings.clone(), mailbox.clone()));
+        let cores = [(); 5].map(core);
         for core in &cores {
             mailbox.signal(core);
         }

@@ -2,7 +2,8 @@
 //!
 //! - [`segment`]: a range that is handed out from memory, by one `fetch_add` a draw.
 //! - [`stock`]: the segments of a sequence in turn, and how they are taken away from everybody.
-//! - [`state`]: the stock with everything else there is of a sequence in this process.
+//! - [`parts`]: the stock with everything else there is of a sequence in this process, as data;
+//!   [`state`]: what is done with it.
 //! - [`block`], [`stripe`], [`stripes`], [`seat`]: what threads hold for themselves.
 //! - [`mailbox`]: what callers send to the actor, and how it is woken; [`reply`], [`answer`]: the two ends of
 //!   its answers.
@@ -21,6 +22,7 @@ pub(crate) mod clock;
 pub(crate) mod mailbox;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/off.rs")]
 pub(crate) mod metrics;
+pub(crate) mod parts;
 pub(crate) mod process;
 pub(crate) mod registry;
 pub(crate) mod reply;

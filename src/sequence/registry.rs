@@ -13,8 +13,8 @@ use std::fmt;
 
 use crate::name::SequenceName;
 use crate::recent::Recent;
+use crate::sequence::parts::Core;
 use crate::sequence::seen::{Reached, Seen};
-use crate::sequence::state::Core;
 use crate::sync::{Arc, Map, Mutex, SegQueue, Weak};
 
 pub(crate) struct Registry {

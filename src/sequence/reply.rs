@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use crate::error::{ErrorKind, Result};
 use crate::range::Ranges;
 use crate::sequence::answer::{Answer, Place};
-use crate::sequence::state::{Core, Message, Question, Request};
+use crate::sequence::parts::{Core, Message, Question, Request};
 use crate::sequence::time::Time;
 use crate::sync::{Arc, oneshot};
 

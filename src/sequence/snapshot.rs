@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::error::{ErrorKind, named};
+use crate::sequence::parts::Core;
 use crate::sequence::settings::Order;
-use crate::sequence::state::Core;
 use crate::store::{Bounds, Identity};
 
 /// Counters since the allocator was opened, levels now, and estimates; from

@@ -7,54 +7,15 @@ use crate::error::Status;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::range::{Range, Ranges};
-use crate::sequence::mailbox::{self, Sender};
+use crate::sequence::parts::{Core, Mailbox, Message, NO_SLOT};
 use crate::sequence::segment::{Segment, Taken};
 use crate::sequence::settings::{Order, Settings};
 use crate::sequence::stats::{Stats, Told};
 use crate::sequence::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
-pub(crate) type Mailbox = mailbox::Mailbox<Core>;
-pub(crate) type Message = mailbox::Message<Core>;
-pub(crate) type Request = mailbox::Request<Core>;
-pub(crate) type Question = mailbox::Question<Core>;
-pub(crate) type Part = mailbox::Part<Core>;
-
 /// `users` of a core that was evicted: nobody may take it up again.
 const EVICTED: usize = usize::MAX;
-
-/// In this order, so that what a draw reads lies on one cache line, whichever of a
-/// thousand sequences it is of.
-#[repr(C)]
-pub(crate) struct Core {
-    /// What the threads hold for themselves under [`Order::Thread`].
-    #[cfg(not(idmill_loom))]
-    pub(crate) stripes: Option<Box<crate::sequence::stripes::Stripes>>,
-    /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
-    pub(crate) key: u64,
-    pub(crate) stock: Stock,
-    pub(crate) name: SequenceName,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) stats: Stats,
-    /// What of them the recorder of metrics knows.
-    pub(crate) told: Told,
-    mailbox: Arc<Mailbox>,
-    /// Whether a low-water signal is under way to the actor, or the actor knows that memory is low: the permit,
-    /// which is neither lost nor piles up. Its owner is the signal, and then the actor.
-    low: AtomicBool,
-    /// Whether the actor is still to hear of a revocation; set under the lock of its mailbox.
-    revoked: AtomicBool,
-    /// How many allocators and handles refer to this core, or [`EVICTED`].
-    users: AtomicUsize,
-    /// Where the actor keeps its side; written by the actor alone.
-    pub(crate) slot: AtomicUsize,
-    /// Why the last reserve failed; boxed, since there is seldom one. No part of any protocol.
-    #[cfg(not(idmill_loom))]
-    failure: crate::sync::Mutex<Option<Box<Error>>>,
-}
-
-/// [`Core::slot`] before the actor has heard of the core.
-pub(crate) const NO_SLOT: usize = usize::MAX;
 
 impl Core {
     /// A core with one user: the caller.
@@ -311,17 +272,12 @@ impl Core {
         // AcqRel: pairs with `enter` and `leave`.
         self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
-}
 
-impl Sender for Core {
-    fn revocation_is_known(&self) -> bool {
+    /// Whether the actor is to hear of a revocation already, so that it need not be told of one more.
+    pub(crate) fn revocation_is_known(&self) -> bool {
         // AcqRel: pairs with `revocation_seen`. Finding it set means that the actor has yet to mark what is
         // in flight, and will do so after this revocation.
         self.revoked.swap(true, Ordering::AcqRel)
-    }
-
-    fn dropped(&self, ids: u64) {
-        self.stats.gap_dropped(ids);
     }
 }
 

@@ -7,7 +7,7 @@ use super::Sequences;
 use crate::allocator::block_on_reply;
 use crate::blocking::Blocking;
 use crate::error::Result;
-use crate::sequence::mailbox::Ending;
+use crate::sequence::parts::Ending;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
 
 /// How long a thread waits at least for the end. On a machine with nothing else to do, the end comes at once.

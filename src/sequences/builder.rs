@@ -10,10 +10,10 @@ use crate::allocator::{Allocator, Shared, Tenant, block_on_reply};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
+use crate::sequence::parts::Core;
 use crate::sequence::process::forked;
 use crate::sequence::seen::Seen;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
-use crate::sequence::state::Core;
 use crate::store::{self, Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
 

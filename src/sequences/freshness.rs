@@ -10,8 +10,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
+use crate::sequence::parts::Core;
 use crate::sequence::registry::Registry;
-use crate::sequence::state::Core;
 use crate::sequence::task::{Task, lost};
 use crate::store::{Identity, SequenceInfo, Store};
 use crate::sync::Arc;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Sequences;
 use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
+use crate::sequence::parts::Core;
 use crate::sequence::snapshot::{Health, Snapshot};
-use crate::sequence::state::Core;
 use crate::sync::Arc;
 
 /// Whether every open sequence can serve, and which cannot: from [`Sequences::health`].

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 
 use super::witness::{is_certain, of_the_witness};
 use super::{Announced, Heal, Ledger, Refusal, Witness, Write};
+use idmill::__private::count;
 use idmill::SequenceName;
 use idmill::store::{
     Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
@@ -329,8 +330,7 @@ impl Guarded {
     fn report(&self, name: &SequenceName, grant: &Grant, top: u128) {
         // Relaxed: as in `healed`.
         self.healed.fetch_add(1, Ordering::Relaxed);
-        #[cfg(feature = "metrics")]
-        metrics::counter!("idmill_healed_total", "sequence" => name.to_string()).increment(1);
+        count("idmill_healed_total", &[("sequence", name.as_str())]);
         let again = grant.range.start();
         tracing::error!(
             sequence = %name,

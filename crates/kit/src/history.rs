@@ -11,6 +11,7 @@ use std::str::FromStr;
 
 use super::options::{Kind, Typed, text};
 use super::refuse;
+use idmill::__private::count;
 use idmill::SequenceName;
 use idmill::store::SequenceInfo;
 use idmill::{Error, ErrorKind, Result};
@@ -88,16 +89,12 @@ impl Failover {
     /// was refused.
     pub fn report(self, name: &SequenceName, seen: Histories<'_>) {
         let Histories { was, here } = seen;
-        #[cfg(feature = "metrics")]
-        {
-            let decided = match self {
-                Self::Refuse => "refused",
-                Self::Allow => "allowed",
-                Self::Skip(_) => "skipped",
-            };
-            let labels = [("sequence", name.to_string()), ("decision", decided.to_owned())];
-            metrics::counter!(CHANGES, &labels).increment(1);
-        }
+        let decided = match self {
+            Self::Refuse => "refused",
+            Self::Allow => "allowed",
+            Self::Skip(_) => "skipped",
+        };
+        count(CHANGES, &[("sequence", name.as_str()), ("decision", decided)]);
         let seen = format_args!("the sequence was last written on {was}, and this is {here}");
         match self {
             Self::Refuse => tracing::error!(sequence = %name, "{seen}; nothing is granted"),
@@ -112,8 +109,7 @@ impl Failover {
 }
 
 /// The counter of [`Failover::report`].
-#[cfg(feature = "metrics")]
-pub(crate) const CHANGES: &str = "idmill_history_changes_total";
+const CHANGES: &str = "idmill_history_changes_total";
 
 impl Histories<'_> {
     /// Reports the refusal, and returns its error.
@@ -217,7 +213,6 @@ mod tests {
     }
 
     /// Once by whoever decides, and not by whoever only asks what would follow.
-    #[cfg(feature = "metrics")]
     #[test]
     fn what_was_decided_is_counted() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};

@@ -16,9 +16,8 @@ use loom::thread;
 use crate::explore::explore;
 use crate::harness::models;
 use crate::range::Ranges;
-use crate::sequence::mailbox::Ending;
+use crate::sequence::parts::{Core, Ending};
 use crate::sequence::reply::Reply;
-use crate::sequence::state::Core;
 use crate::sync::Arc;
 use crate::world::{Actor, NEVER, next, sequence};
 

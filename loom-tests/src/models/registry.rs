@@ -9,9 +9,8 @@ use loom::thread;
 
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
+use crate::sequence::parts::{Core, Mailbox};
 use crate::sequence::registry::Registry;
-use crate::sequence::state::Core;
-use crate::sequence::state::Mailbox;
 use crate::sync::Arc;
 use crate::world::{name, settings};
 

@@ -17,8 +17,8 @@ use crate::harness::models;
 use crate::range::Range;
 use crate::refill::driver::Driver;
 use crate::sequence::block::Block;
+use crate::sequence::parts::{Mailbox, Message};
 use crate::sequence::reply::Reply;
-use crate::sequence::state::{Mailbox, Message};
 use crate::store::Grant;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{

@@ -15,7 +15,7 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::explore;
 use crate::harness::models;
-use crate::sequence::state::Core;
+use crate::sequence::parts::Core;
 use crate::sequence::stripe::Stripe;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{range, sequence};

@@ -13,7 +13,7 @@ use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
 use crate::refill::driver::Driver;
-use crate::sequence::state::{Core, Mailbox};
+use crate::sequence::parts::{Core, Mailbox};
 use crate::store::Grant;
 use crate::sync::Arc;
 use crate::world::{MOST_SIGNALS, NOW, block_on, core, draw_anew, identity, range, sequence, settings};

@@ -34,7 +34,7 @@ const STOCK: &str = "src/sequence/stock.rs";
 const STRIPE: &str = "src/sequence/stripe.rs";
 const CORE: &str = "src/sequence/state.rs";
 const MAILBOX: &str = "src/sequence/mailbox.rs";
-const DRIVER: &str = "src/refill/driver.rs";
+const DRIVER: &str = "src/refill/driver/mod.rs";
 const ENGINE: &str = "src/refill/engine.rs";
 
 pub(crate) const MUTANTS: &[Mutant] = &[

@@ -7,11 +7,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use metrics::{Label, Unit, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::error::{Result, Status};
+use crate::sequence::parts::Core;
 use crate::sequence::snapshot::{Gaps, Health, Snapshot};
-use crate::sequence::state::Core;
 use crate::store::Grant;
 use crate::sync::{Arc, Counter, Ordering};
 
@@ -60,6 +60,12 @@ pub(crate) fn describe() {
         describe_gauge!(name, unit, what);
     }
     describe_histogram!(LATENCY, Unit::Seconds, "How long the store took to answer a reserve, by outcome");
+}
+
+/// Counts one of what a wrapper or a store has seen, so that they need no feature of their own.
+pub fn count(counter: &'static str, labels: &[(&'static str, &str)]) {
+    let labels: Vec<_> = labels.iter().map(|&(label, value)| Label::new(label, value.to_owned())).collect();
+    counter!(counter, labels).increment(1);
 }
 
 /// The store answered a reserve, or was not heard of, after this time.
