@@ -108,7 +108,7 @@ impl<T> Range<T> {
     /// The same ids as another type, whose bounds the caller has checked: an id beyond them is another one
     /// when it is drawn.
     #[must_use]
-    pub fn cast<U>(self) -> Range<U> {
+    pub(crate) fn cast<U>(self) -> Range<U> {
         Range { start: self.start, len: self.len, of: PhantomData }
     }
 }
@@ -297,7 +297,7 @@ impl<T> Ranges<T> {
     }
 
     /// The ranges themselves.
-    pub fn as_slice(&self) -> &[Range<T>] {
+    pub(crate) fn as_slice(&self) -> &[Range<T>] {
         &self.0
     }
 }

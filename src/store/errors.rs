@@ -23,7 +23,7 @@ pub fn already_exists(name: &SequenceName) -> Error {
 }
 
 /// The error of every store that keeps no records.
-pub fn no_records() -> Error {
+pub(crate) fn no_records() -> Error {
     let message = "this store keeps no records, so it cannot be the witness of another store";
     Error::new(ErrorKind::Unsupported, message)
 }

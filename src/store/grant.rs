@@ -1,7 +1,7 @@
 //! What a store is asked to reserve, what it grants, and what is given back to it.
 
 use super::{Bounds, Identity, not_found};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::Result;
 use crate::name::SequenceName;
 use crate::range::Range;
 
@@ -26,12 +26,6 @@ impl Reserve {
     /// A request for `count` ids, at least 1, of a sequence that has to exist, whatever the ids.
     pub fn new(name: SequenceName, count: u64) -> Self {
         Self { name, count, ceiling: u64::MAX, create: None }
-    }
-
-    /// For another sequence.
-    #[must_use]
-    pub fn name(self, name: SequenceName) -> Self {
-        Self { name, ..self }
     }
 
     /// For so many ids.
@@ -83,28 +77,6 @@ impl Grant {
     #[must_use]
     pub const fn range(self, range: Range) -> Self {
         Self { range, ..self }
-    }
-
-    /// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
-    /// hold, or fewer than `count` ids.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for the first; [`Exhausted`](ErrorKind::Exhausted) for the
-    /// second.
-    pub fn must_fit(&self, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
-        let first = self.range.start();
-        if first < floor {
-            return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));
-        }
-        let (left, last) = (self.range.len(), self.bounds.max().min(ceiling));
-        if left < count {
-            let message = format!(
-                "exhausted: {count} ids were asked for, and up to {last}, its last id, only {left} are left; ask for fewer, raise its \
-                 max or use another sequence"
-            );
-            return Err(Error::new(ErrorKind::Exhausted, message).of(name));
-        }
-        Ok(())
     }
 }
 

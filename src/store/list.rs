@@ -1,7 +1,7 @@
 //! Lists of sequences, a page at a time: a store can hold more of them than memory does.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::ops::Bound;
 
 use super::SequenceInfo;
@@ -43,27 +43,6 @@ impl Page {
         self.after = cursor.into();
         self
     }
-
-    /// The limit as a signed number, which many drivers want.
-    pub fn rows(&self) -> i32 {
-        i32::try_from(self.limit.max(1)).unwrap_or(i32::MAX)
-    }
-
-    /// The first text after all those that begin with the prefix, in the order of their
-    /// bytes; `None` if there is none.
-    pub fn end(&self) -> Option<String> {
-        let mut end = self.prefix.clone();
-        while let Some(last) = end.pop() {
-            // The numbers of the surrogates are no characters.
-            let next =
-                if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
-            if let Some(next) = next {
-                end.push(next);
-                return Some(end);
-            }
-        }
-        None
-    }
 }
 
 impl Default for Page {
@@ -85,31 +64,6 @@ impl Cursor {
     /// What the store wrote.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// A cursor for bytes that may be no text.
-    pub fn of_bytes(bytes: &[u8]) -> Self {
-        let mut hex = String::with_capacity(2 * bytes.len());
-        for byte in bytes {
-            // A String takes all.
-            let _ = write!(hex, "{byte:02x}");
-        }
-        Self(hex.into())
-    }
-
-    /// The bytes of [`of_bytes`](Self::of_bytes).
-    ///
-    /// # Errors
-    /// [`foreign`](Self::foreign) for a cursor that was not made of bytes.
-    pub fn bytes(&self) -> Result<Vec<u8>> {
-        let digits = self.0.as_bytes().chunks(2);
-        let bytes = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
-        bytes.collect::<Option<_>>().ok_or_else(|| self.foreign())
-    }
-
-    /// The error for a cursor of another store.
-    pub fn foreign(&self) -> Error {
-        Error::invalid(format!("{self:?} is not where a page of this store ended")).during(Operation::List)
     }
 }
 
@@ -190,41 +144,4 @@ pub fn page_of<'a, T>(
     let more = rest.next().and(rows.last());
     let next = more.map(|(last, _)| Cursor::new(last.as_str()));
     (rows, next)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::ErrorKind;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_prefix_ends_where_no_text_begins_with_it(prefix in "\\PC{0,3}", rest in "\\PC{0,3}", other in "\\PC{0,5}") {
-            let end = Page::of(prefix.clone()).end();
-            let within = |text: &str| *text >= *prefix && end.as_deref().is_none_or(|end| text < end);
-            let longer = [prefix.as_str(), &rest].concat();
-            prop_assert!(within(&longer));
-            prop_assert_eq!(within(&other), other.starts_with(&prefix));
-        }
-
-        #[test]
-        fn bytes_survive_a_cursor(bytes: Vec<u8>) {
-            prop_assert_eq!(Cursor::of_bytes(&bytes).bytes().unwrap(), bytes);
-        }
-    }
-
-    #[test]
-    fn the_edges_of_unicode_have_ends() {
-        for (prefix, end) in [
-            ("", None),
-            ("a", Some("b")),
-            ("a\u{d7ff}", Some("a\u{e000}")),
-            ("a\u{10ffff}", Some("b")),
-            ("\u{10ffff}", None),
-        ] {
-            assert_eq!(Page::of(prefix).end().as_deref(), end, "{prefix:?}");
-        }
-        assert_eq!(Cursor::new("xyz").bytes().unwrap_err().kind(), ErrorKind::InvalidInput);
-    }
 }

@@ -54,7 +54,8 @@ impl MemoryStore {
     }
 
     /// For how many sequences ranges were asked: a batch counts each of its requests.
-    pub fn requests(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn requests(&self) -> u64 {
         self.0.lock().requests
     }
 

@@ -33,7 +33,8 @@ mod shared;
 
 pub use bounds::Bounds;
 pub use contract::{Capabilities, Durability, Pages, Store, StoreFuture, ensure};
-pub use errors::{already_exists, exhausted, no_records, not_found};
+pub(crate) use errors::no_records;
+pub use errors::{already_exists, exhausted, not_found};
 pub use grant::{GiveBack, Grant, Reserve};
 pub use identity::Identity;
 pub use list::{Cursor, Listing, Page, Unreadable, page_of};

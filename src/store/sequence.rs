@@ -138,17 +138,6 @@ impl Change {
         Self { revoke, ..self }
     }
 
-    /// Leaves the store's history [as it is](Self::keep_history), or not.
-    #[must_use]
-    pub fn keep_history(self, keep_history: bool) -> Self {
-        Self { keep_history, ..self }
-    }
-
-    /// Whether it says where ids go on in the store's present history.
-    pub const fn decides_history(&self) -> bool {
-        self.next.is_some() && !self.keep_history
-    }
-
     /// Refuses the change unless the sequence [still is](Self::expect) this one.
     #[must_use]
     pub fn expect(self, identity: impl Into<Option<Identity>>) -> Self {

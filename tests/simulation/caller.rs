@@ -34,7 +34,7 @@ fn one(id: u64) -> Vec<Span> {
 }
 
 fn several(ranges: &Ranges<u64>) -> Vec<Span> {
-    ranges.as_slice().iter().map(|range| (range.start(), range.len())).collect()
+    ranges.iter().map(|range| (range.start(), range.len())).collect()
 }
 
 impl Caller {

@@ -13,7 +13,7 @@ use super::options::{Kind, Typed, text};
 use super::refuse;
 use idmill::__private::count;
 use idmill::SequenceName;
-use idmill::store::SequenceInfo;
+use idmill::store::{Change, SequenceInfo};
 use idmill::{Error, ErrorKind, Result};
 
 /// What is granted of a sequence that was last written in another history of its store. What was reserved
@@ -110,6 +110,11 @@ impl Failover {
 
 /// The counter of [`Failover::report`].
 const CHANGES: &str = "idmill_history_changes_total";
+
+/// Whether a change says where ids go on in the store's present history.
+pub const fn decides(change: &Change) -> bool {
+    change.next.is_some() && !change.keep_history
+}
 
 impl Histories<'_> {
     /// Reports the refusal, and returns its error.

@@ -10,6 +10,8 @@
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`](mod@options): the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
+//! - [`paging`]: the pages of a list, as drivers want them.
+//! - [`must_fit`], [`typed`]: whether a grant is all that a transaction asked for, and its ids as the caller's type.
 //! - [`query`]: the parts of a URL, read and printed.
 //! - [`secrets`]: what of a URL may be shown.
 //! - [`Mode`]: what opening a store may do, `mode=ro|rw|rwc`.
@@ -32,6 +34,7 @@ mod existing;
 pub mod history;
 pub mod mode;
 pub mod options;
+pub mod paging;
 pub mod query;
 mod raise;
 mod refuse;
@@ -41,6 +44,7 @@ mod scheme;
 pub mod secrets;
 mod shared;
 mod target;
+mod transaction;
 mod witness;
 
 pub use address::Address;
@@ -58,6 +62,7 @@ pub use row::{Fault, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
+pub use transaction::{must_fit, typed};
 pub use witness::witness_beside;
 
 #[doc(hidden)] // for the macros

@@ -120,7 +120,8 @@ async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<Sequenc
         return Ok(all_used);
     }
     let next = u64::try_from(to).unwrap_or(u64::MAX);
-    let change = Change::new().next(next).keep_history(true).expect(now.identity);
+    let mut change = Change::new().next(next).expect(now.identity);
+    change.keep_history = true;
     store.set(&now.name, change).await
 }
 

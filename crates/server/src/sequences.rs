@@ -68,7 +68,7 @@ impl OpenSequence {
     pub(crate) async fn take_in_a_row(&self, n: u64) -> Result<Range<i64>> {
         for _ in 0..TRIES {
             let ranges = self.take(n).await?;
-            match ranges.as_slice() {
+            match ranges.as_ref() {
                 [range] => return Ok(*range),
                 skipped => skip(self.allocator.name(), skipped),
             }

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 use idmill::store::{Bounds, Reserve};
 use idmill::{Error, Id, Operation, Range, Result, SequenceName};
 use idmill_kit::history::Failover;
+use idmill_kit::typed;
 
 use crate::{Executor, must_be_within};
 
@@ -118,7 +119,7 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
     pub async fn draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<Range<T>> {
         const { must_be_within::<E>() };
         let outcome = self.try_draw(within, count).await;
-        outcome.map(Range::cast).map_err(|error| error.of(&self.name).during(Operation::Reserve))
+        outcome.and_then(typed).map_err(|error| error.of(&self.name).during(Operation::Reserve))
     }
 
     async fn try_draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<Range> {

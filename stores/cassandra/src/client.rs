@@ -16,7 +16,7 @@ use std::time::Duration;
 use idmill::store::{Cursor, Page};
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::Word;
-use idmill_kit::{Asked, Contention};
+use idmill_kit::{Asked, Contention, paging};
 use idmill_shared_cache::datacenter::Outcome;
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
@@ -255,11 +255,11 @@ impl Client {
         serial: Serial,
         page: &Page,
     ) -> Result<(Vec<(String, Cells)>, Option<Cursor>)> {
-        let mut statement = Cql::new(cql).with_page_size(page.rows());
+        let mut statement = Cql::new(cql).with_page_size(paging::limit(page));
         statement.set_consistency(serial.commit());
         statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
         statement.set_is_idempotent(true);
-        let from = page.after.as_ref().map(Cursor::bytes).transpose()?;
+        let from = page.after.as_ref().map(paging::bytes).transpose()?;
         let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
         let read = self.session.query_single_page(statement, (), from).await;
         let (answer, next) = read.map_err(|error| failed(error, Asked::Read))?;
@@ -277,7 +277,7 @@ impl Client {
             }
         }
         let next = match next.into_paging_control_flow() {
-            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| Cursor::of_bytes(bytes)),
+            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| paging::cursor(bytes)),
             ControlFlow::Break(()) => None,
         };
         Ok((found, next))

@@ -31,8 +31,7 @@ use std::time::Duration;
 
 use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::Scheme;
-use idmill_kit::{CompareAndSet, Contention, Resend, Swapped, Swapping};
+use idmill_kit::{CompareAndSet, Contention, Resend, Scheme, Swapped, Swapping, paging};
 use serde_json::{Value, json};
 
 use self::client::Client;
@@ -126,7 +125,7 @@ impl DatastoreStore {
     /// The entities of a page, and where the next one begins. The prefix is looked at here, since keys are
     /// escaped names and have another order.
     async fn entities(&self, place: &Place, page: &Page) -> Result<(Vec<Value>, Option<Cursor>)> {
-        let mut query = json!({ "kind": [{ "name": place.kind() }], "limit": page.rows() });
+        let mut query = json!({ "kind": [{ "name": place.kind() }], "limit": paging::limit(page) });
         if let Some(after) = &page.after {
             query["startCursor"] = Value::from(after.as_str());
         }

@@ -4,9 +4,9 @@
 //! again under a name, and nobody deletes the key of a record. So it may be sent again, as what changes a
 //! sequence may: see [`sequences`](super::sequences).
 
-use idmill::store::{Cursor, Page, Records};
+use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Resend;
+use idmill_kit::{Resend, paging};
 
 use super::EtcdStore;
 use super::classify::{OVERTAKEN, write_failed};
@@ -49,7 +49,7 @@ impl EtcdStore {
         let Sequences { client, records: place, .. } = &*self.sequences;
         let answer = client.range(&place.page(page)?).await?;
         let mut records = Records::default();
-        records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
+        records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| paging::cursor(&kv.key));
         for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {
             records.add(&place.shown(&kv.key), text(kv));
         }

@@ -6,7 +6,7 @@
 
 use idmill::store::{Identity, Page, SequenceInfo};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Numbers, Seen};
+use idmill_kit::{Fault, Numbers, Seen, paging};
 use serde_json::{Value, json};
 
 use super::wire::{KeyValue, Range};
@@ -62,7 +62,7 @@ impl Place {
     /// names that begin alike still do.
     fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
         let keys = Page::of(format!("{}{}", self.prefix, escape(&page.prefix)));
-        let end = keys.end().map_or_else(|| self.end(), String::into_bytes);
+        let end = paging::end(&keys.prefix).map_or_else(|| self.end(), String::into_bytes);
         (keys.prefix.into_bytes(), end)
     }
 
@@ -70,10 +70,10 @@ impl Place {
     pub(super) fn page(&self, page: &Page) -> Result<Range> {
         let (mut key, end) = self.range(page);
         if let Some(after) = &page.after {
-            key = after.bytes()?;
+            key = paging::bytes(after)?;
             key.push(0);
         }
-        Ok(Range { key, end, limit: i64::from(page.rows()) })
+        Ok(Range { key, end, limit: i64::from(paging::limit(page)) })
     }
 
     /// The name that a key stands for, or the key where it stands for none.

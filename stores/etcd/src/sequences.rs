@@ -18,9 +18,9 @@
 //! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
 //! a read may find the bytes that it wrote.
 
-use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, StoreFuture};
+use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped};
+use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped, paging};
 
 use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
 use super::client::{Answered, Client};
@@ -70,7 +70,7 @@ impl Sequences {
     async fn list(&self, page: &Page) -> Result<Listing> {
         let answer = self.client.range(&self.place.page(page)?).await?;
         let last = answer.kvs.last().filter(|_| answer.more);
-        let mut listing = Listing::new(Vec::new(), last.map(|kv| Cursor::of_bytes(&kv.key)));
+        let mut listing = Listing::new(Vec::new(), last.map(|kv| paging::cursor(&kv.key)));
         for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
             listing.add(self.place.shown(&kv.key), self.place.decode(kv).map(|stored| stored.info));
         }

@@ -42,7 +42,7 @@ use idmill::store::{
     Store, already_exists, not_found,
 };
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::{Asked, Contention, Scheme};
+use idmill_kit::{Asked, Contention, Scheme, paging};
 use parking_lot::Mutex;
 
 use self::classify::failed;
@@ -204,7 +204,7 @@ impl MongoStore {
 /// The documents of a page, and where the next one begins.
 async fn documents(commands: &Commands, page: &Page) -> Result<(Vec<Document>, Option<Cursor>)> {
     let read = |matching| async move {
-        let found = commands.find_some(matching, page.rows()).await;
+        let found = commands.find_some(matching, paging::limit(page)).await;
         found.map_err(|fault| failed(&fault, Asked::Read))
     };
     // What has no name is reported once, with the first page.

@@ -10,7 +10,7 @@
 
 use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
-use idmill_kit::{Asked, Contention};
+use idmill_kit::{Asked, Contention, must_fit};
 
 use super::classify::{Fault, failed};
 use super::commands::{Commands, Session};
@@ -40,7 +40,7 @@ impl Fit {
     /// Whether this grant may be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)
+        must_fit(&grant, &request.name, request.count, floor, request.ceiling)
     }
 }
 

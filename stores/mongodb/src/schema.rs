@@ -7,7 +7,7 @@
 use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
-use idmill_kit::{Fault, Numbers, witness_beside};
+use idmill_kit::{Fault, Numbers, paging, witness_beside};
 use mongodb::bson::{Bson, Document, doc};
 
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
@@ -98,7 +98,7 @@ pub(super) fn within_page(page: &Page) -> Document {
         Some(after) => range.insert("$gt", after.as_str()),
         None => range.insert("$gte", page.prefix.as_str()),
     };
-    if let Some(end) = page.end() {
+    if let Some(end) = paging::end(&page.prefix) {
         range.insert("$lt", end);
     }
     doc! { "_id": range }

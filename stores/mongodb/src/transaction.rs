@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 
 use idmill::store::{Bounds, Reserve};
 use idmill::{Error, Id, Operation, Range, Result, SequenceName};
-use idmill_kit::Asked;
+use idmill_kit::{Asked, typed};
 use mongodb::error::ErrorKind as Mongo;
 use mongodb::{ClientSession, Database};
 
@@ -132,7 +132,7 @@ impl<T: Id> InTransaction<T> {
     /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
     pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<Range<T>> {
         let outcome = self.try_reserve(session, count).await;
-        outcome.map(Range::cast).map_err(|error| error.of(&self.name).during(Operation::Reserve))
+        outcome.and_then(typed).map_err(|error| error.of(&self.name).during(Operation::Reserve))
     }
 
     async fn try_reserve(&self, session: &mut ClientSession, count: u64) -> Result<Range> {

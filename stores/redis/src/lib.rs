@@ -36,7 +36,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 use idmill_kit::history::Histories;
-use idmill_kit::{Contention, Scheme};
+use idmill_kit::{Contention, Scheme, history, paging};
 
 use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
@@ -191,9 +191,9 @@ impl RedisStore {
     async fn scan(&self, set: &str, page: &Page) -> Result<(Option<Cursor>, Vec<String>)> {
         let from = page.after.as_ref().map_or("0", Cursor::as_str);
         if !from.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(page.after.as_ref().map_or(ErrorKind::InvalidInput.into(), Cursor::foreign));
+            return Err(page.after.as_ref().map_or(ErrorKind::InvalidInput.into(), paging::foreign));
         }
-        let scanned = self.link.members(set, from, page.rows()).await;
+        let scanned = self.link.members(set, from, paging::limit(page)).await;
         let (next, mut members) = scanned.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
         members.retain(|member| member.starts_with(&page.prefix));
         members.sort();
@@ -243,7 +243,7 @@ impl RedisStore {
             let seen = self.try_inspect(name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
-            let answer = self.run(self.schema.set(&seen, &after, change.decides_history())).await?;
+            let answer = self.run(self.schema.set(&seen, &after, history::decides(&change))).await?;
             Ok(self.held(&answer)?.then_some(after))
         };
         Contention::new().until(set).await

@@ -18,7 +18,7 @@ use gcloud_spanner::statement::{Statement, ToKind};
 use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
-use idmill_kit::{Fault, Numbers};
+use idmill_kit::{Fault, Numbers, paging};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
@@ -119,7 +119,7 @@ impl Table {
             "SELECT {columns} FROM `{}` WHERE name > @after AND name >= @prefix AND STARTS_WITH(name, @prefix) \
              ORDER BY name LIMIT {}",
             self.0,
-            page.rows()
+            paging::limit(page)
         ));
         statement.add_param("after", &after);
         statement.add_param("prefix", &page.prefix);

@@ -12,6 +12,7 @@ use gcloud_spanner::transaction::Transaction;
 use gcloud_spanner::transaction_rw::{CommitResult, ReadWriteTransaction};
 use idmill::store::{Bounds, SequenceInfo};
 use idmill::{Error, ErrorKind, Id, Operation, Range, Result, SequenceName};
+use idmill_kit::{must_fit, typed};
 
 use super::aborted::Abort;
 use super::classify::{commit_failed, failed};
@@ -131,7 +132,7 @@ impl<T: Id> InTransaction<T> {
             let mut drawn = self.drawn(stored)?;
             let range = self.take(&mut drawn, count)?;
             self.write_now(transaction, &drawn).await?;
-            Ok(range.cast())
+            typed(range)
         };
         reserving.await.map_err(|error| self.named(error))
     }
@@ -168,7 +169,7 @@ impl<T: Id> InTransaction<T> {
         }
         let mut info = drawn.info.clone();
         let grant = info.grant(count, T::MAX)?;
-        grant.must_fit(&self.name, count, T::MIN, T::MAX)?;
+        must_fit(&grant, &self.name, count, T::MIN, T::MAX)?;
         (drawn.info, drawn.changed) = (info, true);
         Ok(grant.range)
     }
@@ -269,7 +270,7 @@ impl SequenceTransaction {
                 self.drawn.insert(key.clone(), sequence.drawn(stored)?);
             }
             let drawn = self.drawn.get_mut(&key).expect("it was read");
-            sequence.take(drawn, count).map(Range::cast)
+            sequence.take(drawn, count).and_then(typed)
         };
         reserving.await.map_err(|error| sequence.named(error))
     }

@@ -8,8 +8,8 @@ use idmill::store::{
     already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Mode;
 use idmill_kit::history::Failover;
+use idmill_kit::{Mode, history};
 use parking_lot::Mutex;
 
 use super::classify::{failed, is_duplicate};
@@ -144,7 +144,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
     async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         self.writing::<E>()?;
         // A person who sets `next` has looked.
-        let anew = change.decides_history();
+        let anew = history::decides(&change);
         let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {
             let seen = read_to_write(executor, &self.table, name).await?.ok_or_else(|| not_found(name))?;

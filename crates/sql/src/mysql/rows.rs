@@ -2,6 +2,7 @@
 
 use idmill::Result;
 use idmill::store::{Cursor, SequenceInfo};
+use idmill_kit::paging;
 
 use super::run::{bytes, unsigned};
 use super::table::Table;
@@ -21,7 +22,7 @@ impl Table {
 /// Where a page ends: the bytes of a name, which may be no UTF-8.
 #[allow(clippy::unnecessary_wraps)] // not in each dialect
 pub(super) fn cursor(row: &Row) -> Option<Cursor> {
-    Some(Cursor::of_bytes(bytes(row, 0).unwrap_or_default()))
+    Some(paging::cursor(bytes(row, 0).unwrap_or_default()))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use std::fmt::{self, Write};
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
+use idmill_kit::paging;
 
 use super::history::{HERE, History};
 use crate::rows::FORMAT;
@@ -321,11 +322,11 @@ pub fn whole<'a>(statement: &'a Statement<'_>) -> Cow<'a, str> {
 /// The rows of a page, by name.
 pub(super) fn within(page: &Page) -> Result<String> {
     let after = match &page.after {
-        Some(after) => format!("`name` > {}", hex_bytes(&after.bytes()?)),
+        Some(after) => format!("`name` > {}", hex_bytes(&paging::bytes(after)?)),
         None => format!("`name` >= {}", hex(&page.prefix)),
     };
-    let end = page.end().map(|end| format!(" AND `name` < {}", hex(&end))).unwrap_or_default();
-    Ok(format!(" WHERE {after}{end} ORDER BY `name` LIMIT {}", page.rows()))
+    let end = paging::end(&page.prefix).map(|end| format!(" AND `name` < {}", hex(&end))).unwrap_or_default();
+    Ok(format!(" WHERE {after}{end} ORDER BY `name` LIMIT {}", paging::limit(page)))
 }
 
 fn nullable(value: Option<u64>) -> String {
@@ -391,7 +392,7 @@ mod tests {
         let table = Table::new("t").unwrap();
         let all = table.select_page(&Page::default().limit(2)).unwrap();
         assert!(all.ends_with(" FROM `t` WHERE `name` >= x'' ORDER BY `name` LIMIT 2"), "{all}");
-        let after = Page::of("b").after(idmill::store::Cursor::of_bytes(b"b\xff"));
+        let after = Page::of("b").after(paging::cursor(b"b\xff"));
         let after = table.select_page(&after.limit(1)).unwrap();
         assert!(
             after.ends_with(" WHERE `name` > x'62ff' AND `name` < x'63' ORDER BY `name` LIMIT 1"),

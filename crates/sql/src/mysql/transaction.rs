@@ -4,6 +4,7 @@
 use idmill::store::{Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result};
 use idmill_kit::history::Failover;
+use idmill_kit::must_fit;
 
 use super::adopt::adopt;
 use super::classify::{failed, is_duplicate};
@@ -88,7 +89,7 @@ impl Draws {
     ) -> Result<Range> {
         let mut after = seen.clone();
         let grant = after.grant(request.count, request.ceiling)?;
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)?;
+        must_fit(&grant, &request.name, request.count, floor, request.ceiling)?;
         let update = self.table.replace(seen, &after, &self.history.sets());
         if write(transaction, &update).await?.changed == 1 {
             return Ok(grant.range);
@@ -105,7 +106,7 @@ impl Draws {
         floor: u64,
     ) -> Result<Option<Range>> {
         let (info, grant) = first(request)?;
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)?;
+        must_fit(&grant, &request.name, request.count, floor, request.ceiling)?;
         match try_write(transaction, &self.table.insert(&info, self.history)).await {
             Ok(_) => Ok(Some(grant.range)),
             Err(fault) if is_duplicate(&fault) => Ok(None),

@@ -7,8 +7,8 @@ use idmill::store::{
     already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Mode;
 use idmill_kit::history::Failover;
+use idmill_kit::{Mode, history, must_fit, paging};
 
 use super::durable::Keeps;
 use super::history::{Adopted, History, server};
@@ -75,7 +75,7 @@ impl Fit {
     /// Whether this grant may be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)
+        must_fit(&grant, &request.name, request.count, floor, request.ceiling)
     }
 
     /// The last parameter of [`Table::reserve`], if it has that.
@@ -290,14 +290,14 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
 
     async fn list(&self, executor: &mut E, page: &Page) -> Result<Listing> {
         let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let values = [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()];
         let found = read(executor, &self.table.select_page(), values).await;
         let found = found.map_err(|error| self.located(error))?;
         Ok(listing(page, &found, rows::cursor, rows::decode))
     }
 
     async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        let sql = self.writing::<E>()?.replace(self.history, change.decides_history());
+        let sql = self.writing::<E>()?.replace(self.history, history::decides(&change));
         for _ in 0..TRIES {
             let seen = self.look(executor, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();

@@ -2,7 +2,7 @@
 
 use idmill::store::{Cursor, Page, Records};
 use idmill::{Result, SequenceName};
-use idmill_kit::Mode;
+use idmill_kit::{Mode, paging};
 
 use super::calls::Calls;
 use super::durable::WRITTEN;
@@ -152,7 +152,7 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let values = [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()];
         let found = read(executor, &witness.select_records(), values).await?;
         Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
     }

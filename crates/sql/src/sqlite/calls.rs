@@ -5,7 +5,7 @@ use idmill::store::{
     already_exists, not_found,
 };
 use idmill::{Range, Result, SequenceName};
-use idmill_kit::Mode;
+use idmill_kit::{Mode, must_fit};
 
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
@@ -190,7 +190,7 @@ fn decide(
     };
     let grant = info.grant(request.count, request.ceiling)?;
     if let Some(floor) = floor {
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)?;
+        must_fit(&grant, &request.name, request.count, floor, request.ceiling)?;
     }
     Ok((info, grant))
 }

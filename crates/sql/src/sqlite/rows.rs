@@ -6,6 +6,7 @@
 
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result};
+use idmill_kit::paging;
 
 use super::table::{COLUMNS, Table};
 use crate::rows::{Stored, legible, listing};
@@ -56,7 +57,7 @@ impl Table {
 /// Where a page ends: the bytes of a name, which are in this column.
 pub(super) fn cursor(row: &Row, name: usize) -> Option<Cursor> {
     match row.get(name) {
-        Value::Bytes(bytes) => Some(Cursor::of_bytes(bytes)),
+        Value::Bytes(bytes) => Some(paging::cursor(bytes)),
         _ => None,
     }
 }

@@ -1,8 +1,9 @@
 //! The table, and every statement that touches it.
 
-use idmill::store::{Cursor, Page, SequenceInfo};
+use idmill::store::{Page, SequenceInfo};
 use idmill::{Error, Operation, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
+use idmill_kit::paging;
 
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
@@ -141,12 +142,12 @@ pub(super) fn columns_of(table: &str) -> Statement<'static> {
 
 /// Reads these columns of a page of a table, and behind them the name as bytes.
 pub(super) fn select_page(table: &str, columns: &str, page: &Page) -> Result<Statement<'static>> {
-    let after = page.after.as_ref().map(Cursor::bytes).transpose()?.unwrap_or_default();
+    let after = page.after.as_ref().map(paging::bytes).transpose()?.unwrap_or_default();
     let sql = format!(
         "SELECT {columns}, CAST(name AS BLOB) FROM {table} WHERE name > CAST(?1 AS TEXT) AND typeof(name) = 'text' \
          AND substr(name, 1, length(?2)) = ?2 ORDER BY name LIMIT ?3"
     );
-    let values = [Value::Bytes(after), page.prefix.as_str().into(), i64::from(page.rows()).into()];
+    let values = [Value::Bytes(after), page.prefix.as_str().into(), i64::from(paging::limit(page)).into()];
     Ok(Statement::read(sql, values))
 }
 

@@ -182,7 +182,8 @@ async fn a_cas_is_never_used_on_another_connection() {
     let early = begin(&p1);
     store1.arrival().await;
     // P0 has a new connection already: another sequence needed one.
-    let other = request(1).name(SequenceName::new("other").unwrap());
+    let mut other = request(1);
+    other.name = SequenceName::new("other").unwrap();
     while let Err(error) = p0.reserve(&other).await {
         assert!(crate::bench::passes(&error), "{error}");
     }

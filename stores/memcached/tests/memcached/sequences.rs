@@ -228,7 +228,9 @@ async fn blocks_of_any_length_and_names_of_any_kind() {
         let tier = tier(&store, options(&server, block));
         let mut ids = Vec::new();
         for _ in 0..20 {
-            ids.extend(tier.reserve(&request(3).name(name.clone())).await.unwrap().range.ids());
+            let mut request = request(3);
+            request.name = name.clone();
+            ids.extend(tier.reserve(&request).await.unwrap().range.ids());
         }
         assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
     }

@@ -2,6 +2,7 @@
 
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName, Status};
+use idmill_kit::paging;
 
 use idmill_sql::postgres::native::{NAMES, Seen, see_sql};
 use idmill_sql::postgres::{failed, quoted};
@@ -17,8 +18,12 @@ impl NativeSequences {
     pub(super) async fn try_list(&self, page: &Page) -> Result<Listing> {
         let schema = self.schema.as_deref().unwrap_or_default();
         let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values =
-            [schema.into(), after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
+        let values = [
+            schema.into(),
+            after.into(),
+            page.prefix.as_str().into(),
+            paging::limit(page).to_string().into(),
+        ];
         let rows = self.sessions.run(&Statement::read(NAMES, values)).await;
         let rows = rows.map_err(|fault| failed(fault, Asked::Read))?;
         let mut listing = Listing::default();

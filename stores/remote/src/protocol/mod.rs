@@ -267,7 +267,9 @@ impl From<store::Change> for Change {
 impl From<Change> for store::Change {
     fn from(Change { next, max, backwards, revoke, keep_history, expect }: Change) -> Self {
         let change = Self::new().next(next).max(max).backwards(backwards).revoke(revoke);
-        change.keep_history(keep_history).expect(expect)
+        let mut change = change.expect(expect);
+        change.keep_history = keep_history;
+        change
     }
 }
 

@@ -1,0 +1,89 @@
+//! Pages of a list, as drivers want them: the limit as a number, the end of a prefix, and where a page ended
+//! as bytes.
+
+use std::fmt::Write as _;
+
+use idmill::store::{Cursor, Page};
+use idmill::{Error, Operation, Result};
+
+/// The limit of a page as a signed number, which many drivers want; at least 1.
+pub fn limit(page: &Page) -> i32 {
+    i32::try_from(page.limit.max(1)).unwrap_or(i32::MAX)
+}
+
+/// The first text after all those that begin with the prefix, in the order of their bytes; `None` if there
+/// is none.
+pub fn end(prefix: &str) -> Option<String> {
+    let mut end = prefix.to_owned();
+    while let Some(last) = end.pop() {
+        // The numbers of the surrogates are no characters.
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            end.push(next);
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// A cursor for bytes that may be no text.
+pub fn cursor(bytes: &[u8]) -> Cursor {
+    let mut hex = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // A String takes all.
+        let _ = write!(hex, "{byte:02x}");
+    }
+    Cursor::new(hex)
+}
+
+/// The bytes of a [`cursor`].
+///
+/// # Errors
+/// [`foreign`] for a cursor that was not made of bytes.
+pub fn bytes(cursor: &Cursor) -> Result<Vec<u8>> {
+    let digits = cursor.as_str().as_bytes().chunks(2);
+    let bytes = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
+    bytes.collect::<Option<_>>().ok_or_else(|| foreign(cursor))
+}
+
+/// The error for a cursor of another store.
+pub fn foreign(cursor: &Cursor) -> Error {
+    Error::invalid(format!("{cursor:?} is not where a page of this store ended")).during(Operation::List)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use idmill::ErrorKind;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_prefix_ends_where_no_text_begins_with_it(prefix in "\\PC{0,3}", rest in "\\PC{0,3}", other in "\\PC{0,5}") {
+            let end = super::end(&prefix);
+            let within = |text: &str| *text >= *prefix && end.as_deref().is_none_or(|end| text < end);
+            let longer = [prefix.as_str(), &rest].concat();
+            prop_assert!(within(&longer));
+            prop_assert_eq!(within(&other), other.starts_with(&prefix));
+        }
+
+        #[test]
+        fn bytes_survive_a_cursor(bytes: Vec<u8>) {
+            prop_assert_eq!(super::bytes(&cursor(&bytes)).unwrap(), bytes);
+        }
+    }
+
+    #[test]
+    fn the_edges_of_unicode_have_ends() {
+        for (prefix, end) in [
+            ("", None),
+            ("a", Some("b")),
+            ("a\u{d7ff}", Some("a\u{e000}")),
+            ("a\u{10ffff}", Some("b")),
+            ("\u{10ffff}", None),
+        ] {
+            assert_eq!(super::end(prefix).as_deref(), end, "{prefix:?}");
+        }
+        assert_eq!(bytes(&Cursor::new("xyz")).unwrap_err().kind(), ErrorKind::InvalidInput);
+    }
+}

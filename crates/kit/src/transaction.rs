@@ -1,0 +1,38 @@
+//! Ids for a transaction: exactly as many as were asked for, or none.
+
+use idmill::store::Grant;
+use idmill::{Error, ErrorKind, Id, Range, Result, SequenceName};
+
+/// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
+/// hold, or fewer than `count` ids.
+///
+/// # Errors
+/// [`InvalidInput`](ErrorKind::InvalidInput) for the first; [`Exhausted`](ErrorKind::Exhausted) for the
+/// second.
+pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
+    let first = grant.range.start();
+    if first < floor {
+        return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));
+    }
+    let (left, last) = (grant.range.len(), grant.bounds.max().min(ceiling));
+    if left < count {
+        let message = format!(
+            "exhausted: {count} ids were asked for, and up to {last}, its last id, only {left} are left; ask for fewer, raise its \
+             max or use another sequence"
+        );
+        return Err(Error::new(ErrorKind::Exhausted, message).of(name));
+    }
+    Ok(())
+}
+
+/// The ids of a grant that [fits](must_fit), as the caller's type.
+///
+/// # Errors
+/// [`StoreViolation`](ErrorKind::StoreViolation) if the type cannot hold all of them.
+pub fn typed<T: Id>(range: Range) -> Result<Range<T>> {
+    let typed = Range::new(range.start(), range.len());
+    typed.ok_or_else(|| {
+        let message = format!("the store granted {range}, of which the type of the ids cannot hold all");
+        Error::new(ErrorKind::StoreViolation, message)
+    })
+}
