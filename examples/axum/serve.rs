@@ -2,7 +2,6 @@
 
 use std::env;
 use std::error::Error;
-use std::io;
 use std::time::Duration;
 
 use axum::Router;
@@ -54,7 +53,7 @@ pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
 }
 
 /// Listens from now on, not from when it is first awaited.
-fn told_to_end() -> io::Result<impl Future<Output = ()>> {
+fn told_to_end() -> Result<impl Future<Output = ()>, AnyError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {

@@ -10,8 +10,6 @@ use std::time::Duration;
 use idmill::{Allocator, Result, Sequences};
 use idmill_sqlite::SqliteStore;
 
-const THREADS: usize = 4;
-
 /// How long a thread waits for an id, should it find none in memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -24,7 +22,7 @@ fn main() -> Result<()> {
     let orders = ids.sequence::<u64>("orders").step(100).watermark(0).open_blocking()?;
 
     thread::scope(|scope| {
-        let workers: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| draw(&orders))).collect();
+        let workers = [(); 4].map(|()| scope.spawn(|| draw(&orders)));
         workers.into_iter().try_for_each(|worker| worker.join().expect("no thread panics"))
     })?;
 

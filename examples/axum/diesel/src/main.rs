@@ -17,7 +17,6 @@ use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel_async::pooled_connection::AsyncDieselConnectionManager;
 use diesel_async::pooled_connection::deadpool::Pool;
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use idmill::store::Store;
 use idmill::{Allocator, Sequences};
 use idmill_diesel::postgres::{PostgresStore, next_in};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -37,8 +36,7 @@ async fn main() -> Result<(), AnyError> {
     let pool = Pool::builder(AsyncDieselConnectionManager::<AsyncPgConnection>::new(&url)).build()?;
     pool.get().await?.batch_execute(include_str!("../../schema.sql")).await?;
 
-    let store: Arc<dyn Store> = Arc::new(PostgresStore::open(&url).await?);
-    let ids = Sequences::new(store)?;
+    let ids = Sequences::new(PostgresStore::open(&url).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
     // Before this is ready: a sequence opens after a failover too, where each draw is refused.
     orders.warm().await?;

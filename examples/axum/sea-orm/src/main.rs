@@ -12,7 +12,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use idmill::store::Store;
 use idmill::{Allocator, Sequences};
 use idmill_sea_orm::postgres::{PostgresStore, next_in};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -35,8 +34,7 @@ async fn main() -> Result<(), AnyError> {
     let db = Database::connect(env::var("DATABASE_URL")?).await?;
     db.execute_unprepared(include_str!("../../schema.sql")).await?;
 
-    let store: Arc<dyn Store> = Arc::new(PostgresStore::from_connection(&db).await?);
-    let ids = Sequences::new(store)?;
+    let ids = Sequences::new(PostgresStore::from_connection(&db).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
     // Before this is ready: a sequence opens after a failover too, where each draw is refused.
     orders.warm().await?;

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::routing::{get, post};
-use idmill::store::Store;
 use idmill::{Allocator, Sequences};
 use idmill_sqlx::postgres::{PostgresStore, next_in};
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -31,8 +30,7 @@ async fn main() -> Result<(), AnyError> {
     let pool = PgPool::connect(&env::var("DATABASE_URL")?).await?;
     sqlx::raw_sql(include_str!("../../schema.sql")).execute(&pool).await?;
 
-    let store: Arc<dyn Store> = Arc::new(PostgresStore::from_pool(&pool).await?);
-    let ids = Sequences::new(store)?;
+    let ids = Sequences::new(PostgresStore::from_pool(&pool).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
     // Before this is ready: a sequence opens after a failover too, where each draw is refused.
     orders.warm().await?;
