@@ -1,5 +1,5 @@
-//! Sequences in a text file, `toy:PATH`: a line each. All that a store needs: what it can do, how it reads,
-//! how it writes if nothing has changed, and what its URLs are.
+//! Sequences in a JSON file, `toy:PATH`. All that a store needs: what it can do, how it reads, how it writes if
+//! nothing has changed, and what its URLs are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,13 +9,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use idmill::store::{
-    Bounds, Capabilities, Cursor, Durability, Identity, Listing, Page, SequenceInfo, Store, StoreFuture,
-};
+use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, Store, StoreFuture, page_of};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Scheme;
-use idmill_kit::Target;
-use idmill_kit::{CompareAndSet, Resend, Seen, Swapped, Swapping, query, refuse};
+use idmill_kit::{CompareAndSet, Resend, Scheme, Seen, Swapped, Swapping, Target, query, refuse};
 
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<ToyStore>("toy", "toy:PATH")];
 
@@ -34,7 +30,7 @@ pub struct ToyStore {
     create: bool,
 }
 
-type Lines = BTreeMap<String, SequenceInfo>;
+type Stored = BTreeMap<SequenceName, SequenceInfo>;
 
 impl ToyStore {
     /// Runs what blocks its thread where that is allowed.
@@ -63,7 +59,7 @@ impl CompareAndSet for ToyStore {
 
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<()>>>> {
         Box::pin(async move {
-            let found = self.run(load).await?.remove(name.as_str());
+            let found = self.run(load).await?.remove(name);
             Ok(found.map(|info| Seen { info, version: () }))
         })
     }
@@ -76,31 +72,25 @@ impl CompareAndSet for ToyStore {
         wanted: Option<&'a SequenceInfo>,
         _: Resend,
     ) -> StoreFuture<'a, Result<Swapped<()>>> {
-        let (name, seen, wanted) = (name.to_string(), seen.map(|seen| seen.info.clone()), wanted.cloned());
+        let (name, seen, wanted) = (name.clone(), seen.map(|seen| seen.info.clone()), wanted.cloned());
         Box::pin(self.run(move |path| {
             let lock = File::create(path.with_extension("lock")).map_err(certain)?;
             lock.lock().map_err(certain)?;
-            let mut lines = load(path)?;
-            if lines.get(&name) != seen.as_ref() {
-                return Ok(Swapped::Now(lines.remove(&name).map(|info| Seen { info, version: () })));
+            let mut stored = load(path)?;
+            if stored.get(&name) != seen.as_ref() {
+                return Ok(Swapped::Now(stored.remove(&name).map(|info| Seen { info, version: () })));
             }
-            lines.remove(&name);
-            lines.extend(wanted.map(|info| (name, info)));
-            save(path, &lines).map(|()| Swapped::Done)
+            stored.remove(&name);
+            stored.extend(wanted.map(|info| (name, info)));
+            save(path, &stored).map(|()| Swapped::Done)
         }))
     }
 
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>> {
         Box::pin(async move {
-            let lines = self.run(load).await?;
-            let after = page.after.as_ref().map_or("", Cursor::as_str);
-            let mut left =
-                lines.into_iter().filter(|(name, _)| name.starts_with(&page.prefix) && **name > *after);
-            let mut listing = Listing::default();
-            listing.sequences = left.by_ref().take(page.limit).map(|(_, info)| info).collect();
-            let last = listing.sequences.last().map(|info| Cursor::new(info.name.as_str()));
-            listing.next = left.next().and(last);
-            Ok(listing)
+            let stored = self.run(load).await?;
+            let (rows, next) = page_of(&stored, page);
+            Ok(Listing::new(rows.into_iter().map(|(_, info)| info.clone()).collect(), next))
         })
     }
 }
@@ -110,39 +100,20 @@ fn certain(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, error.to_string()).because(error)
 }
 
-fn load(path: &Path) -> Result<Lines> {
-    let text = match fs::read_to_string(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        text => text.map_err(certain)?,
-    };
-    let wrong = |line: &str| Error::new(ErrorKind::StoreViolation, format!("this is no sequence: {line:?}"));
-    text.lines().map(|line| parse(line).ok_or_else(|| wrong(line))).collect()
-}
-
-/// `next start max incarnation epoch name`, where a `next` beyond `max` says that all are reserved.
-fn parse(line: &str) -> Option<(String, SequenceInfo)> {
-    let mut words = line.splitn(6, ' ');
-    let numbers: Vec<u128> = words.by_ref().take(5).map_while(|word| word.parse().ok()).collect();
-    let [next, start, max, incarnation, epoch] = *numbers else { return None };
-    let name = SequenceName::new(words.next()?).ok()?;
-    let small = |number: u128| u64::try_from(number).ok();
-    let mut info = SequenceInfo::new(name, Bounds::new(small(start)?, small(max)?).ok()?);
-    info.next = small(next).filter(|next| *next <= info.bounds.max());
-    info.identity = Identity { incarnation: small(incarnation)?, epoch: small(epoch)? };
-    Some((info.name.to_string(), info))
+fn load(path: &Path) -> Result<Stored> {
+    match fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Stored::new()),
+        text => serde_json::from_slice(&text.map_err(certain)?)
+            .map_err(|error| Error::new(ErrorKind::StoreViolation, format!("the file is damaged: {error}"))),
+    }
 }
 
 /// On the disk before it is the file: whoever reads sees all of it or nothing.
-fn save(path: &Path, lines: &Lines) -> Result<()> {
+fn save(path: &Path, stored: &Stored) -> Result<()> {
     let new = path.with_extension("new");
-    let mut text = String::new();
-    for info in lines.values() {
-        let SequenceInfo { bounds, identity: Identity { incarnation, epoch }, .. } = info;
-        let (next, start, max) = (info.reached(), bounds.start(), bounds.max());
-        text += &format!("{next} {start} {max} {incarnation} {epoch} {}\n", info.name.as_str());
-    }
-    let written = File::create(&new)
-        .and_then(|mut file| file.write_all(text.as_bytes()).and_then(|()| file.sync_all()));
+    let text = serde_json::to_vec_pretty(stored).map_err(|error| certain(error.into()))?;
+    let written =
+        File::create(&new).and_then(|mut file| file.write_all(&text).and_then(|()| file.sync_all()));
     written.map_err(certain)?;
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let moved = fs::rename(&new, path).and_then(|()| File::open(parent)?.sync_all());
