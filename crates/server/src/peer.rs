@@ -9,8 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::access::{Caller, Place, Refusal};
-use crate::certificate;
-use crate::tls::Stream;
+use crate::tls::{self, Stream};
 
 /// After a token that is not known, its next one is looked at this much later, and twice that after each
 /// more.
@@ -35,7 +34,7 @@ impl Peer {
             Stream::Left(stream) => (stream, None),
             Stream::Right(stream) => (stream.get_ref().0, stream.get_ref().1.peer_certificates()),
         };
-        let subject = shown.and_then(|chain| certificate::subject(chain.first()?));
+        let subject = shown.and_then(|chain| tls::subject(chain.first()?));
         Self { address: stream.peer_addr().ok(), subject, ..Self::default() }
     }
 

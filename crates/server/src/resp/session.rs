@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use derive_more::From;
 use idmill::{Error, ErrorKind, Status};
 
 use super::reply::Answer;
@@ -168,23 +169,13 @@ pub(super) fn text(word: &[u8]) -> Result<&str, Failure> {
 }
 
 /// Why a command has no other answer.
-#[derive(Debug)]
+#[derive(Debug, From)]
 pub(super) enum Failure {
+    #[from]
     Refused(Refusal),
+    #[from]
     Failed(Error),
     Said(&'static str, String),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl Failure {
