@@ -92,7 +92,7 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(crate) fn new(runs: usize) -> Self {
-        Self { bar: output::progress(runs as u64 * PER_RUN), done: 0 }
+        Self { bar: output::progress(runs as u64 * PER_RUN, output::PERCENT), done: 0 }
     }
 
     pub(crate) async fn run<T: Send + 'static>(

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use idmill::store::SequenceInfo;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -247,11 +247,17 @@ pub(crate) fn digits(value: f64) -> String {
 
 /// How many a second.
 pub(crate) fn rate(per_second: f64) -> String {
-    match per_second {
-        1e9.. => format!("{} G", digits(per_second / 1e9)),
-        1e6.. => format!("{} M", digits(per_second / 1e6)),
-        1e3.. => format!("{} k", digits(per_second / 1e3)),
-        _ => digits(per_second),
+    let (value, unit) = scaled(per_second);
+    digits(value) + unit
+}
+
+/// 1200000 as 1.2 and M.
+pub(crate) fn scaled(value: f64) -> (f64, &'static str) {
+    match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e3.. => (value / 1e3, " k"),
+        _ => (value, ""),
     }
 }
 
@@ -270,23 +276,17 @@ pub(crate) fn settings(workload: &Workload) -> String {
 
 /// As arguments and code take it, `_` between thousands.
 pub(crate) fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('_');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(value).to_string().replace(',', "_")
 }
 
+/// The style of a bar for work of any kind.
+pub(crate) const PERCENT: &str = "{bar:30} {percent} %  {msg}";
+
 /// A bar on stderr, where somebody watches.
-pub(crate) fn progress(len: u64) -> ProgressBar {
+pub(crate) fn progress(len: u64, style: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:30} {percent} %  {msg}";
     ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
 }
 

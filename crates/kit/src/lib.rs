@@ -52,7 +52,7 @@ pub use authority::Authority;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
-pub use doubt::{Asked, advised, causes, chain};
+pub use doubt::{Asked, advised, causes, chain, said};
 pub use existing::Existing;
 pub use mode::Mode;
 pub use raise::{create_at, raise};

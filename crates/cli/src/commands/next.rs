@@ -1,19 +1,18 @@
 //! `idmill next`: ids, one a line.
 
-use std::io::{IsTerminal, StdoutLock, stderr, stdout};
+use std::io::{IsTerminal, StdoutLock, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Store;
 use idmill::{Allocator, Error, ErrorKind, Ranges, Sequences, Status};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::absent;
 use crate::args::{Global, Next};
 use crate::failure::{Failure, Outcome, quoted};
-use crate::formatted::{Line, unwritten};
-use crate::lines::Lines;
+use crate::formatted::{Line, Lines, unwritten};
 use crate::{opening, output, suggest};
 
 /// The most ids taken at a time: what a reader that leaves early wastes at most, and
@@ -216,11 +215,10 @@ async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
 
 /// Shown where the work is long, and seen only where it does not get between the ids.
 fn progress(count: u64) -> ProgressBar {
-    if count <= AT_ONCE || stdout().is_terminal() || !stderr().is_terminal() {
+    if count <= AT_ONCE || stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:30} {human_pos} of {human_len} ids, {eta} left";
-    ProgressBar::new(count).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
+    output::progress(count, "{bar:30} {human_pos} of {human_len} ids, {eta} left")
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 
 mod published;
 mod report;
-mod row;
 mod subject;
 mod transactions;
 
@@ -11,15 +10,16 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum as _;
 use hdrhistogram::Histogram;
 use idmill::{Result, Status};
+use serde::Serialize;
 
 use self::report::Report;
-use self::row::Row;
 use self::subject::{Subject, Way};
 use crate::args::{Bench, Global, Mode, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Measurement, Runs, countable_micros, in_micros, micros, off_runtime};
+use crate::measuring::{Counts, Measurement, Percentiles, Runs};
+use crate::measuring::{countable_micros, in_micros, micros, off_runtime, percentiles};
 use crate::opening::Measured;
-use crate::output;
+use crate::output::{self, digits, rate};
 
 const SEQUENCE: &str = "idmill-bench";
 /// A store that was busy this many times in a row is not going to serve.
@@ -133,4 +133,56 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
         }
     }
     Ok(seen)
+}
+
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("max", 1.0)];
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    mode: Mode,
+    threads: u16,
+    values: u64,
+    seconds: f64,
+    values_per_second: f64,
+    /// Times of a transaction, corrected for coordinated omission.
+    corrected_ms: Percentiles<f64>,
+    /// Times of a transaction, as measured.
+    times_ms: Percentiles<f64>,
+    /// `null` for modes that keep nothing in memory, but for the reserves.
+    #[serde(flatten)]
+    counts: Counts,
+    retries: u64,
+}
+
+impl Row {
+    fn new(mode: Mode, threads: u16, seen: &Seen, subject: &Subject) -> Self {
+        let seconds = seen.elapsed.as_secs_f64();
+        let in_millis = |micros: u64| micros as f64 / 1e3;
+        Self {
+            mode,
+            threads,
+            values: seen.values,
+            seconds,
+            values_per_second: seen.values as f64 / seconds,
+            corrected_ms: percentiles(&seen.corrected, &QUANTILES, in_millis),
+            times_ms: percentiles(&seen.times, &QUANTILES, in_millis),
+            counts: subject.counts(seen.times.len()),
+            retries: seen.retries,
+        }
+    }
+
+    fn times(&self) -> Vec<String> {
+        let mut cells = vec![spelled(&self.mode), self.threads.to_string(), rate(self.values_per_second)];
+        cells.extend(QUANTILES.iter().map(|(name, _)| digits(self.corrected_ms[name])));
+        cells
+    }
+
+    fn counts(&self) -> Vec<String> {
+        let mut cells = vec![spelled(&self.mode), self.threads.to_string(), self.values.to_string()];
+        cells.extend(self.counts.cells());
+        cells.push(self.retries.to_string());
+        cells
+    }
 }
