@@ -1,6 +1,7 @@
 //! How sequences are printed: as tables for people, as JSON for programs.
 
 use std::io::{self, IsTerminal, Write};
+use std::iter;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
@@ -108,15 +109,11 @@ pub(crate) fn sequence(one: &Sequence) -> String {
 
 /// What changed, a field a line.
 pub(crate) fn change(before: &Sequence, after: &Sequence) -> String {
-    let both = before.cells().into_iter().zip(after.cells());
-    fields(
-        both.map(
-            |(before, after)| {
-                if before == after { vec![before] } else { vec![before, format!("-> {after}")] }
-            },
-        )
-        .collect(),
-    )
+    let cells = |(before, after): (String, String)| {
+        let after = (after != before).then(|| format!("-> {after}"));
+        iter::once(before).chain(after).collect()
+    };
+    fields(before.cells().into_iter().zip(after.cells()).map(cells).collect())
 }
 
 fn fields(rows: Vec<Vec<String>>) -> String {

@@ -25,6 +25,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;
+mod among;
 mod authority;
 mod cas;
 mod column;
@@ -48,6 +49,7 @@ mod transaction;
 mod witness;
 
 pub use address::Address;
+pub use among::among;
 pub use authority::Authority;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};

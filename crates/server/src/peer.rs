@@ -1,10 +1,10 @@
 //! Who is at the other end of a connection, as far as the connection itself tells.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use derive_more::Display;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
@@ -18,7 +18,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const GUESSES: u32 = 5;
 
 /// One connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Display)]
+#[display("{}", address.map_or_else(|| "unknown".to_owned(), |address| address.to_string()))]
 pub(crate) struct Peer {
     address: Option<SocketAddr>,
     /// Of the certificate that it has shown.
@@ -60,15 +61,6 @@ impl Peer {
         let before = self.guesses.fetch_add(1, Ordering::Relaxed).min(GUESSES - 1);
         sleep(PAUSE * 2_u32.pow(before)).await;
         before + 1 >= GUESSES
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address {
-            Some(address) => write!(f, "{address}"),
-            None => f.write_str("unknown"),
-        }
     }
 }
 

@@ -90,7 +90,12 @@ impl Tls {
 
     /// Warns of the end of the certificate, and has it in the metrics.
     pub(crate) fn tell(&self) {
-        self.0.load().expiry.tell(SystemTime::now());
+        let (shown, now) = (self.0.load(), SystemTime::now());
+        let since_1970 = shown.expiry.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since_1970.into_iter().for_each(|since| counters::expires(since.as_secs_f64()));
+        if let Some(warning) = shown.expiry.warning(now) {
+            tracing::warn!("{warning}");
+        }
     }
 
     async fn accept(&self, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
@@ -177,15 +182,6 @@ impl Expiry {
             Err(_) => Some(format!(
                 "the certificate of {file} has ended, and clients refuse it: renew it, and put it in its place"
             )),
-        }
-    }
-
-    fn tell(&self, now: SystemTime) {
-        if let Some(since) = self.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok()) {
-            counters::expires(since.as_secs_f64());
-        }
-        if let Some(warning) = self.warning(now) {
-            tracing::warn!("{warning}");
         }
     }
 }

@@ -7,6 +7,7 @@ use std::iter::repeat_with;
 
 use idmill::store::{Change, Cursor, GiveBack, Grant, Page, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill_kit::among;
 use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
 
 use super::commands;
@@ -282,18 +283,4 @@ fn unreserved(error: Error) -> Error {
         Status::Unknown => Error::from(ErrorKind::Unavailable).because(error),
         _ => error,
     }
-}
-
-/// Asks for those of the values that are none of the errors, all together. Each answer takes the place of its
-/// value; one that does not come is an error of the kind `lost`.
-async fn among<T, R>(
-    all: impl Iterator<Item = Result<T>>,
-    lost: ErrorKind,
-    ask: impl AsyncFnOnce(Vec<T>) -> Vec<Result<R>>,
-) -> Vec<Result<R>> {
-    let mut values = Vec::new();
-    let places: Vec<Result<()>> = all.map(|value| value.map(|value| values.push(value))).collect();
-    let mut answers = ask(values).await.into_iter();
-    let mut next = |()| answers.next().unwrap_or_else(|| Err(lost.into()));
-    places.into_iter().map(|place| place.and_then(&mut next)).collect()
 }

@@ -16,8 +16,8 @@ use self::report::Report;
 use self::subject::{Subject, Way};
 use crate::args::{Bench, Global, Mode, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Counts, Measurement, Percentiles, Runs};
-use crate::measuring::{countable_micros, in_micros, micros, off_runtime, percentiles};
+use crate::measuring::{Counts, LONGEST, Measurement, Percentiles, Runs};
+use crate::measuring::{millis, nanos, off_runtime, percentiles, times};
 use crate::opening::Measured;
 use crate::output::{self, digits, rate};
 
@@ -83,7 +83,7 @@ struct Seen {
     retries: u64,
     /// From the start of all to the end of the last.
     elapsed: Duration,
-    /// In microseconds, as they were.
+    /// In nanoseconds, as they were.
     times: Histogram<u64>,
     /// The same, corrected for coordinated omission.
     corrected: Histogram<u64>,
@@ -91,7 +91,7 @@ struct Seen {
 
 impl Seen {
     fn new() -> Self {
-        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: in_micros(), corrected: in_micros() }
+        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: times(), corrected: times() }
     }
 }
 
@@ -115,10 +115,10 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
     while !plan.is_done(made, since) {
         match way(hold) {
             Ok(values) => {
-                let took = countable_micros(before.elapsed());
+                let took = nanos(before.elapsed()).clamp(1, LONGEST);
                 seen.times.saturating_record(took);
                 // A caller who does not wait for the one before would begin as often as this.
-                seen.corrected.record_correct(took, micros(hold)).expect("within the bounds");
+                seen.corrected.record_correct(took, nanos(hold)).expect("within the bounds");
                 seen.values += values;
                 made += 1;
                 busy = 0;
@@ -159,15 +159,14 @@ struct Row {
 impl Row {
     fn new(mode: Mode, threads: u16, seen: &Seen, subject: &Subject) -> Self {
         let seconds = seen.elapsed.as_secs_f64();
-        let in_millis = |micros: u64| micros as f64 / 1e3;
         Self {
             mode,
             threads,
             values: seen.values,
             seconds,
             values_per_second: seen.values as f64 / seconds,
-            corrected_ms: percentiles(&seen.corrected, &QUANTILES, in_millis),
-            times_ms: percentiles(&seen.times, &QUANTILES, in_millis),
+            corrected_ms: percentiles(&seen.corrected, &QUANTILES, millis),
+            times_ms: percentiles(&seen.times, &QUANTILES, millis),
             counts: subject.counts(seen.times.len()),
             retries: seen.retries,
         }

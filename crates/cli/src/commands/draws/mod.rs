@@ -15,7 +15,7 @@ use self::report::Row;
 use self::ways::{Draw, Future_, Take, bare};
 use crate::args::{Drawing, Draws, Global, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Counts, Goal, Measurement, PATIENCE, Runs, in_nanos, nanos, off_runtime};
+use crate::measuring::{Counts, Goal, Measurement, PATIENCE, Runs, nanos, off_runtime, times};
 use crate::opening::Measured;
 use crate::output;
 
@@ -113,7 +113,7 @@ struct Seen {
 fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> Result<Seen> {
     let clock = clock();
     let (each, elapsed) = plan.on_threads(make, |mut draw, since| work(plan, clock, &mut draw, since))?;
-    let mut seen = Seen { ids: 0, elapsed, draws: in_nanos() };
+    let mut seen = Seen { ids: 0, elapsed, draws: times() };
     for (ids, draws) in each {
         seen.ids += ids;
         seen.draws.add(draws).expect("both count up to the same");
@@ -129,7 +129,7 @@ fn work<D: Draw>(
     draw: &mut D,
     since: Instant,
 ) -> Result<(u64, Histogram<u64>)> {
-    let mut seen = in_nanos();
+    let mut seen = times();
     let mut ids = 0;
     loop {
         let left = match plan.goal {
