@@ -60,19 +60,14 @@ impl Failure {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
 
-    /// Things to look after, and nothing worse.
-    pub(crate) fn warned(message: impl Into<String>) -> Self {
-        Self::permanent("warned", exit::WARNED, message.into())
-    }
-
-    /// Something is wrong with a store.
-    pub(crate) fn unsound(message: impl Into<String>) -> Self {
-        Self::permanent("unsound", exit::UNSOUND, message.into())
-    }
-
-    /// Nobody knows whether a store is sound.
-    pub(crate) fn not_seen(message: impl Into<String>) -> Self {
-        Self::permanent("not_seen", exit::NOT_SEEN, message.into())
+    /// A doctor's, by how many errors there are, and how much could not be looked at; else there are warnings.
+    pub(crate) fn of_doctor(errors: usize, unknown: usize, message: String) -> Self {
+        let (kind, exit_code) = match (errors, unknown) {
+            (0, 0) => ("warned", exit::WARNED),
+            (0, _) => ("not_seen", exit::NOT_SEEN),
+            _ => ("unsound", exit::UNSOUND),
+        };
+        Self::permanent(kind, exit_code, message)
     }
 
     /// The operating system said no.

@@ -140,13 +140,7 @@ impl Created {
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(super) usage: Arc<Usage>,
-    pub(super) bytes: usize,
-}
-
-impl Memory {
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
+    pub(crate) bytes: usize,
 }
 
 impl Drop for Memory {

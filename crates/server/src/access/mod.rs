@@ -158,13 +158,6 @@ impl Known {
     }
 }
 
-/// An audit line that names the tokens that came and those that went.
-fn log_exchange(came: &[&str], went: &[&str]) {
-    if !came.is_empty() || !went.is_empty() {
-        tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
-    }
-}
-
 /// All tokens. They can be exchanged while the server runs: clones are of the same.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -208,10 +201,13 @@ impl Access {
     }
 
     /// From now on these are the tokens, for connections that are open as well. What was used of a token's
-    /// limits stays.
+    /// limits stays. An audit line names the tokens that came and those that went.
     pub fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         let (old, new) = self.exchange(tokens);
-        log_exchange(&new.names_beside(&old), &old.names_beside(&new));
+        let (came, went) = (new.names_beside(&old), old.names_beside(&new));
+        if !came.is_empty() || !went.is_empty() {
+            tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
+        }
     }
 
     /// What was known, and what is.

@@ -99,7 +99,7 @@ impl Session {
     /// Call it before more is read: counts unread bytes and the open transaction to the token's memory.
     pub(super) fn hold(&mut self, unread: usize) -> Result<(), Refusal> {
         let bytes = unread + self.queue.as_ref().map_or(0, |queue| queue.bytes.len());
-        let before = self.memory.as_ref().map_or(0, Memory::bytes);
+        let before = self.memory.as_ref().map_or(0, |memory| memory.bytes);
         match &self.caller {
             Some(caller) if bytes != before => caller.holds(bytes, &mut self.memory),
             _ => Ok(()),

@@ -105,12 +105,7 @@ fn verdict(seen: &Examined) -> Outcome {
     let named = [(errors, "error"), (unknown, "not looked at"), (warnings, "warning")];
     let named = named.into_iter().filter(|(count, _)| *count > 0);
     let message = named.map(|(count, what)| plural(count, what)).collect::<Vec<_>>().join(", ");
-    match (errors, unknown, warnings) {
-        (0, 0, 0) => Ok(()),
-        (0, 0, _) => Err(Failure::warned(message)),
-        (0, ..) => Err(Failure::not_seen(message)),
-        _ => Err(Failure::unsound(message)),
-    }
+    if message.is_empty() { Ok(()) } else { Err(Failure::of_doctor(errors, unknown, message)) }
 }
 
 fn plural(count: usize, what: &str) -> String {
