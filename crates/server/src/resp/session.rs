@@ -164,8 +164,7 @@ impl Session {
 }
 
 pub(super) fn text(word: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(word)
-        .map_err(|_| Failure::Said("ERR", "this is not UTF-8; names of sequences are".to_owned()))
+    std::str::from_utf8(word).map_err(|_| Failure::usage("this is not UTF-8; names of sequences are"))
 }
 
 /// Why a command has no other answer.

@@ -43,7 +43,8 @@ async fn once(mut patient: Patient, args: &Doctor, report: &Report) -> Outcome {
     }
 }
 
-/// Looks again and again, and tells what changed. Until a signal ends it; then with the verdict of the last look that came to its end.
+/// Looks again and again, and tells what changed, until a signal ends it; then with the verdict of the last look
+/// that came to its end.
 async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
     let (mut last, metrics) = (Examined::default(), args.metrics.map(Metrics::serve).transpose()?);
     tokio::select! {
