@@ -91,8 +91,10 @@ impl Tls {
     /// Warns of the end of the certificate, and has it in the metrics.
     pub(crate) fn tell(&self) {
         let (shown, now) = (self.0.load(), SystemTime::now());
-        let since_1970 = shown.expiry.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
-        since_1970.into_iter().for_each(|since| counters::expires(since.as_secs_f64()));
+        if let Some(since) = shown.expiry.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok())
+        {
+            counters::expires(since.as_secs_f64());
+        }
         if let Some(warning) = shown.expiry.warning(now) {
             tracing::warn!("{warning}");
         }

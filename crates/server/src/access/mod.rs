@@ -218,7 +218,9 @@ impl Access {
             let held = Held::of(token, used);
             for (bucket, flow) in [(&held.usage.requests, held.requests), (&held.usage.created, held.created)]
             {
-                flow.into_iter().for_each(|flow| bucket.fit(flow, now));
+                if let Some(flow) = flow {
+                    bucket.fit(flow, now);
+                }
             }
             (held.token.hash, Arc::new(held))
         };
