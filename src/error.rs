@@ -10,9 +10,19 @@ use std::sync::Arc;
 
 #[doc(hidden)]
 #[macro_export]
-/// Gives a fieldless enum its names. A variant without a name does not compile.
+/// Declares a fieldless enum whose variants have names. More variants may follow in later versions.
 macro_rules! named {
-    ($ty:ident, $what:literal: $($variant:ident = $name:literal),+ $(,)?) => {
+    (
+        $(#[$meta:meta])*
+        $vis:vis enum $ty:ident, $what:literal { $($(#[$about:meta])* $variant:ident = $name:literal),+ $(,)? }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        $vis enum $ty {
+            $($(#[$about])* $variant,)+
+        }
+
         impl $ty {
             /// Every value there is, in the order of their declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
@@ -59,80 +69,57 @@ pub(crate) use named;
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. [`ErrorKind::status`] says what a caller should do about it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// Memory holds no ids right now, and the call never waits. No ids were consumed. Await `next()`, or try
-    /// again once the refill under way has completed.
-    Dry,
-    /// The last id of the sequence's bounds has been reserved. Permanent, unless somebody raises the
-    /// sequence's max: ids never wrap and are never re-issued. The store is asked again after 30 s.
-    Exhausted,
-    /// More callers are already waiting than [`max_waiting`](crate::SequencesBuilder::max_waiting) allows. No
-    /// ids were consumed.
-    Overloaded,
-    /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved for
-    /// this caller go to others or become a gap.
-    Deadline,
-    /// The store cannot be reached or is busy, and certainly reserved nothing. Callers that wait for ids wait on,
-    /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
-    Unavailable,
-    /// The store was asked and did not answer: it may or may not have reserved. Neither is ever assumed.
-    UnknownOutcome,
-    /// The allocator was shut down, or this process was forked from the one that opened it and must open its
-    /// own.
-    Closed,
-    /// A name, bound, URL or setting is invalid. Nothing was changed.
-    InvalidInput,
-    /// No such sequence, table, file or database.
-    NotFound,
-    /// A sequence of this name already exists.
-    AlreadyExists,
-    /// The request disagrees with what is stored, or a guard refused it. Nothing was changed.
-    Conflict,
-    /// The store refused access.
-    Denied,
-    /// This store cannot do that.
-    Unsupported,
-    /// The store broke its contract: a range out of bounds or handed out before, or a corrupt file. The
-    /// answer was refused; nothing of it is used.
-    StoreViolation,
+named! {
+    /// What went wrong. [`ErrorKind::status`] says what a caller should do about it.
+    pub enum ErrorKind, "kind of error" {
+        /// Memory holds no ids right now, and the call never waits. No ids were consumed. Await `next()`, or try
+        /// again once the refill under way has completed.
+        Dry = "dry",
+        /// The last id of the sequence's bounds has been reserved. Permanent, unless somebody raises the
+        /// sequence's max: ids never wrap and are never re-issued. The store is asked again after 30 s.
+        Exhausted = "exhausted",
+        /// More callers are already waiting than [`max_waiting`](crate::SequencesBuilder::max_waiting) allows. No
+        /// ids were consumed.
+        Overloaded = "overloaded",
+        /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved for
+        /// this caller go to others or become a gap.
+        Deadline = "deadline",
+        /// The store cannot be reached or is busy, and certainly reserved nothing. Callers that wait for ids wait on,
+        /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
+        Unavailable = "unavailable",
+        /// The store was asked and did not answer: it may or may not have reserved. Neither is ever assumed.
+        UnknownOutcome = "unknown_outcome",
+        /// The allocator was shut down, or this process was forked from the one that opened it and must open its
+        /// own.
+        Closed = "closed",
+        /// A name, bound, URL or setting is invalid. Nothing was changed.
+        InvalidInput = "invalid_input",
+        /// No such sequence, table, file or database.
+        NotFound = "not_found",
+        /// A sequence of this name already exists.
+        AlreadyExists = "already_exists",
+        /// The request disagrees with what is stored, or a guard refused it. Nothing was changed.
+        Conflict = "conflict",
+        /// The store refused access.
+        Denied = "denied",
+        /// This store cannot do that.
+        Unsupported = "unsupported",
+        /// The store broke its contract: a range out of bounds or handed out before, or a corrupt file. The
+        /// answer was refused; nothing of it is used.
+        StoreViolation = "store_violation",
+    }
 }
 
-/// What a caller can do about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Status {
-    /// The same call may succeed later; nothing was lost by this one.
-    Transient,
-    /// The same call will fail again until somebody changes something.
-    Permanent,
-    /// It may have happened or not. A new call is safe, at the cost of a gap; assuming either outcome is not.
-    Unknown,
-}
-
-named! { ErrorKind, "kind of error":
-    Dry = "dry",
-    Exhausted = "exhausted",
-    Overloaded = "overloaded",
-    Deadline = "deadline",
-    Unavailable = "unavailable",
-    UnknownOutcome = "unknown_outcome",
-    Closed = "closed",
-    InvalidInput = "invalid_input",
-    NotFound = "not_found",
-    AlreadyExists = "already_exists",
-    Conflict = "conflict",
-    Denied = "denied",
-    Unsupported = "unsupported",
-    StoreViolation = "store_violation",
-}
-
-named! { Status, "status":
-    Transient = "transient",
-    Permanent = "permanent",
-    Unknown = "unknown",
+named! {
+    /// What a caller can do about an error.
+    pub enum Status, "status" {
+        /// The same call may succeed later; nothing was lost by this one.
+        Transient = "transient",
+        /// The same call will fail again until somebody changes something.
+        Permanent = "permanent",
+        /// It may have happened or not. A new call is safe, at the cost of a gap; assuming either outcome is not.
+        Unknown = "unknown",
+    }
 }
 
 impl ErrorKind {
@@ -165,43 +152,30 @@ impl ErrorKind {
     }
 }
 
-/// What was being done when an [`Error`] arose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// Reaching or opening a store.
-    Connect,
-    /// Reserving a range.
-    Reserve,
-    /// Giving the rest of a range back.
-    GiveBack,
-    /// Creating a sequence.
-    Create,
-    /// Reading one sequence.
-    Inspect,
-    /// Listing sequences.
-    List,
-    /// Changing a sequence.
-    Set,
-    /// Removing a sequence.
-    Remove,
-    /// Drawing ids.
-    Draw,
-    /// Configuring a sequence or a set of them.
-    Configure,
-}
-
-named! { Operation, "operation":
-    Connect = "connect",
-    Reserve = "reserve",
-    GiveBack = "give back",
-    Create = "create",
-    Inspect = "inspect",
-    List = "list",
-    Set = "set",
-    Remove = "remove",
-    Draw = "draw",
-    Configure = "configure",
+named! {
+    /// What was being done when an [`Error`] arose.
+    pub enum Operation, "operation" {
+        /// Reaching or opening a store.
+        Connect = "connect",
+        /// Reserving a range.
+        Reserve = "reserve",
+        /// Giving the rest of a range back.
+        GiveBack = "give back",
+        /// Creating a sequence.
+        Create = "create",
+        /// Reading one sequence.
+        Inspect = "inspect",
+        /// Listing sequences.
+        List = "list",
+        /// Changing a sequence.
+        Set = "set",
+        /// Removing a sequence.
+        Remove = "remove",
+        /// Drawing ids.
+        Draw = "draw",
+        /// Configuring a sequence or a set of them.
+        Configure = "configure",
+    }
 }
 
 type Source = Arc<dyn std::error::Error + Send + Sync>;

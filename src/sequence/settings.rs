@@ -7,28 +7,23 @@ use crate::id::Id;
 use crate::sequence::segment::MAX_LEN;
 use crate::store::Bounds;
 
-/// How ids that are handed out relate to each other.
-///
-/// In every order, no id is ever handed out twice. See the guide "choose your guarantee" in `docs/`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Order {
-    /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the store,
-    /// which all callers that wait at that moment share. Nothing is prefetched, and `try_next` is always dry.
-    Global,
-    /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
-    /// Costs nanoseconds.
-    #[default]
-    Process,
-    /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
-    /// increment; throughput grows with cores.
-    Thread,
-}
-
-named! { Order, "order":
-    Global = "global",
-    Process = "process",
-    Thread = "thread",
+named! {
+    /// How ids that are handed out relate to each other.
+    ///
+    /// In every order, no id is ever handed out twice. See the guide "choose your guarantee" in `docs/`.
+    #[derive(Default)]
+    pub enum Order, "order" {
+        /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the store,
+        /// which all callers that wait at that moment share. Nothing is prefetched, and `try_next` is always dry.
+        Global = "global",
+        /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
+        /// Costs nanoseconds.
+        #[default]
+        Process = "process",
+        /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
+        /// increment; throughput grows with cores.
+        Thread = "thread",
+    }
 }
 
 /// How one sequence is served. Fixed when the sequence is opened.

@@ -88,26 +88,20 @@ impl Gaps {
     }
 }
 
-/// How a sequence is served: see [`Snapshot::health`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Health {
-    /// No more ids come: the sequence is exhausted or closed.
-    Ended,
-    /// The store fails, and callers find nothing in memory.
-    Dry,
-    /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long. Under
-    /// [`Order::Global`], whose memory holds nothing: the last reserve failed, and nobody waits.
-    Failing,
-    /// The store answered the last reserve, or was never asked.
-    Serving,
-}
-
-named! { Health, "health":
-    Ended = "ended",
-    Dry = "dry",
-    Failing = "failing",
-    Serving = "serving",
+named! {
+    /// How a sequence is served: see [`Snapshot::health`].
+    #[derive(PartialOrd, Ord)]
+    pub enum Health, "health" {
+        /// No more ids come: the sequence is exhausted or closed.
+        Ended = "ended",
+        /// The store fails, and callers find nothing in memory.
+        Dry = "dry",
+        /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long. Under
+        /// [`Order::Global`], whose memory holds nothing: the last reserve failed, and nobody waits.
+        Failing = "failing",
+        /// The store answered the last reserve, or was never asked.
+        Serving = "serving",
+    }
 }
 
 impl Snapshot {

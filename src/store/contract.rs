@@ -16,19 +16,15 @@ use crate::name::SequenceName;
 /// for a refill costs nothing beside its round trip.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// How long a grant survives. What survives more is larger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Durability {
-    /// Until the process ends.
-    Process,
-    /// A crash of the machine, once the grant has been returned.
-    Disk,
-}
-
-named! { Durability, "durability":
-    Process = "process",
-    Disk = "disk",
+named! {
+    /// How long a grant survives. What survives more is larger.
+    #[derive(PartialOrd, Ord)]
+    pub enum Durability, "durability" {
+        /// Until the process ends.
+        Process = "process",
+        /// A crash of the machine, once the grant has been returned.
+        Disk = "disk",
+    }
 }
 
 /// What a store can do; declared, not probed.

@@ -1,11 +1,11 @@
 //! What goes wrong, as people, scripts and exit codes are told of it.
 
-use std::error::Error as _;
 use std::io;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind as UsageKind;
 use idmill::{Error, ErrorKind, Operation, Status};
+use idmill_kit::said;
 use idmill_url::StoreUrl;
 use serde::Serialize;
 
@@ -34,7 +34,7 @@ mod exit {
 pub(crate) struct Failure(Box<Report>);
 
 /// What there is to say. The fields are those of the JSON form; their names and meanings are stable.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Report {
     kind: &'static str,
     /// `transient`, `permanent` or `unknown`: whether another try makes sense.
@@ -60,19 +60,14 @@ impl Failure {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
 
-    /// Things to look after, and nothing worse.
-    pub(crate) fn warned(message: impl Into<String>) -> Self {
-        Self::permanent("warned", exit::WARNED, message.into())
-    }
-
-    /// Something is wrong with a store.
-    pub(crate) fn unsound(message: impl Into<String>) -> Self {
-        Self::permanent("unsound", exit::UNSOUND, message.into())
-    }
-
-    /// Nobody knows whether a store is sound.
-    pub(crate) fn not_seen(message: impl Into<String>) -> Self {
-        Self::permanent("not_seen", exit::NOT_SEEN, message.into())
+    /// A doctor's, by how many errors there are, and how much could not be looked at; else there are warnings.
+    pub(crate) fn of_doctor(errors: usize, unknown: usize, message: String) -> Self {
+        let (kind, exit_code) = match (errors, unknown) {
+            (0, 0) => ("warned", exit::WARNED),
+            (0, _) => ("not_seen", exit::NOT_SEEN),
+            _ => ("unsound", exit::UNSOUND),
+        };
+        Self::permanent(kind, exit_code, message)
     }
 
     /// The operating system said no.
@@ -105,17 +100,7 @@ impl Failure {
     }
 
     fn permanent(kind: &'static str, exit_code: u8, message: String) -> Self {
-        Self(Box::new(Report {
-            kind,
-            status: "permanent",
-            exit_code,
-            operation: None,
-            sequence: None,
-            message,
-            causes: Vec::new(),
-            hint: None,
-            printed: None,
-        }))
+        Self(Box::new(Report { kind, status: "permanent", exit_code, message, ..Report::default() }))
     }
 
     /// Whether a retry can succeed without a change.
@@ -199,28 +184,12 @@ impl From<Error> for Failure {
             exit_code: exit_code(error.kind()),
             operation: error.operation().map(|operation| operation.to_string()),
             sequence: error.sequence().map(str::to_owned),
-            causes: causes(&error, &message),
+            causes: said(&error).into_iter().skip(1).collect(),
             hint: hint(&error, &message),
             printed: None,
             message,
         }))
     }
-}
-
-/// The causes that say something the message does not.
-fn causes(error: &Error, message: &str) -> Vec<String> {
-    let mut said = message.to_owned();
-    let mut causes = Vec::new();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let text = cause.to_string();
-        if !said.contains(&text) {
-            said += &text;
-            causes.push(text);
-        }
-        next = cause.source();
-    }
-    causes
 }
 
 fn exit_code(kind: ErrorKind) -> u8 {

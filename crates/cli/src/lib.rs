@@ -14,7 +14,6 @@ mod commands;
 mod exported;
 mod failure;
 mod formatted;
-mod lines;
 mod logging;
 mod measuring;
 mod opening;

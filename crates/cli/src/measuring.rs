@@ -1,5 +1,5 @@
 //! Threads that repeat a step until a goal is reached, with their progress and the time that it took.
-//! Times are whole microseconds or nanoseconds up to an hour, to three digits.
+//! Times are whole nanoseconds up to an hour, to three digits.
 
 #![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured
 
@@ -21,7 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Steps of the progress bar for one measurement.
 const PER_RUN: u64 = 1000;
 /// What takes longer is counted as an hour.
-const LONGEST: Duration = Duration::from_secs(3600);
+pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 
 /// When a thread has done enough.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,7 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(crate) fn new(runs: usize) -> Self {
-        Self { bar: output::progress(runs as u64 * PER_RUN), done: 0 }
+        Self { bar: output::progress(runs as u64 * PER_RUN, output::PERCENT), done: 0 }
     }
 
     pub(crate) async fn run<T: Send + 'static>(
@@ -165,34 +165,15 @@ fn steps(share: f64) -> u64 {
     (share.min(1.0) * PER_RUN as f64) as u64
 }
 
-/// For what takes a round trip to a store.
-pub(crate) fn in_micros() -> Histogram<u64> {
-    up_to(micros(LONGEST))
-}
-
-/// For what takes place in memory.
-pub(crate) fn in_nanos() -> Histogram<u64> {
-    up_to(nanos(LONGEST))
-}
-
-fn up_to(longest: u64) -> Histogram<u64> {
-    Histogram::new_with_bounds(1, longest, 3).expect("fixed bounds")
-}
-
-/// As a histogram of microseconds takes it without complaint: from one to the longest there is.
-pub(crate) fn countable_micros(duration: Duration) -> u64 {
-    micros(duration).clamp(1, micros(LONGEST))
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// Times in nanoseconds, from one to the [longest](LONGEST) that is counted.
+pub(crate) fn times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("fixed bounds")
 }
 
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A quantile of microseconds, in milliseconds.
-pub(crate) fn millis_at(micros: &Histogram<u64>, quantile: f64) -> f64 {
-    micros.value_at_quantile(quantile) as f64 / 1e3
+pub(crate) fn millis(nanos: u64) -> f64 {
+    nanos as f64 / 1e6
 }

@@ -1,11 +1,12 @@
 //! How sequences are printed: as tables for people, as JSON for programs.
 
 use std::io::{self, IsTerminal, Write};
+use std::iter;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Table, Width, presets};
 use idmill::store::SequenceInfo;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
@@ -108,15 +109,11 @@ pub(crate) fn sequence(one: &Sequence) -> String {
 
 /// What changed, a field a line.
 pub(crate) fn change(before: &Sequence, after: &Sequence) -> String {
-    let both = before.cells().into_iter().zip(after.cells());
-    fields(
-        both.map(
-            |(before, after)| {
-                if before == after { vec![before] } else { vec![before, format!("-> {after}")] }
-            },
-        )
-        .collect(),
-    )
+    let cells = |(before, after): (String, String)| {
+        let after = (after != before).then(|| format!("-> {after}"));
+        iter::once(before).chain(after).collect()
+    };
+    fields(before.cells().into_iter().zip(after.cells()).map(cells).collect())
 }
 
 fn fields(rows: Vec<Vec<String>>) -> String {
@@ -247,11 +244,17 @@ pub(crate) fn digits(value: f64) -> String {
 
 /// How many a second.
 pub(crate) fn rate(per_second: f64) -> String {
-    match per_second {
-        1e9.. => format!("{} G", digits(per_second / 1e9)),
-        1e6.. => format!("{} M", digits(per_second / 1e6)),
-        1e3.. => format!("{} k", digits(per_second / 1e3)),
-        _ => digits(per_second),
+    let (value, unit) = scaled(per_second);
+    digits(value) + unit
+}
+
+/// 1200000 as 1.2 and M.
+pub(crate) fn scaled(value: f64) -> (f64, &'static str) {
+    match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e3.. => (value / 1e3, " k"),
+        _ => (value, ""),
     }
 }
 
@@ -270,23 +273,17 @@ pub(crate) fn settings(workload: &Workload) -> String {
 
 /// As arguments and code take it, `_` between thousands.
 pub(crate) fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push('_');
-        }
-        text.push(digit);
-    }
-    text
+    HumanCount(value).to_string().replace(',', "_")
 }
 
+/// The style of a bar for work of any kind.
+pub(crate) const PERCENT: &str = "{bar:30} {percent} %  {msg}";
+
 /// A bar on stderr, where somebody watches.
-pub(crate) fn progress(len: u64) -> ProgressBar {
+pub(crate) fn progress(len: u64, style: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:30} {percent} %  {msg}";
     ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
 }
 

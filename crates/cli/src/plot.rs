@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::output::scaled;
+
 /// A picture of lines over one pair of axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
@@ -233,12 +235,7 @@ impl Axis {
 
 /// 1200000 as 1.2 M.
 pub(crate) fn label(value: f64) -> String {
-    let (value, unit) = match value.abs() {
-        1e9.. => (value / 1e9, " G"),
-        1e6.. => (value / 1e6, " M"),
-        1e3.. => (value / 1e3, " k"),
-        _ => (value, ""),
-    };
+    let (value, unit) = scaled(value);
     // A sum of tenths may be one in the sixteenth digit beside it.
     format!("{}{unit}", (value * 1e6).round() / 1e6)
 }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use idmill::{Error, Operation, Result};
+use super::fault::invalid;
+use idmill::{Error, Result};
 
 /// The numbers `0..=max` that a codec accepts, and produces: given as a number of bits, or as an exclusive
 /// bound.
@@ -22,8 +23,7 @@ impl Domain {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of bits.
     pub fn bits(bits: u32) -> Result<Self> {
         if !(1..=64).contains(&bits) {
-            let message = format!("{bits} bits: choose 1 to 64");
-            return Err(Error::invalid(message).during(Operation::Configure));
+            return Err(invalid(format!("{bits} bits: choose 1 to 64")));
         }
         Ok(Self { max: u64::MAX >> (64 - bits) })
     }
@@ -33,9 +33,9 @@ impl Domain {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for 0, since no number is below it.
     pub fn below(bound: u64) -> Result<Self> {
-        let none = || Error::invalid("no number is below 0: choose a bound of at least 1");
-        let max = bound.checked_sub(1).ok_or_else(|| none().during(Operation::Configure))?;
-        Ok(Self { max })
+        let max = bound.checked_sub(1);
+        max.map(|max| Self { max })
+            .ok_or_else(|| invalid("no number is below 0: choose a bound of at least 1"))
     }
 
     /// Returns the largest of them.

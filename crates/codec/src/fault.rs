@@ -1,11 +1,22 @@
 //! What is wrong with a text, and where.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
-use idmill::Error;
+use idmill::{Error, Operation};
 
 /// How much of a text an error repeats.
 const SHOWN: usize = 64;
+
+/// Creates an error about a codec or a format, while it is configured.
+pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
+    Error::invalid(message).during(Operation::Configure)
+}
+
+/// Returns what an error says, without the operation.
+pub(super) fn message(error: &Error) -> String {
+    error.to_string().trim_start_matches("configure: ").to_owned()
+}
 
 /// Creates an error about `text` at the byte `at` of it, reported as a character position as people count.
 pub(super) fn at(text: &str, at: usize, what: impl Display) -> Error {

@@ -6,6 +6,7 @@ use std::io::Read as _;
 
 use siphasher::sip128::SipHasher24;
 
+use super::fault::{self, invalid};
 use idmill::{Error, ErrorKind, Operation, Result};
 
 /// Enough for any key, and a limit in case a path leads to something endless.
@@ -39,7 +40,7 @@ impl Key {
     /// [`InvalidInput`](ErrorKind::InvalidInput) if there are no bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         if bytes.is_empty() {
-            return Err(Error::invalid("the key is empty").during(Operation::Configure));
+            return Err(invalid("the key is empty"));
         }
         Ok(Self(SipHasher24::new().hash(bytes).as_bytes()))
     }
@@ -55,9 +56,8 @@ impl Key {
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
             return Self::from_bytes(text.as_bytes());
         }
-        let large =
-            || Error::invalid("the key is a number of more than 128 bits").during(Operation::Configure);
-        u128::from_str_radix(digits, radix).map(Self::from).map_err(|_| large())
+        let large = |_| invalid("the key is a number of more than 128 bits");
+        u128::from_str_radix(digits, radix).map(Self::from).map_err(large)
     }
 
     pub(super) fn bytes(&self) -> &[u8; 16] {
@@ -105,13 +105,9 @@ impl KeySource {
             Self::Env(name) => variable(name),
             Self::File(path) => content(path),
         };
-        let key = text.and_then(|text| Key::parse(&text).map_err(|error| self.wrong(&error)));
+        let wrong = |error| Error::invalid(format!("`{self}`: {}", fault::message(&error)));
+        let key = text.and_then(|text| Key::parse(&text).map_err(wrong));
         key.map_err(|error| error.during(Operation::Configure))
-    }
-
-    fn wrong(&self, error: &Error) -> Error {
-        let what = error.to_string();
-        Error::invalid(format!("`{self}`: {}", what.trim_start_matches("configure: ")))
     }
 }
 

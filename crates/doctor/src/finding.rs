@@ -5,84 +5,60 @@ use idmill::SequenceName;
 use idmill::named;
 use idmill::store::{Bounds, Identity, SequenceInfo, Store, not_found};
 
-/// How bad a finding is. What is worse is larger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Severity {
-    /// Good to know.
-    Info,
-    /// Will be an error some day, if nobody does anything.
-    Warning,
-    /// Ids will repeat, or none can be had, or it cannot be told.
-    Error,
+named! {
+    /// How bad a finding is. What is worse is larger.
+    #[derive(PartialOrd, Ord)]
+    pub enum Severity, "severity" {
+        /// Good to know.
+        Info = "info",
+        /// Will be an error some day, if nobody does anything.
+        Warning = "warning",
+        /// Ids will repeat, or none can be had, or it cannot be told.
+        Error = "error",
+    }
 }
 
-named! { Severity, "severity":
-    Info = "info",
-    Warning = "warning",
-    Error = "error",
-}
-
-/// What was found. Names are stable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum FindingKind {
-    /// A column holds an id that is still to be handed out: it will repeat.
-    InUse,
-    /// Ids were claimed at the witness, or put into the window, that the store has not reserved: it went back
-    /// in time.
-    WentBack,
-    /// The witness knows of a reset that the store does not.
-    BehindReset,
-    /// The witness knows another sequence of this name: the store was emptied, or is another one.
-    Replaced,
-    /// The witness, or whoever asked, knows a sequence that the store does not have.
-    Missing,
-    /// There is a witness, and ids were reserved that were not claimed: some process draws without the guard.
-    Unguarded,
-    /// A reset or removal was announced at the witness, and the store did not confirm it.
-    Pending,
-    /// The column has a default that gives new rows ids of its own.
-    ColumnDefault,
-    /// A larger id of the column may be hidden from the reader.
-    Incomplete,
-    /// No id is left.
-    Exhausted,
-    /// At the rate seen, no id is left soon.
-    EndsSoon,
-    /// The sequence goes on beyond the largest id that its type, or its column, holds.
-    TooNarrow,
-    /// Something is stored that no version of this crate writes.
-    Unreadable,
-    /// The store forgets what it granted when its process, or its machine, ends.
-    LosesWrites,
-    /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not
-    /// one of this crate's. Or it refuses each reserve of a sequence, after a failover or a restore.
-    Refused,
-    /// The database has something else under the store's name, from which others may draw.
-    Ambiguous,
-    /// Something could not be looked at, and nothing is known of it.
-    NotSeen,
-}
-
-named! { FindingKind, "kind of finding":
-    InUse = "in_use",
-    WentBack = "went_back",
-    BehindReset = "behind_reset",
-    Replaced = "replaced",
-    Missing = "missing",
-    Unguarded = "unguarded",
-    Pending = "pending",
-    ColumnDefault = "column_default",
-    Incomplete = "incomplete",
-    Exhausted = "exhausted",
-    EndsSoon = "ends_soon",
-    TooNarrow = "too_narrow",
-    Unreadable = "unreadable",
-    LosesWrites = "loses_writes",
-    Refused = "refused",
-    Ambiguous = "ambiguous",
-    NotSeen = "not_seen",
+named! {
+    /// What was found. Names are stable.
+    #[derive(PartialOrd, Ord)]
+    pub enum FindingKind, "kind of finding" {
+        /// A column holds an id that is still to be handed out: it will repeat.
+        InUse = "in_use",
+        /// Ids were claimed at the witness, or put into the window, that the store has not reserved: it went back
+        /// in time.
+        WentBack = "went_back",
+        /// The witness knows of a reset that the store does not.
+        BehindReset = "behind_reset",
+        /// The witness knows another sequence of this name: the store was emptied, or is another one.
+        Replaced = "replaced",
+        /// The witness, or whoever asked, knows a sequence that the store does not have.
+        Missing = "missing",
+        /// There is a witness, and ids were reserved that were not claimed: some process draws without the guard.
+        Unguarded = "unguarded",
+        /// A reset or removal was announced at the witness, and the store did not confirm it.
+        Pending = "pending",
+        /// The column has a default that gives new rows ids of its own.
+        ColumnDefault = "column_default",
+        /// A larger id of the column may be hidden from the reader.
+        Incomplete = "incomplete",
+        /// No id is left.
+        Exhausted = "exhausted",
+        /// At the rate seen, no id is left soon.
+        EndsSoon = "ends_soon",
+        /// The sequence goes on beyond the largest id that its type, or its column, holds.
+        TooNarrow = "too_narrow",
+        /// Something is stored that no version of this crate writes.
+        Unreadable = "unreadable",
+        /// The store forgets what it granted when its process, or its machine, ends.
+        LosesWrites = "loses_writes",
+        /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not
+        /// one of this crate's. Or it refuses each reserve of a sequence, after a failover or a restore.
+        Refused = "refused",
+        /// The database has something else under the store's name, from which others may draw.
+        Ambiguous = "ambiguous",
+        /// Something could not be looked at, and nothing is known of it.
+        NotSeen = "not_seen",
+    }
 }
 
 impl FindingKind {

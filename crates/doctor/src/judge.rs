@@ -1,6 +1,5 @@
 //! What is wrong with a sequence, by what is known of it. Pure: no store, no clock.
 
-use std::error::Error as _;
 use std::time::Duration;
 
 use super::ColumnUrl;
@@ -9,7 +8,7 @@ use idmill::SequenceName;
 use idmill::store::{Bounds, Durability, SequenceInfo, Unreadable};
 use idmill::{Error, ErrorKind, Operation, Status};
 use idmill_guard::{Announced, Ledger};
-use idmill_kit::Largest;
+use idmill_kit::{Largest, chain};
 
 /// A finding about a sequence.
 fn about(
@@ -375,17 +374,4 @@ pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>
     };
     let sequence = sequence.map(ToString::to_string);
     Finding::new(kind, sequence, asked, chain(error), Remedy::advice(remedy))
-}
-
-/// The error with the causes that say more than it does.
-fn chain(error: &Error) -> String {
-    let (mut text, mut next) = (error.to_string(), error.source());
-    while let Some(cause) = next {
-        let said = cause.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
-        }
-        next = cause.source();
-    }
-    text
 }

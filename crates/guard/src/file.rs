@@ -111,9 +111,7 @@ impl FileWitness {
                 .because(error))
         })
     }
-}
 
-impl FileWitness {
     /// Makes these writes, each if its condition holds, and returns which were made.
     async fn written(&self, writes: Vec<Write>) -> Result<Vec<bool>> {
         self.blocking(move |place| {

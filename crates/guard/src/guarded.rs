@@ -1,6 +1,5 @@
 //! A store whose grants are claimed at a witness before they are used.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use idmill::store::{
     Capabilities, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store, StoreFuture, exhausted,
 };
 use idmill::{Error, ErrorKind, Operation, Result};
-use idmill_kit::Contention;
+use idmill_kit::{Contention, among};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How often a reserve is repeated whose ids were claimed before: once after the store was raised, and again
@@ -67,6 +66,7 @@ const PENDING: Contention = Contention::new()
 /// assert!(orders.next().await? > last);
 /// # Ok(()) }
 /// ```
+#[derive(Debug)]
 pub struct Guarded {
     pub(super) store: Arc<dyn Store>,
     pub(super) witness: Arc<dyn Witness>,
@@ -137,17 +137,9 @@ impl Guarded {
     /// As [`claimed`](Self::claimed), with as many round trips for all of them as for one.
     async fn claimed_many(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
-        let looked = self.looked(&names).await;
-        let known = requests.iter().zip(&looked);
-        let (asked, seen): (Vec<_>, Vec<_>) = known
-            .filter_map(|(request, ledger)| Some((request.clone(), ledger.as_ref().ok()?.clone())))
-            .unzip();
-        let mut claimed = self.reserved_many(&asked, &seen).await.into_iter();
-        let answer = |looked: Result<_>| match looked {
-            Ok(_) => claimed.next().expect("one answer to each request"),
-            Err(error) => Err(of_the_witness(error)),
-        };
-        looked.into_iter().map(answer).collect()
+        let looked = self.looked(&names).await.into_iter().zip(requests);
+        let asked = looked.map(|(seen, request)| Ok((request.clone(), seen.map_err(of_the_witness)?)));
+        among(asked, ErrorKind::UnknownOutcome, async |asked| self.reserved_many(asked).await).await
     }
 
     /// Reads the ledgers. If it is in doubt, one of them shows whether the witness is writable.
@@ -164,13 +156,14 @@ impl Guarded {
         looked
     }
 
-    /// Reserves, and claims what was granted: `seen` are the ledgers of before.
-    async fn reserved_many(&self, asked: &[Reserve], seen: &[Option<Ledger>]) -> Vec<Result<Grant>> {
+    /// Reserves, and claims what was granted, by the ledgers of before.
+    async fn reserved_many(&self, asked: Vec<(Reserve, Option<Ledger>)>) -> Vec<Result<Grant>> {
         if asked.is_empty() {
             return Vec::new();
         }
-        let granted = self.store.reserve_many(asked).await;
-        let writes: Vec<_> = asked.iter().zip(&granted).zip(seen).map(first_claim).collect();
+        let (asked, seen): (Vec<_>, Vec<_>) = asked.into_iter().unzip();
+        let granted = self.store.reserve_many(&asked).await;
+        let writes: Vec<_> = asked.iter().zip(&granted).zip(&seen).map(first_claim).collect();
         let mut written =
             self.witness.swap_many(&writes.iter().flatten().cloned().collect::<Vec<_>>()).await.into_iter();
         let first: Vec<_> = writes.iter().map(|write| write.as_ref().and_then(|_| written.next())).collect();
@@ -206,20 +199,14 @@ impl Guarded {
         let message = "the ids that the store granted were claimed before, each time; use larger steps, or see what else \
                        changes this sequence";
         let error = Error::new(ErrorKind::Unavailable, message);
-        Err(match last {
-            Some(last) => error.because(last),
-            None => error,
-        })
+        Err(last.into_iter().fold(error, Error::because))
     }
 
     async fn claim(&self, name: &SequenceName, grant: &Grant) -> Result<(), Unused> {
-        let refused = match self.try_claim(name, grant).await {
-            Ok(outcome) => outcome,
-            Err(error) => return Err(Unused::Failed(self.unclaimed(name, grant, error).await)),
-        };
-        match refused {
-            None => Ok(()),
-            Some((refusal, announced)) => Err(self.refused(name, grant, refusal, announced).await),
+        match self.try_claim(name, grant).await {
+            Ok(None) => Ok(()),
+            Ok(Some((refusal, announced))) => Err(self.refused(name, grant, refusal, announced).await),
+            Err(error) => Err(Unused::Failed(self.unclaimed(name, grant, error).await)),
         }
     }
 
@@ -411,15 +398,6 @@ fn not_writable(error: Error) -> Error {
 fn lost(error: Error) -> Error {
     Error::new(ErrorKind::UnknownOutcome, "a range was reserved and could not be claimed; it is a gap")
         .because(error)
-}
-
-impl fmt::Debug for Guarded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Guarded")
-            .field("store", &self.store)
-            .field("witness", &self.witness)
-            .finish_non_exhaustive()
-    }
 }
 
 impl Store for Guarded {

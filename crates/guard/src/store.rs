@@ -49,11 +49,6 @@ impl StoreWitness {
     }
 }
 
-/// Random enough to be given once, over all processes: as an incarnation is.
-fn stamp() -> u64 {
-    Identity::fresh().incarnation
-}
-
 fn read(name: &str, record: &str) -> Result<Ledger> {
     text::ledger_of(record).ok_or_else(|| {
         let message =
@@ -78,8 +73,9 @@ impl Witness for StoreWitness {
     ) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
             let seen = seen.map(text::record);
-            // A store that had no answer looks whether the text is kept: it has to be of this write.
-            let wanted = Ledger { stamp: stamp(), ..wanted.clone() };
+            // A store that had no answer looks whether the text is kept: it has to be of this write. An incarnation is
+            // random enough to be given once, over all processes.
+            let wanted = Ledger { stamp: Identity::fresh().incarnation, ..wanted.clone() };
             self.0.swap_record(name, seen.as_deref(), &text::record(&wanted)).await
         })
     }

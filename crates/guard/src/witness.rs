@@ -10,7 +10,7 @@ use super::Ledger;
 use idmill::SequenceName;
 use idmill::store::{Cursor, Page, StoreFuture, Unreadable, page_of};
 use idmill::{Error, ErrorKind, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 /// Keeps the ledger of each sequence, durably and away from the store. It never grants an id; it remembers
 /// what was claimed.
@@ -173,17 +173,17 @@ impl MemoryWitness {
             None => drop(ledgers.remove(name)),
         }
     }
+
+    /// Its state, unless it is away.
+    fn there(&self) -> Result<MutexGuard<'_, Memory>> {
+        let away = || Error::new(ErrorKind::Unavailable, "the witness is away");
+        Some(self.0.lock()).filter(|memory| !memory.away).ok_or_else(away)
+    }
 }
 
 impl Witness for MemoryWitness {
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
-        Box::pin(async move {
-            let memory = self.0.lock();
-            if memory.away {
-                return Err(away());
-            }
-            Ok(memory.ledgers.get(name).cloned())
-        })
+        Box::pin(async move { Ok(self.there()?.ledgers.get(name).cloned()) })
     }
 
     fn swap<'a>(
@@ -193,10 +193,7 @@ impl Witness for MemoryWitness {
         wanted: &'a Ledger,
     ) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
-            let mut memory = self.0.lock();
-            if memory.away {
-                return Err(away());
-            }
+            let mut memory = self.there()?;
             if memory.read_only {
                 return Err(Error::new(ErrorKind::Denied, "the witness is read-only"));
             }
@@ -213,15 +210,8 @@ impl Witness for MemoryWitness {
     }
 
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>> {
-        Box::pin(async move {
-            let memory = self.0.lock();
-            if memory.away { Err(away()) } else { Ok(Ledgers::of(&memory.ledgers, page)) }
-        })
+        Box::pin(async move { Ok(Ledgers::of(&self.there()?.ledgers, page)) })
     }
-}
-
-fn away() -> Error {
-    Error::new(ErrorKind::Unavailable, "the witness is away")
 }
 
 /// Whether the store or the witness certainly changed nothing.

@@ -42,11 +42,20 @@ pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// What an error says, with its causes.
+/// What an error says, and then each of its causes that says more.
+pub fn said(error: &(dyn StdError + 'static)) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for text in causes(error).map(ToString::to_string) {
+        if !texts.iter().any(|known| known.contains(&text)) {
+            texts.push(text);
+        }
+    }
+    texts
+}
+
+/// The same as a line.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut texts: Vec<_> = causes(error).map(ToString::to_string).collect();
-    texts.dedup();
-    texts.join(": ")
+    said(error).join(": ")
 }
 
 #[cfg(test)]

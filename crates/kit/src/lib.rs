@@ -25,6 +25,7 @@
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;
+mod among;
 mod authority;
 mod cas;
 mod column;
@@ -48,11 +49,12 @@ mod transaction;
 mod witness;
 
 pub use address::Address;
+pub use among::among;
 pub use authority::Authority;
 pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
-pub use doubt::{Asked, advised, causes, chain};
+pub use doubt::{Asked, advised, causes, chain, said};
 pub use existing::Existing;
 pub use mode::Mode;
 pub use raise::{create_at, raise};

@@ -2,26 +2,21 @@
 
 use super::options::Word;
 
-/// What opening a store may do to the database that it is kept in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Mode {
-    /// `ro`: look only. The table must exist, and so must the file of SQLite. Every write is
-    /// [`Denied`](idmill::ErrorKind::Denied).
-    ReadOnly,
-    /// `rw`: the table must exist, and so must the file of SQLite. This protects from a mistyped path, where
-    /// sequences would start anew, and needs no permission to change a schema.
-    ReadWrite,
-    /// `rwc`: creates the table if it does not exist, and with SQLite also the file. On an emulator of
-    /// Spanner, whose memory begins empty, it also creates the instance and the database.
-    #[default]
-    Create,
-}
-
-idmill::named! { Mode, "mode":
-    ReadOnly = "ro",
-    ReadWrite = "rw",
-    Create = "rwc",
+idmill::named! {
+    /// What opening a store may do to the database that it is kept in.
+    #[derive(Default)]
+    pub enum Mode, "mode" {
+        /// `ro`: look only. The table must exist, and so must the file of SQLite. Every write is
+        /// [`Denied`](idmill::ErrorKind::Denied).
+        ReadOnly = "ro",
+        /// `rw`: the table must exist, and so must the file of SQLite. This protects from a mistyped path, where
+        /// sequences would start anew, and needs no permission to change a schema.
+        ReadWrite = "rw",
+        /// `rwc`: creates the table if it does not exist, and with SQLite also the file. On an emulator of
+        /// Spanner, whose memory begins empty, it also creates the instance and the database.
+        #[default]
+        Create = "rwc",
+    }
 }
 
 /// What to do about a table that is not there when a store is opened.

@@ -5,9 +5,10 @@
 //! it stays.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -39,42 +40,31 @@ impl LastError {
     }
 }
 
-/// Of a sequence that is open.
+/// Of a sequence that is open. Draws do not lock to see that there is none.
 #[derive(Debug, Default)]
-pub(crate) struct OfOpen {
-    /// OpenSequences do not lock while there is no error. Relaxed: a draw that reads an old value asks the store once
-    /// more.
-    is_some: AtomicBool,
-    last: Mutex<Option<LastError>>,
-}
+pub(crate) struct OfOpen(ArcSwapOption<LastError>);
 
 impl OfOpen {
     /// # Errors
     /// The last error, while it is cached.
     pub(crate) fn check(&self) -> Result<()> {
-        if !self.is_some.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        self.last.lock().as_ref().map_or(Ok(()), LastError::check)
+        self.0.load().as_deref().map_or(Ok(()), LastError::check)
     }
 
     /// Keeps an error that stays; a success clears it.
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
         match outcome {
             Err(error) if stays(error) => {
-                let mut last = self.last.lock();
-                *last = Some(LastError::after(last.as_ref(), error.clone()));
-                self.is_some.store(true, Ordering::Relaxed);
+                let last = LastError::after(self.0.load().as_deref(), error.clone());
+                self.0.store(Some(Arc::new(last)));
             }
-            Ok(_) if self.is_some.load(Ordering::Relaxed) => self.forget(),
+            Ok(_) if self.0.load().is_some() => self.forget(),
             _ => {}
         }
     }
 
     pub(crate) fn forget(&self) {
-        let mut last = self.last.lock();
-        *last = None;
-        self.is_some.store(false, Ordering::Relaxed);
+        self.0.store(None);
     }
 }
 

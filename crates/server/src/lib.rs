@@ -6,7 +6,6 @@
 
 mod access;
 mod audit;
-mod certificate;
 mod counters;
 mod http;
 mod last_error;

@@ -8,13 +8,6 @@ use idmill::{Result, Sequences};
 
 use crate::access::Pattern;
 
-/// What is read for a page.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Scope {
-    Beginning(String),
-    Name(String),
-}
-
 /// Rows, and where the next page begins.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
@@ -43,9 +36,9 @@ pub(crate) async fn page(
             rows.next = Some(format!("{at}."));
             break;
         }
-        match scope {
-            Scope::Name(name) => rows.sequences.extend(sequences.inspect(name.as_str()).await?),
-            Scope::Beginning(prefix) => {
+        match scope.beginning() {
+            None => rows.sequences.extend(sequences.inspect(scope.text()).await?),
+            Some(prefix) => {
                 let listing = sequences.list(Page::of(prefix).limit(left).after(cursor.take())).await?;
                 rows.sequences.extend(listing.sequences);
                 rows.unreadable += listing.unreadable.len();
@@ -69,43 +62,12 @@ fn begun(cursor: &str) -> Result<(usize, Option<Cursor>)> {
 }
 
 /// What matches, each of it once, in the order of names.
-fn scopes(patterns: &[Pattern], prefix: &str) -> Vec<Scope> {
-    let mut beginnings: Vec<&str> = patterns
-        .iter()
-        .filter_map(Pattern::beginning)
-        .filter_map(|beginning| both(beginning, prefix))
-        .collect();
-    beginnings.sort_unstable();
+fn scopes(patterns: &[Pattern], prefix: &str) -> Vec<Pattern> {
+    let mut all: Vec<_> = patterns.iter().filter_map(|pattern| pattern.within(prefix)).collect();
+    all.sort_by_cached_key(|scope| (scope.text().to_owned(), scope.beginning().is_none()));
     // Whatever begins with another of them comes right behind it.
-    beginnings.dedup_by(|later, kept| later.starts_with(*kept));
-    let is_new =
-        |name: &&str| name.starts_with(prefix) && !beginnings.iter().any(|known| name.starts_with(known));
-    let mut names: Vec<&str> = patterns.iter().filter_map(Pattern::name).filter(is_new).collect();
-    names.sort_unstable();
-    names.dedup();
-    let mut all: Vec<_> = beginnings.iter().map(|text| Scope::Beginning((*text).to_owned())).collect();
-    all.extend(names.into_iter().map(|text| Scope::Name(text.to_owned())));
-    all.sort_by(|a, b| a.text().cmp(b.text()));
+    all.dedup_by(|later, kept| kept.matches(later.text()));
     all
-}
-
-/// The beginning of all that begins with both; `None` if nothing does.
-fn both<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
-    if one.starts_with(other) {
-        Some(one)
-    } else if other.starts_with(one) {
-        Some(other)
-    } else {
-        None
-    }
-}
-
-impl Scope {
-    fn text(&self) -> &str {
-        match self {
-            Self::Beginning(text) | Self::Name(text) => text,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -121,14 +83,7 @@ mod tests {
     #[test]
     fn each_name_is_read_once() {
         let of = |texts: &[&str], prefix| {
-            let scopes = scopes(&patterns(texts), prefix);
-            scopes
-                .iter()
-                .map(|scope| match scope {
-                    Scope::Beginning(text) => format!("{text}*"),
-                    Scope::Name(text) => text.clone(),
-                })
-                .collect::<Vec<_>>()
+            scopes(&patterns(texts), prefix).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(of(&["*"], ""), ["*"]);
         assert_eq!(of(&["*", "shop.*", "orders"], "s"), ["s*"]);

@@ -1,16 +1,15 @@
 //! Who is at the other end of a connection, as far as the connection itself tells.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use derive_more::Display;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
 use crate::access::{Caller, Place, Refusal};
-use crate::certificate;
-use crate::tls::Stream;
+use crate::tls::{self, Stream};
 
 /// After a token that is not known, its next one is looked at this much later, and twice that after each
 /// more.
@@ -19,7 +18,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const GUESSES: u32 = 5;
 
 /// One connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Display)]
+#[display("{}", address.map_or_else(|| "unknown".to_owned(), |address| address.to_string()))]
 pub(crate) struct Peer {
     address: Option<SocketAddr>,
     /// Of the certificate that it has shown.
@@ -35,7 +35,7 @@ impl Peer {
             Stream::Left(stream) => (stream, None),
             Stream::Right(stream) => (stream.get_ref().0, stream.get_ref().1.peer_certificates()),
         };
-        let subject = shown.and_then(|chain| certificate::subject(chain.first()?));
+        let subject = shown.and_then(|chain| tls::subject(chain.first()?));
         Self { address: stream.peer_addr().ok(), subject, ..Self::default() }
     }
 
@@ -61,15 +61,6 @@ impl Peer {
         let before = self.guesses.fetch_add(1, Ordering::Relaxed).min(GUESSES - 1);
         sleep(PAUSE * 2_u32.pow(before)).await;
         before + 1 >= GUESSES
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.address {
-            Some(address) => write!(f, "{address}"),
-            None => f.write_str("unknown"),
-        }
     }
 }
 

@@ -18,7 +18,7 @@ const MOMENT: Duration = Duration::from_millis(500);
 /// The sequence that is looked for. It need not exist.
 const NAME: &str = "readyz";
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Readiness {
     /// The server is about to end, and still serves.
     leaving: AtomicBool,
@@ -28,9 +28,10 @@ pub(crate) struct Readiness {
 }
 
 /// The store's answer to the last probe.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Heard {
     /// None yet, since the start.
+    #[default]
     Nothing,
     /// It answered, and no sequence ran low or failed to open since.
     Answer,
@@ -74,14 +75,6 @@ pub(crate) struct Standing {
 }
 
 impl Readiness {
-    pub(crate) fn new() -> Self {
-        Self {
-            leaving: AtomicBool::new(false),
-            store: watch::Sender::new(Heard::Nothing),
-            doubted: AtomicBool::new(false),
-        }
-    }
-
     /// From now on nobody should be sent here.
     pub(crate) fn leave(&self) {
         // Relaxed: nothing else is learned from it.

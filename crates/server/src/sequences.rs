@@ -91,30 +91,25 @@ impl OpenSequence {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// OpenSequences, unless the store would refuse again.
+    /// Draws, unless memory is empty and the store would refuse again.
     async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
-        self.asked_again(draw).await.inspect_err(|_| self.note_failure())
-    }
-
-    async fn asked_again<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
-        if let Err(error) = self.last_error.check()
-            && self.allocator.snapshot().remaining == 0
-        {
-            return Err(error);
-        }
-        let drawn = self.counted(draw).await;
-        self.last_error.note(&drawn);
-        drawn
+        let drawn = match self.last_error.check() {
+            Err(error) if self.allocator.snapshot().remaining == 0 => Err(error),
+            _ => {
+                let drawn = self.counted(draw).await;
+                self.last_error.note(&drawn);
+                drawn
+            }
+        };
+        drawn.inspect_err(|_| {
+            // Relaxed: a count only.
+            self.failed.fetch_add(1, Ordering::Relaxed);
+        })
     }
 
     /// The number of failed draws.
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
-    }
-
-    fn note_failure(&self) {
-        // Relaxed: a count only.
-        self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts who draws as waiting, from the moment that memory has nothing for them.

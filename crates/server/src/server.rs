@@ -159,7 +159,7 @@ impl ServerBuilder {
             port,
             metrics: self.metrics,
             status: ServerStatus::new(about),
-            readiness: Readiness::new(),
+            readiness: Readiness::default(),
             ending,
         });
         let clients = Clients::new(places, state.access.clock().clone());

@@ -45,7 +45,7 @@ impl ServerState {
             port: 0,
             metrics: None,
             status: ServerStatus::of_nothing(),
-            readiness: Readiness::new(),
+            readiness: Readiness::default(),
             ending: CancellationToken::new(),
         })
     }

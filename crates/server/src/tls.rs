@@ -1,8 +1,8 @@
-//! TLS: which certificate clients see, and which they have to show.
+//! TLS: which certificate clients see and when it ends, and which they have to show.
 
 use std::fmt;
 use std::future::pending;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,11 +18,16 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::either::Either;
+use x509_cert::Certificate;
+use x509_cert::der::Decode as _;
 
-use crate::certificate::{DAY, Expiry};
+use crate::counters;
 
 /// How long a client may take to agree on a key.
 const PATIENCE: Duration = Duration::from_secs(10);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// Before the end, there is a warning a day.
+const SOON: Duration = DAY.saturating_mul(14);
 
 /// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the
 /// same.
@@ -75,7 +80,7 @@ impl Tls {
 
     /// When the first certificate ends of those that are shown; `None` where none says so.
     pub fn expires(&self) -> Option<SystemTime> {
-        self.0.load().expiry.end()
+        self.0.load().expiry.end
     }
 
     /// What an operator has to know at this time: the certificate has ended, or ends within two weeks.
@@ -85,7 +90,14 @@ impl Tls {
 
     /// Warns of the end of the certificate, and has it in the metrics.
     pub(crate) fn tell(&self) {
-        self.0.load().expiry.tell(SystemTime::now());
+        let (shown, now) = (self.0.load(), SystemTime::now());
+        if let Some(since) = shown.expiry.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok())
+        {
+            counters::expires(since.as_secs_f64());
+        }
+        if let Some(warning) = shown.expiry.warning(now) {
+            tracing::warn!("{warning}");
+        }
     }
 
     async fn accept(&self, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
@@ -133,4 +145,61 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 /// The error's own text has nothing of what is in the file.
 fn unreadable(file: &Path, error: &dyn fmt::Display) -> Error {
     Error::invalid(format!("{} cannot be used for TLS: {error}", file.display())).during(Operation::Configure)
+}
+
+/// Whose it is; `None` where it does not say so in a way that is understood.
+pub(crate) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
+    let read = Certificate::from_der(certificate).ok()?;
+    Some(read.tbs_certificate.subject.to_string()).filter(|subject| !subject.is_empty())
+}
+
+/// When it ends.
+fn end(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+    let read = Certificate::from_der(certificate).ok()?;
+    Some(read.tbs_certificate.validity.not_after.to_system_time())
+}
+
+/// The end of a chain: that of its first certificate to end.
+#[derive(Clone, Debug)]
+struct Expiry {
+    file: PathBuf,
+    end: Option<SystemTime>,
+}
+
+impl Expiry {
+    fn of(file: &Path, chain: &[CertificateDer<'_>]) -> Self {
+        Self { file: file.to_owned(), end: chain.iter().filter_map(end).min() }
+    }
+
+    fn warning(&self, now: SystemTime) -> Option<String> {
+        let file = self.file.display();
+        match self.end?.duration_since(now) {
+            Ok(left) if left > SOON => None,
+            Ok(left) => {
+                let days = left.as_secs() / DAY.as_secs();
+                Some(format!(
+                    "the certificate of {file} ends in {days} days, and clients then refuse it: renew it, and put it in its place"
+                ))
+            }
+            Err(_) => Some(format!(
+                "the certificate of {file} has ended, and clients refuse it: renew it, and put it in its place"
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_two_weeks_are_warned_of_and_what_has_ended() {
+        let now = SystemTime::now();
+        let warning = |end| Expiry { file: "server.pem".into(), end: Some(end) }.warning(now);
+        assert_eq!(warning(now + SOON + Duration::from_secs(1)), None);
+        assert!(warning(now + SOON).unwrap().contains("server.pem ends in 14 days"));
+        assert!(warning(now + DAY / 2).unwrap().contains("in 0 days"));
+        assert!(warning(now - DAY).unwrap().contains("has ended"));
+        assert_eq!(Expiry { file: "server.pem".into(), end: None }.warning(now), None);
+    }
 }

@@ -1,6 +1,5 @@
 //! What can be typed: the command line, and the help that teaches it.
 
-mod doctor;
 mod measuring;
 mod serve;
 mod values;
@@ -13,8 +12,7 @@ use clap_complete::Shell;
 use idmill::store::Bounds;
 use idmill::{Order, SequenceName};
 
-pub(crate) use doctor::Doctor;
-pub(crate) use measuring::{Bench, Check, Drawing, Draws, Mode, Plan};
+pub(crate) use measuring::{Bench, Check, Doctor, Drawing, Draws, Mode, Plan};
 #[cfg(feature = "serve")]
 pub(crate) use serve::{Keys, LogFormat, Spot};
 pub(crate) use serve::{Serve, Token};

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Check, Global};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{in_micros, micros, millis_at};
+use crate::measuring::{self, millis, nanos};
 use crate::opening;
 use crate::output::{self, digits, pairs, render, settings, table};
 use crate::planning::Workload;
@@ -73,16 +73,16 @@ async fn time<T, F>(operation: &'static str, samples: u32, call: impl Fn() -> F)
 where
     F: Future<Output = Result<T>>,
 {
-    let (mut times, mut error) = (in_micros(), None);
+    let (mut times, mut error) = (measuring::times(), None);
     for _ in 0..samples {
         let before = Instant::now();
         if let Err(failed) = call().await {
             error = Some(failed.to_string());
             break;
         }
-        times.saturating_record(micros(before.elapsed()));
+        times.saturating_record(nanos(before.elapsed()));
     }
-    let [p50_ms, p99_ms, max_ms] = [0.5, 0.99, 1.0].map(|quantile| millis_at(&times, quantile));
+    let [p50_ms, p99_ms, max_ms] = [0.5, 0.99, 1.0].map(|quantile| millis(times.value_at_quantile(quantile)));
     Tried { operation, samples: times.len(), p50_ms, p99_ms, max_ms, error }
 }
 

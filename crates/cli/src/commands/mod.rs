@@ -12,9 +12,6 @@ mod plan;
 mod sequences;
 #[cfg(feature = "serve")]
 mod serve;
-#[cfg(not(feature = "serve"))]
-#[path = "unserved.rs"]
-mod serve;
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;
@@ -46,8 +43,15 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Draws(args) => draws::run(&global, args).await,
         Command::Check(args) => check::run(&global, &args).await,
         Command::Doctor(args) => doctor::run(&global, &args).await,
+        #[cfg(feature = "serve")]
         Command::Serve(args) => serve::run(&global, *args).await,
+        #[cfg(feature = "serve")]
         Command::Token(args) => serve::token(&global, &args),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(_) | Command::Token(_) => {
+            let failure = Failure::usage("this `idmill` was built without its server");
+            Err(failure.hint("build it with `--features serve`, or with `full`"))
+        }
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions { shell } => completions(shell),
     }

@@ -1,19 +1,18 @@
 //! `idmill next`: ids, one a line.
 
-use std::io::{IsTerminal, StdoutLock, stderr, stdout};
+use std::io::{IsTerminal, StdoutLock, stdout};
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Store;
 use idmill::{Allocator, Error, ErrorKind, Ranges, Sequences, Status};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::absent;
 use crate::args::{Global, Next};
 use crate::failure::{Failure, Outcome, quoted};
-use crate::formatted::{Line, unwritten};
-use crate::lines::Lines;
+use crate::formatted::{Line, Lines, unwritten};
 use crate::{opening, output, suggest};
 
 /// The most ids taken at a time: what a reader that leaves early wastes at most, and
@@ -44,7 +43,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     // What ends by itself in time says more of why.
     let begun = timeout_at(end + MARGIN, begin(&store, &sequences, args, end, global)).await;
     let outcome = match begun.unwrap_or_else(|_| Err(no_answer(args))) {
-        Ok(begun) => print(begun, args, line).await,
+        Ok((ids, first)) => print(&ids, first, args, line).await,
         Err(error) if error.kind() == ErrorKind::NotFound => Err(absent(&*store, &args.name, error).await),
         Err(error) => Err(Failure::from(error).after_printing(0, args.count)),
     };
@@ -65,13 +64,6 @@ fn no_answer(args: &Next) -> idmill::Error {
     idmill::Error::new(ErrorKind::Deadline, message).of(&args.name)
 }
 
-/// A sequence, and the first ids of it.
-struct Begun {
-    ids: Allocator,
-    at_once: u64,
-    first: Got,
-}
-
 /// What a `take` came to.
 struct Got {
     ids: Ranges,
@@ -87,18 +79,21 @@ async fn begin(
     args: &Next,
     end: Instant,
     global: &Global,
-) -> idmill::Result<Begun> {
+) -> idmill::Result<(Allocator, Got)> {
     let is_new = is_new(&**store, args, end).await?;
     // What is left of the time, so that the draw ends by itself and says what the store, or its window, last
     // said.
     let ids = open(sequences, args, end.saturating_duration_since(Instant::now())).await?;
-    // Larger than a step, a `take` would have a range of its own size reserved.
-    let at_once = args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE));
-    let first = get(&ids, args.count.min(at_once)).await?;
+    let first = get(&ids, args.count.min(at_once(args))).await?;
     if is_new {
         output::note(global.json, &announcement(&**store, args).await);
     }
-    Ok(Begun { ids, at_once, first })
+    Ok((ids, first))
+}
+
+/// Larger than a step, a `take` would have a range of its own size reserved.
+fn at_once(args: &Next) -> u64 {
+    args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE))
 }
 
 /// Whether there is no such sequence yet. A store that is busy or away is asked again, as for ids.
@@ -128,10 +123,10 @@ async fn announcement(store: &dyn Store, args: &Next) -> String {
     }
 }
 
-async fn print(begun: Begun, args: &Next, line: Line) -> Outcome {
+async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome {
     let progress = progress(args.count);
-    let mut run = Run { lines: 0, left: args.count, at_once: begun.at_once, line };
-    let outcome = run.print(&begun.ids, begun.first, &progress).await;
+    let mut run = Run { lines: 0, left: args.count, at_once: at_once(args), line };
+    let outcome = run.print(ids, first, &progress).await;
     progress.finish_and_clear();
     outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
 }
@@ -216,11 +211,10 @@ async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
 
 /// Shown where the work is long, and seen only where it does not get between the ids.
 fn progress(count: u64) -> ProgressBar {
-    if count <= AT_ONCE || stdout().is_terminal() || !stderr().is_terminal() {
+    if count <= AT_ONCE || stdout().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = "{bar:30} {human_pos} of {human_len} ids, {eta} left";
-    ProgressBar::new(count).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
+    output::progress(count, "{bar:30} {human_pos} of {human_len} ids, {eta} left")
 }
 
 #[cfg(test)]

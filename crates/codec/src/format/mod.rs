@@ -7,10 +7,10 @@ use std::fmt;
 
 use super::base::{Base, Digits, Layout, WIDEST};
 use super::domain::Domain;
-use super::fault;
+use super::fault::{self, invalid};
 use super::permutation::Permutation;
 use super::reversal::BitReversal;
-use idmill::{Error, Operation, Result};
+use idmill::{Error, Result};
 
 /// The longest prefix, and suffix, in bytes.
 const LONGEST: usize = 64;
@@ -289,10 +289,6 @@ impl fmt::Debug for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Text({self})")
     }
-}
-
-fn invalid(message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::invalid(message).during(Operation::Configure)
 }
 
 fn count(symbols: u8) -> Result<u8> {

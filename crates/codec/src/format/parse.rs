@@ -3,9 +3,10 @@
 use std::str::FromStr;
 
 use super::grammar::{self, Argument, Call, wrong};
-use super::{Format, Mapping, invalid};
+use super::{Format, Mapping};
 use crate::base::Base;
 use crate::domain::Domain;
+use crate::fault::{self, invalid};
 use crate::key::{Key, KeySource};
 use crate::permutation::Permutation;
 use crate::reversal::BitReversal;
@@ -208,8 +209,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
 
     /// An error of a part, with its place.
     fn wrong(&self, at: usize, error: &Error) -> Error {
-        let what = error.to_string();
-        wrong(self.text, at, what.trim_start_matches("configure: "))
+        wrong(self.text, at, fault::message(error))
     }
 }
 

@@ -1,40 +1,44 @@
 //! Who may do what: tokens, each with rights over the sequences whose names match, and with limits.
 
-mod bucket;
-mod clock;
-mod pattern;
+mod limits;
 mod refusal;
-mod rights;
 mod token;
-mod usage;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
-pub(crate) use bucket::{Bucket, Flow};
-pub(crate) use clock::Clock;
-pub use pattern::Pattern;
+use limits::Usage;
+pub(crate) use limits::{Bucket, Clock, Created, Flow, Memory, Place};
 pub(crate) use refusal::Refusal;
-pub use rights::{Right, Rights};
-pub use token::{Secret, Token, TokenHash};
-pub(crate) use usage::{Created, Memory, Place};
-use usage::{Flows, Usage};
+pub use token::{Pattern, Right, Rights, Secret, Token, TokenHash};
 
-/// A token, and what was used of it.
+const SECOND: Duration = Duration::from_secs(1);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most bytes of commands that wait to be carried out, of one token: those of transactions, and of large
+/// commands that are still coming in.
+const MEMORY: usize = 32 * 1024 * 1024;
+
+/// A token, how fast its limits let things through, and what was used of it.
 #[derive(Debug)]
 struct Held {
     token: Token,
-    flows: Flows,
+    requests: Option<Flow>,
+    created: Option<Flow>,
     usage: Arc<Usage>,
 }
 
 impl Held {
     fn of(token: Token, usage: Arc<Usage>) -> Self {
-        Self { flows: Flows::of(&token), token, usage }
+        let requests = token.requests_per_second;
+        let requests = requests.map(|amount| Flow::new(amount, SECOND, token.burst.unwrap_or(amount)));
+        let created = token.new_sequences.and_then(NonZeroU32::new).map(|most| Flow::new(most, DAY, most));
+        Self { token, requests, created, usage }
     }
 }
 
@@ -75,19 +79,27 @@ impl Caller {
 
     /// Whether requests have to be [paid](Self::pays) for.
     pub(crate) fn is_metered(&self) -> bool {
-        self.held.flows.limits_requests()
+        self.held.requests.is_some()
     }
 
     /// Pays for this number of requests, at this time of the [clock](Access::clock).
     pub(crate) fn pays(&self, requests: u64, now: u64) -> Result<(), Refusal> {
-        self.held.usage.request(&self.held.flows, requests, now)
+        let Some(flow) = self.held.requests else { return Ok(()) };
+        if requests > 1 && requests > flow.most() {
+            return Err(Refusal::Burst(flow.most()));
+        }
+        self.held.usage.requests.take_some(flow, requests, now).map_err(Refusal::Rate)
     }
 
     /// Counts the bytes that one connection holds for its client, and no longer those of `before`.
     pub(crate) fn holds(&self, bytes: usize, before: &mut Option<Memory>) -> Result<(), Refusal> {
         *before = None;
         if bytes > 0 {
-            *before = Some(self.held.usage.hold(bytes)?);
+            let usage = self.held.usage.clone();
+            let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= MEMORY);
+            // Relaxed: a count, and nothing else.
+            usage.held.fetch_update(Relaxed, Relaxed, more).map_err(|_| Refusal::Memory)?;
+            *before = Some(Memory { usage, bytes });
         }
         Ok(())
     }
@@ -97,16 +109,26 @@ impl Caller {
         self.held.token.new_sequences.is_some()
     }
 
+    /// A sequence is created. What is returned is to be told if it then was not.
     pub(crate) fn creates(&self, now: u64) -> Result<Created, Refusal> {
-        self.held.usage.create(&self.held.flows, now)
+        let (flow, usage) = (self.held.created.ok_or(Refusal::NoneNew)?, self.held.usage.clone());
+        usage.created.take(flow, now).map_err(Refusal::Created)?;
+        Ok(Created { usage, flow })
     }
 
     /// A connection's place among those of its token, which is kept if it was of this token before.
     pub(crate) fn connects(&self, place: &mut Option<Place>) -> Result<(), Refusal> {
-        if !place.as_ref().is_some_and(|place| place.is_of(&self.held.usage)) {
-            *place = None;
-            *place = Some(self.held.usage.connect(self.held.token.max_connections)?);
+        let usage = &self.held.usage;
+        if place.as_ref().is_some_and(|Place(of)| Arc::ptr_eq(of, usage)) {
+            return Ok(());
         }
+        *place = None;
+        let most = self.held.token.max_connections.unwrap_or(u32::MAX);
+        let one_more = |taken: u32| (taken < most).then_some(taken + 1);
+        // Relaxed: a count, and nothing else.
+        let taken = usage.connections.fetch_update(Relaxed, Relaxed, one_more);
+        taken.map_err(|_| Refusal::Connections(most))?;
+        *place = Some(Place(usage.clone()));
         Ok(())
     }
 
@@ -133,13 +155,6 @@ impl Known {
         let mut names: Vec<_> = beside.map(|(_, held)| held.token.name.as_str()).collect();
         names.sort_unstable();
         names
-    }
-}
-
-/// An audit line that names the tokens that came and those that went.
-fn log_exchange(came: &[&str], went: &[&str]) {
-    if !came.is_empty() || !went.is_empty() {
-        tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
     }
 }
 
@@ -186,10 +201,13 @@ impl Access {
     }
 
     /// From now on these are the tokens, for connections that are open as well. What was used of a token's
-    /// limits stays.
+    /// limits stays. An audit line names the tokens that came and those that went.
     pub fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         let (old, new) = self.exchange(tokens);
-        log_exchange(&new.names_beside(&old), &old.names_beside(&new));
+        let (came, went) = (new.names_beside(&old), old.names_beside(&new));
+        if !came.is_empty() || !went.is_empty() {
+            tracing::info!(target: "idmill::audit", ?came, ?went, outcome = "done", "exchange tokens");
+        }
     }
 
     /// What was known, and what is.
@@ -198,7 +216,12 @@ impl Access {
         let mut held = |token: Token| {
             let used = usage.entry(token.hash).or_default().clone();
             let held = Held::of(token, used);
-            held.usage.fit(&held.flows, now);
+            for (bucket, flow) in [(&held.usage.requests, held.requests), (&held.usage.created, held.created)]
+            {
+                if let Some(flow) = flow {
+                    bucket.fit(flow, now);
+                }
+            }
             (held.token.hash, Arc::new(held))
         };
         let by_hash = tokens.into_iter().map(&mut held).collect();
@@ -252,8 +275,6 @@ impl Access {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn token(secret: &str, rights: &[Right], patterns: &[&str]) -> Token {

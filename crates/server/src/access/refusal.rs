@@ -1,38 +1,58 @@
 //! Why somebody may not.
 
-use std::fmt;
 use std::time::Duration;
 
+use derive_more::Display;
 use idmill::{ErrorKind, Status};
 
 use super::Right;
 
 /// Why somebody may not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// Nobody said who they are.
+    #[display("a token is required")]
     Nobody,
     /// No token is this one.
+    #[display("the token is not known here; it was mistyped, or taken away")]
     Wrong,
     /// The token was taken away since, or its time has passed.
+    #[display("the token has expired, or was taken away; ask for another")]
     Ended,
     /// The token does not have the right, over any sequence.
+    #[display("the token lacks the right `{_0}`")]
     Right(Right),
     /// The token's patterns do not match the sequence.
+    #[display("the token is not for this sequence")]
     Sequence,
     /// More ids than the token may have in one request.
+    #[display("the token allows {_0} ids a request; take several times")]
     Ids(u64),
     /// More requests than the token allows, until this time has passed.
+    #[display(
+        "the token allows fewer requests a second; try again in {} ms, or ask for more ids at once",
+        _0.as_millis() + 1
+    )]
     Rate(Duration),
     /// One command that counts as more requests than the token ever allows at once.
+    #[display("the token allows {_0} requests at once; split the command")]
     Burst(u64),
     /// The token's connections hold too many bytes of commands that wait to be carried out.
+    #[display("commands that wait on the token's connections are too large; send smaller transactions")]
     Memory,
     /// There are as many connections as the token allows.
+    #[display("the token allows {_0} connections, and there are as many; close one, or share it")]
     Connections(u32),
     /// The token has created as many sequences as it may, until this time has passed.
+    #[display(
+        "the token has created as many sequences as it may in a day; try again in {} s, or have an operator create it",
+        self.retry_after()
+    )]
     Created(Duration),
     /// The token creates no sequences.
+    #[display(
+        "there is no such sequence, and the token creates none; correct the name, or have an operator create it"
+    )]
     NoneNew,
 }
 
@@ -76,41 +96,6 @@ impl Refusal {
         match self {
             Self::Rate(wait) | Self::Created(wait) => wait.as_secs() + u64::from(wait.subsec_nanos() > 0),
             _ => 1,
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nobody => f.write_str("a token is required"),
-            Self::Wrong => f.write_str("the token is not known here; it was mistyped, or taken away"),
-            Self::Ended => f.write_str("the token has expired, or was taken away; ask for another"),
-            Self::Right(right) => write!(f, "the token lacks the right `{right}`"),
-            Self::Sequence => f.write_str("the token is not for this sequence"),
-            Self::Ids(most) => write!(f, "the token allows {most} ids a request; take several times"),
-            Self::Rate(wait) => {
-                let wait = wait.as_millis() + 1;
-                write!(
-                    f,
-                    "the token allows fewer requests a second; try again in {wait} ms, or ask for more ids at once"
-                )
-            }
-            Self::Burst(most) => write!(f, "the token allows {most} requests at once; split the command"),
-            Self::Memory => {
-                f.write_str("commands that wait on the token's connections are too large; send smaller transactions")
-            }
-            Self::Connections(most) => {
-                write!(f, "the token allows {most} connections, and there are as many; close one, or share it")
-            }
-            Self::Created(_) => write!(
-                f,
-                "the token has created as many sequences as it may in a day; try again in {} s, or have an operator create it",
-                self.retry_after()
-            ),
-            Self::NoneNew => f.write_str(
-                "there is no such sequence, and the token creates none; correct the name, or have an operator create it",
-            ),
         }
     }
 }

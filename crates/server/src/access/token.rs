@@ -1,15 +1,12 @@
-//! Tokens: what a client shows, and what of it is kept.
+//! Tokens: what a client shows, what of it is kept, and what it allows.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 use std::time::SystemTime;
 
-use derive_more::Debug;
-use idmill::{Error, Result};
+use derive_more::{Debug, Display};
+use idmill::{Error, Result, SequenceName};
 use sha2::{Digest, Sha256};
-
-use super::{Pattern, Rights};
 
 /// What a client shows: 256 random bits. It is printed once, and not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,19 +39,14 @@ impl Secret {
 }
 
 /// The SHA-256 of a token. As a token is 256 random bits, a slower hash would protect nothing more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash)]
 #[debug("{self}")]
+#[display("sha256:{}", hex::encode(_0))]
 pub struct TokenHash([u8; 32]);
 
 impl TokenHash {
     pub(crate) fn of(secret: &str) -> Self {
         Self(Sha256::digest(secret).into())
-    }
-}
-
-impl fmt::Display for TokenHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", hex::encode(self.0))
     }
 }
 
@@ -115,6 +107,97 @@ impl Token {
     }
 }
 
+idmill::named! {
+    /// Something that a token may allow.
+    pub enum Right, "right" {
+        /// To draw ids, and to see how far a sequence is.
+        Draw = "draw",
+        /// To reserve ranges, as a process does that has this server for its store.
+        Reserve = "reserve",
+        /// To create, set, revoke and remove sequences.
+        Administer = "administer",
+        /// To read the metrics and the page for operators.
+        Observe = "observe",
+    }
+}
+
+/// What a token allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// Every right.
+    pub const ALL: Self = Self(0b1111);
+
+    /// Whether this one is among them.
+    pub fn has(self, right: Right) -> bool {
+        self.0 & (1 << right as u8) != 0
+    }
+}
+
+impl FromIterator<Right> for Rights {
+    fn from_iter<I: IntoIterator<Item = Right>>(rights: I) -> Self {
+        Self(rights.into_iter().fold(0, |all, right| all | 1 << right as u8))
+    }
+}
+
+/// The name of a sequence, or how a name begins with `*` behind it; `*` alone is every name.
+#[derive(Clone, Debug, Display, PartialEq, Eq)]
+#[display("{text}{}", if *is_prefix { "*" } else { "" })]
+pub struct Pattern {
+    text: Box<str>,
+    is_prefix: bool,
+}
+
+impl Pattern {
+    /// Matches every name.
+    pub fn any() -> Self {
+        Self { text: "".into(), is_prefix: true }
+    }
+
+    /// How names begin that it matches; `None` where it is one name.
+    pub(crate) fn beginning(&self) -> Option<&str> {
+        self.is_prefix.then_some(&*self.text)
+    }
+
+    /// The one name that it matches, or how names begin.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Those of its names that begin with `prefix`; `None` if there are none.
+    pub(crate) fn within(&self, prefix: &str) -> Option<Self> {
+        if self.is_prefix && prefix.starts_with(&*self.text) {
+            return Some(Self { text: prefix.into(), is_prefix: true });
+        }
+        self.text.starts_with(prefix).then(|| self.clone())
+    }
+
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        if self.is_prefix { name.starts_with(&*self.text) } else { name == &*self.text }
+    }
+}
+
+/// Reads `orders`, `shop.*` or `*`.
+impl FromStr for Pattern {
+    type Err = Error;
+
+    fn from_str(pattern: &str) -> Result<Self> {
+        let prefix = pattern.strip_suffix('*');
+        let text = prefix.unwrap_or(pattern);
+        if text.contains('*') {
+            let message = format!(
+                "the pattern {pattern:?} has a `*` that is not at its end; only names and beginnings are known"
+            );
+            return Err(Error::invalid(message));
+        }
+        if prefix.is_none() {
+            SequenceName::new(text)?;
+        }
+        Ok(Self { text: text.into(), is_prefix: prefix.is_some() })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -134,5 +217,28 @@ mod tests {
             let error = other.parse::<TokenHash>().unwrap_err().to_string();
             assert!(error.contains("idmill token"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_star_at_the_end_is_any_rest() {
+        let pattern = |text: &str| text.parse::<Pattern>().unwrap();
+        assert!(pattern("*").matches("orders") && Pattern::any().matches("orders"));
+        assert!(pattern("shop.*").matches("shop.orders") && !pattern("shop.*").matches("shops"));
+        assert!(pattern("orders").matches("orders") && !pattern("orders").matches("orders2"));
+        assert_eq!(pattern("shop.*").to_string(), "shop.*");
+        for none in ["a*b", "**", ""] {
+            assert!(none.parse::<Pattern>().is_err(), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn each_right_is_one_alone() {
+        for &right in Right::ALL {
+            let rights: Rights = [right].into_iter().collect();
+            assert!(Right::ALL.iter().all(|other| rights.has(*other) == (*other == right)));
+            assert_eq!(right.as_str().parse::<Right>().unwrap(), right);
+            assert!(Rights::ALL.has(right));
+        }
+        assert!("admin".parse::<Right>().unwrap_err().to_string().contains("administer"));
     }
 }

@@ -1,4 +1,4 @@
-//! Parts of a request: the name in the path and the object in the body.
+//! Parts of a request: the name in the path and the object in the body; and ids in JSON.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,9 +8,13 @@ use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Unexpected, Visitor};
+use serde::{Serialize, Serializer};
 
 use super::problem::Problem;
+
+/// Many programs read numbers of JSON as doubles, which hold whole ones up to this only.
+const EXACT: u64 = 1 << 53;
 
 /// The name of a sequence in the path.
 pub(super) struct Name(pub(super) String);
@@ -53,5 +57,84 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
         T::deserialize(MapAccessDeserializer::new(fields))
+    }
+}
+
+/// A number up to 2^53, and a string of digits beyond: rounded down, an id would be another one. Both forms are
+/// accepted for any size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Number(pub(super) u64);
+
+impl From<i64> for Number {
+    fn from(id: i64) -> Self {
+        Self(id.unsigned_abs())
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0 <= EXACT { serializer.serialize_u64(self.0) } else { serializer.collect_str(&self.0) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(Digits).map(Self)
+    }
+}
+
+struct Digits;
+
+impl Visitor<'_> for Digits {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a whole number of 0 to 2^64 - 1, or its digits as text")
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
+        if is_rounded(number) {
+            return Err(E::custom(format!("{number} was rounded by a double; send the digits as text")));
+        }
+        Ok(number)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<u64, E> {
+        let digits = Some(text).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        let number = digits.and_then(|digits| digits.parse().ok());
+        number.ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
+}
+
+/// Whether a double prints like this but holds another number: 2^63 prints as 9223372036854776000.
+#[allow(clippy::float_cmp, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of whole numbers
+fn is_rounded(number: u64) -> bool {
+    let double = number as f64;
+    double as u128 != u128::from(number) && double.to_string() == number.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beyond_what_a_double_holds_it_is_text() {
+        let json = |number| serde_json::to_string(&Number(number)).unwrap();
+        assert_eq!(json(1 << 53), "9007199254740992");
+        assert_eq!(json((1 << 53) + 1), "\"9007199254740993\"");
+    }
+
+    #[test]
+    fn number_and_text_read_alike_and_rounded_ones_are_refused() {
+        let read = |json: &str| serde_json::from_str::<Number>(json).ok().map(|Number(number)| number);
+        for number in [0, 1, 1 << 53, (1 << 53) + 1, 1 << 60, i64::MAX as u64, u64::MAX] {
+            assert_eq!(read(&number.to_string()), Some(number));
+            assert_eq!(read(&format!("\"{number}\"")), Some(number));
+        }
+        assert_eq!(read("1000000000000000000"), Some(1_000_000_000_000_000_000), "a double holds it");
+        assert_eq!(read("\"9223372036854776000\""), Some(9_223_372_036_854_776_000));
+        for none in ["9223372036854776000", "18446744073709552000", "1152921504606847000"] {
+            assert_eq!(read(none), None, "{none}");
+        }
     }
 }

@@ -12,8 +12,7 @@ use futures_util::stream;
 use idmill::{Range, Ranges};
 use serde::{Deserialize, Serialize};
 
-use super::body::Name;
-use super::number::Number;
+use super::body::{Name, Number};
 use super::problem::Problem;
 use crate::access::{Caller, Right};
 use crate::state::ServerState;

@@ -7,9 +7,7 @@ mod connection;
 mod draws;
 mod health;
 mod host;
-mod number;
 mod page;
-mod precondition;
 mod problem;
 mod traces;
 

@@ -19,10 +19,8 @@ pub(crate) struct Problem {
     #[serde(serialize_with = "as_number")]
     status: StatusCode,
     detail: String,
-    #[serde(serialize_with = "as_name")]
     kind: ErrorKind,
     /// `transient`: try again. `permanent`: it will never work. `unknown`: it may have happened or not.
-    #[serde(serialize_with = "as_name")]
     outcome: Status,
     /// The caller was refused: why, as metrics name it.
     #[serde(skip)]
@@ -38,10 +36,6 @@ pub(crate) struct Problem {
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
 fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
-}
-
-fn as_name<S: serde::Serializer>(name: &impl AsRef<str>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(name.as_ref())
 }
 
 impl Problem {

@@ -6,6 +6,5 @@ mod reply;
 mod request;
 mod session;
 mod store;
-mod transaction;
 
 pub(crate) use connection::serve;

@@ -178,14 +178,8 @@ fn words_left(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<
 }
 
 fn number(digits: &[u8]) -> Option<usize> {
-    let plausible = !digits.is_empty() && digits.len() <= 9;
-    if !plausible {
-        return None;
-    }
-    digits.iter().try_fold(0, |number, digit| match digit {
-        b'0'..=b'9' => Some(number * 10 + usize::from(digit - b'0')),
-        _ => None,
-    })
+    let plausible = digits.len() <= 9 && digits.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(digits).ok().filter(|_| plausible)?.parse().ok()
 }
 
 fn spaced(text: &[u8]) -> impl Iterator<Item = Range<usize>> {

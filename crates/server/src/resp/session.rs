@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use derive_more::From;
 use idmill::{Error, ErrorKind, Status};
 
 use super::reply::Answer;
@@ -98,7 +99,7 @@ impl Session {
     /// Call it before more is read: counts unread bytes and the open transaction to the token's memory.
     pub(super) fn hold(&mut self, unread: usize) -> Result<(), Refusal> {
         let bytes = unread + self.queue.as_ref().map_or(0, |queue| queue.bytes.len());
-        let before = self.memory.as_ref().map_or(0, Memory::bytes);
+        let before = self.memory.as_ref().map_or(0, |memory| memory.bytes);
         match &self.caller {
             Some(caller) if bytes != before => caller.holds(bytes, &mut self.memory),
             _ => Ok(()),
@@ -163,28 +164,17 @@ impl Session {
 }
 
 pub(super) fn text(word: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(word)
-        .map_err(|_| Failure::Said("ERR", "this is not UTF-8; names of sequences are".to_owned()))
+    std::str::from_utf8(word).map_err(|_| Failure::usage("this is not UTF-8; names of sequences are"))
 }
 
 /// Why a command has no other answer.
-#[derive(Debug)]
+#[derive(Debug, From)]
 pub(super) enum Failure {
+    #[from]
     Refused(Refusal),
+    #[from]
     Failed(Error),
     Said(&'static str, String),
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Self::Failed(error)
-    }
 }
 
 impl Failure {

@@ -2,7 +2,6 @@
 
 mod published;
 mod report;
-mod row;
 mod subject;
 mod transactions;
 
@@ -11,15 +10,16 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum as _;
 use hdrhistogram::Histogram;
 use idmill::{Result, Status};
+use serde::Serialize;
 
 use self::report::Report;
-use self::row::Row;
 use self::subject::{Subject, Way};
 use crate::args::{Bench, Global, Mode, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Measurement, Runs, countable_micros, in_micros, micros, off_runtime};
+use crate::measuring::{Counts, LONGEST, Measurement, Percentiles, Runs};
+use crate::measuring::{millis, nanos, off_runtime, percentiles, times};
 use crate::opening::Measured;
-use crate::output;
+use crate::output::{self, digits, rate};
 
 const SEQUENCE: &str = "idmill-bench";
 /// A store that was busy this many times in a row is not going to serve.
@@ -83,7 +83,7 @@ struct Seen {
     retries: u64,
     /// From the start of all to the end of the last.
     elapsed: Duration,
-    /// In microseconds, as they were.
+    /// In nanoseconds, as they were.
     times: Histogram<u64>,
     /// The same, corrected for coordinated omission.
     corrected: Histogram<u64>,
@@ -91,7 +91,7 @@ struct Seen {
 
 impl Seen {
     fn new() -> Self {
-        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: in_micros(), corrected: in_micros() }
+        Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: times(), corrected: times() }
     }
 }
 
@@ -115,10 +115,10 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
     while !plan.is_done(made, since) {
         match way(hold) {
             Ok(values) => {
-                let took = countable_micros(before.elapsed());
+                let took = nanos(before.elapsed()).clamp(1, LONGEST);
                 seen.times.saturating_record(took);
                 // A caller who does not wait for the one before would begin as often as this.
-                seen.corrected.record_correct(took, micros(hold)).expect("within the bounds");
+                seen.corrected.record_correct(took, nanos(hold)).expect("within the bounds");
                 seen.values += values;
                 made += 1;
                 busy = 0;
@@ -133,4 +133,55 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
         }
     }
     Ok(seen)
+}
+
+const QUANTILES: [(&str, f64); 6] =
+    [("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("max", 1.0)];
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    mode: Mode,
+    threads: u16,
+    values: u64,
+    seconds: f64,
+    values_per_second: f64,
+    /// Times of a transaction, corrected for coordinated omission.
+    corrected_ms: Percentiles<f64>,
+    /// Times of a transaction, as measured.
+    times_ms: Percentiles<f64>,
+    /// `null` for modes that keep nothing in memory, but for the reserves.
+    #[serde(flatten)]
+    counts: Counts,
+    retries: u64,
+}
+
+impl Row {
+    fn new(mode: Mode, threads: u16, seen: &Seen, subject: &Subject) -> Self {
+        let seconds = seen.elapsed.as_secs_f64();
+        Self {
+            mode,
+            threads,
+            values: seen.values,
+            seconds,
+            values_per_second: seen.values as f64 / seconds,
+            corrected_ms: percentiles(&seen.corrected, &QUANTILES, millis),
+            times_ms: percentiles(&seen.times, &QUANTILES, millis),
+            counts: subject.counts(seen.times.len()),
+            retries: seen.retries,
+        }
+    }
+
+    fn times(&self) -> Vec<String> {
+        let mut cells = vec![spelled(&self.mode), self.threads.to_string(), rate(self.values_per_second)];
+        cells.extend(QUANTILES.iter().map(|(name, _)| digits(self.corrected_ms[name])));
+        cells
+    }
+
+    fn counts(&self) -> Vec<String> {
+        let mut cells = vec![spelled(&self.mode), self.threads.to_string(), self.values.to_string()];
+        cells.extend(self.counts.cells());
+        cells.push(self.retries.to_string());
+        cells
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::row::Row;
+use super::Row;
 use crate::args::{Bench, Mode, spelled};
 use crate::output::{Sheet, digits};
 

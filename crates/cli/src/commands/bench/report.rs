@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use super::Row;
 use super::published::{self, Compared};
-use super::row::Row;
 use crate::args::{Bench, Mode, spelled};
 use crate::opening::Measured;
 use crate::output::{Sheet, digits, rate};

@@ -7,20 +7,24 @@ mod metrics;
 mod metrics;
 mod patient;
 mod report;
-mod watch;
+
+use std::time::Duration;
 
 use idmill_doctor::{Examined, Finding, FindingKind, Severity};
+use tokio::time::{Instant, sleep_until};
 
+use self::metrics::Metrics;
 use self::patient::Patient;
 use self::report::Report;
 use crate::args::{Doctor, Global};
 use crate::failure::{Failure, Outcome};
+use crate::signalled;
 
 pub(super) async fn run(global: &Global, args: &Doctor) -> Outcome {
     let patient = Patient::new(global, args)?;
     let report = Report::new(global);
     match args.watch {
-        Some(pause) => watch::run(patient, args, &report, pause).await,
+        Some(pause) => watch(patient, args, &report, pause).await,
         None => once(patient, args, &report).await,
     }
 }
@@ -36,6 +40,47 @@ async fn once(mut patient: Patient, args: &Doctor, report: &Report) -> Outcome {
     match verdict(&seen) {
         Ok(()) => report.sound(&seen),
         unsound => unsound,
+    }
+}
+
+/// Looks again and again, and tells what changed, until a signal ends it; then with the verdict of the last look
+/// that came to its end.
+async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
+    let (mut last, metrics) = (Examined::default(), args.metrics.map(Metrics::serve).transpose()?);
+    tokio::select! {
+        failed = looks(&mut patient, args, report, (pause, metrics), &mut last) => return failed,
+        _ = signalled() => {}
+    }
+    verdict(&last)
+}
+
+async fn looks(
+    patient: &mut Patient,
+    args: &Doctor,
+    report: &Report,
+    (pause, mut metrics): (Duration, Option<Metrics>),
+    last: &mut Examined,
+) -> Outcome {
+    let (mut is_first, mut rate_over) = (true, args.rate_over);
+    loop {
+        let next = Instant::now() + pause;
+        let mut seen = patient.look(rate_over.take()).await;
+        report.findings(new_in(&seen, last))?;
+        report.resolved(new_in(last, &seen))?;
+        if is_first && seen.findings.is_empty() {
+            report.sound(&seen)?;
+        }
+        if args.fix && patient.fix(&seen.findings, report).await? {
+            let fixed = patient.look(None).await;
+            report.resolved(new_in(&seen, &fixed))?;
+            report.findings(new_in(&fixed, &seen))?;
+            seen = fixed;
+        }
+        if let Some(metrics) = &mut metrics {
+            metrics.looked(&seen);
+        }
+        (*last, is_first) = (seen, false);
+        sleep_until(next).await;
     }
 }
 
@@ -61,12 +106,7 @@ fn verdict(seen: &Examined) -> Outcome {
     let named = [(errors, "error"), (unknown, "not looked at"), (warnings, "warning")];
     let named = named.into_iter().filter(|(count, _)| *count > 0);
     let message = named.map(|(count, what)| plural(count, what)).collect::<Vec<_>>().join(", ");
-    match (errors, unknown, warnings) {
-        (0, 0, 0) => Ok(()),
-        (0, 0, _) => Err(Failure::warned(message)),
-        (0, ..) => Err(Failure::not_seen(message)),
-        _ => Err(Failure::unsound(message)),
-    }
+    if message.is_empty() { Ok(()) } else { Err(Failure::of_doctor(errors, unknown, message)) }
 }
 
 fn plural(count: usize, what: &str) -> String {

@@ -1,21 +1,21 @@
 //! `idmill draws`: how fast ids are drawn, beside the bare atomic instruction.
 
-mod measure;
 mod report;
 mod ways;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use hdrhistogram::Histogram;
 use idmill::store::Store;
 use idmill::{Allocator, Error, ErrorKind, Order, Result, Sequences};
 use tokio::runtime::Builder;
 
-use self::measure::{Seen, measure};
 use self::report::Row;
-use self::ways::{Future_, Take, bare};
+use self::ways::{Draw, Future_, Take, bare};
 use crate::args::{Drawing, Draws, Global, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Counts, Measurement, PATIENCE, Runs, off_runtime};
+use crate::measuring::{Counts, Goal, Measurement, PATIENCE, Runs, nanos, off_runtime, times};
 use crate::opening::Measured;
 use crate::output;
 
@@ -97,4 +97,95 @@ fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) 
             Ok(Future_ { allocator, runtime })
         }),
     }
+}
+
+/// What the threads saw, together.
+#[derive(Debug)]
+struct Seen {
+    ids: u64,
+    /// From the start of all to the end of the last.
+    elapsed: Duration,
+    /// How long draws took, in nanoseconds.
+    draws: Histogram<u64>,
+}
+
+/// Has all threads draw at the same time.
+fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> Result<Seen> {
+    let clock = clock();
+    let (each, elapsed) = plan.on_threads(make, |mut draw, since| work(plan, clock, &mut draw, since))?;
+    let mut seen = Seen { ids: 0, elapsed, draws: times() };
+    for (ids, draws) in each {
+        seen.ids += ids;
+        seen.draws.add(draws).expect("both count up to the same");
+    }
+    Ok(seen)
+}
+
+/// Draws in blocks of which the first draw is timed, and stands for the others; but
+/// each that waited, for itself.
+fn work<D: Draw>(
+    plan: &Measurement,
+    clock: u64,
+    draw: &mut D,
+    since: Instant,
+) -> Result<(u64, Histogram<u64>)> {
+    let mut seen = times();
+    let mut ids = 0;
+    loop {
+        let left = match plan.goal {
+            Goal::Count(all) => (all - ids).div_ceil(draw.ids()).min(D::BLOCK),
+            Goal::Time(_) => D::BLOCK,
+        };
+        ids += block(plan.goal, clock, draw, left, since, &mut seen)? * draw.ids();
+        if plan.is_done(ids, since) {
+            return Ok((ids, seen));
+        }
+    }
+}
+
+/// Up to `draws` draws; fewer where waiting took up the time there was. Returns how many.
+#[inline]
+fn block<D: Draw>(
+    goal: Goal,
+    clock: u64,
+    draw: &mut D,
+    draws: u64,
+    since: Instant,
+    seen: &mut Histogram<u64>,
+) -> Result<u64> {
+    let before = Instant::now();
+    let waited = draw.draw()?;
+    let took = nanos(before.elapsed()).saturating_sub(clock);
+    let mut waits = u64::from(waited.is_some());
+    if let Some(waited) = waited {
+        seen.saturating_record(nanos(waited));
+    }
+    let mut drawn = 1;
+    while drawn < draws {
+        if let Some(waited) = draw.draw()? {
+            seen.saturating_record(nanos(waited));
+            waits += 1;
+            if matches!(goal, Goal::Time(all) if since.elapsed() >= all) {
+                drawn += 1;
+                break;
+            }
+        }
+        drawn += 1;
+    }
+    if waits < drawn && waited.is_none() {
+        seen.saturating_record_n(took, drawn - waits);
+    }
+    Ok(drawn)
+}
+
+/// What reading the clock twice takes, in nanoseconds: the median of many readings, one after the other.
+fn clock() -> u64 {
+    let mut readings: Vec<u64> = (0..1001)
+        .map(|_| {
+            let before = Instant::now();
+            nanos(before.elapsed())
+        })
+        .collect();
+    readings.sort_unstable();
+    readings[readings.len() / 2]
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::measure::Seen;
+use super::Seen;
 use crate::measuring::{Counts, Percentiles, percentiles};
 use crate::output::{Sheet, digits, rate};
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
-use crate::output::{self, grouped, pairs, render, settings};
+use crate::output::{self, grouped, pairs, render, scaled, settings};
 use crate::planning::{Sizes, Workload};
 use crate::plot::{Line, Plot, label};
 
@@ -221,12 +221,9 @@ fn whole(seconds: f64) -> humantime::FormattedDuration {
 
 /// Three digits that count.
 fn number(value: f64) -> String {
-    match value {
-        1e12.. => format!("{value:.2e}"),
-        1e9.. => format!("{:.2} G", value / 1e9),
-        1e6.. => format!("{:.2} M", value / 1e6),
-        1e3.. => format!("{:.2} k", value / 1e3),
-        _ if value.fract() == 0.0 => format!("{value:.0}"),
-        _ => format!("{value:.2}"),
+    match scaled(value) {
+        (1e3.., _) => format!("{value:.2e}"),
+        (value, "") if value.fract() == 0.0 => format!("{value:.0}"),
+        (value, unit) => format!("{value:.2}{unit}"),
     }
 }

@@ -82,7 +82,10 @@ impl Settings {
 
     /// What would be done.
     pub(super) fn print(&self) -> Outcome {
-        self.warn();
+        let shown = self.certificate.as_ref();
+        if let Some(warning) = shown.and_then(|shown| shown.tls.warning(SystemTime::now())) {
+            output::note(self.global.json, &warning);
+        }
         let store = opening::url(&self.global)?;
         let at = |address: Option<SocketAddr>| {
             address.map_or_else(|| "none".to_owned(), |address| address.to_string())
@@ -116,16 +119,6 @@ impl Settings {
             at(self.resp),
             at(self.http),
         ))
-    }
-}
-
-impl Settings {
-    /// Tells what has to be seen to before long.
-    fn warn(&self) {
-        let shown = self.certificate.as_ref();
-        if let Some(warning) = shown.and_then(|shown| shown.tls.warning(SystemTime::now())) {
-            output::note(self.global.json, &warning);
-        }
     }
 
     fn encryption(&self) -> String {

@@ -1,7 +1,6 @@
 //! The file of tokens: how it is read, and what is put into it.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 use std::fs;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
@@ -9,21 +8,21 @@ use std::str::FromStr;
 use std::time::SystemTime;
 
 use idmill_server::{Pattern, Right, Rights, Secret, Token};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::args::{Global, Token as Args};
 use crate::failure::{Failure, Outcome};
 use crate::output;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
     token: Vec<Entry>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Entry {
     name: String,
@@ -131,29 +130,20 @@ pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
 }
 
 fn entry(args: &Args, secret: &Secret) -> String {
-    let list = |words: &[String]| toml::Value::from(words.to_vec());
-    let mut entry = format!(
-        "[[token]]\nname = {}\nhash = \"{}\"\nrights = {}\nsequences = {}\n",
-        toml::Value::from(args.name.as_str()),
-        secret.hash(),
-        list(&args.rights),
-        list(&args.sequences),
-    );
-    for (key, limit) in [
-        ("max-ids", args.max_ids),
-        ("requests-per-second", args.requests_per_second.map(|limit| limit.get().into())),
-        ("burst", args.burst.map(|limit| limit.get().into())),
-        ("max-connections", args.max_connections.map(|limit| limit.get().into())),
-        ("new-sequences", args.new_sequences.map(u64::from)),
-    ] {
-        if let Some(limit) = limit {
-            let _ = writeln!(entry, "{key} = {limit}");
-        }
-    }
-    if let Some(time) = args.expires {
-        let _ = writeln!(entry, "expires = {}", humantime::format_rfc3339_seconds(SystemTime::now() + time));
-    }
-    entry
+    let expires = args.expires.map(|time| humantime::format_rfc3339_seconds(SystemTime::now() + time));
+    let entry = Entry {
+        name: args.name.clone(),
+        hash: secret.hash().to_string(),
+        rights: args.rights.clone(),
+        sequences: args.sequences.clone(),
+        max_ids: args.max_ids.and_then(NonZeroU64::new),
+        requests_per_second: args.requests_per_second,
+        burst: args.burst,
+        max_connections: args.max_connections,
+        new_sequences: args.new_sequences,
+        expires: expires.map(|end| end.to_string().parse().expect("a time of UTC")),
+    };
+    toml::to_string(&File { token: vec![entry] }).expect("text, numbers and a time")
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! `GET /`: what goes on, for people; and `GET /v1/events`, by which the page stays up to date.
 
-mod events;
 mod format;
 mod render;
 mod view;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,12 +12,17 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::{HeaderName, HeaderValue, Uri, header};
 use axum::middleware::map_response;
+use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{MethodRouter, get};
+use futures_util::stream::{self, Stream};
+use serde::Serialize;
+use tokio::sync::watch;
 
 use super::problem::Problem;
 use crate::access::{Caller, Right};
 use crate::state::ServerState;
+use crate::status::Look;
 use view::{Asked, View};
 
 /// Nothing from elsewhere, nothing inline, no frame around it, and no text becomes script or markup.
@@ -32,7 +37,7 @@ pub(super) fn routes() -> Router<Arc<ServerState>> {
         .route("/page/page.js", file("text/javascript; charset=utf-8", include_str!("page.js")))
         .route("/page/theme.js", file("text/javascript; charset=utf-8", include_str!("theme.js")))
         .route("/page/icon.svg", file("image/svg+xml", include_str!("icon.svg")))
-        .route("/v1/events", get(events::stream))
+        .route("/v1/events", get(events))
         .layer(map_response(guarded))
 }
 
@@ -73,6 +78,56 @@ async fn page(
     Ok(Html(render::open(&view, &asked)).into_response())
 }
 
-fn asked_of(asked: Result<Query<Asked>, QueryRejection>) -> Result<Asked, Problem> {
-    asked.map(|Query(asked)| asked).map_err(|error| Problem::invalid(error.body_text()))
+/// What the page shows, once a second, as server-sent events.
+///
+/// A reader who is slower than that skips what came meanwhile: nothing piles up. One who reads nothing at all
+/// is dropped with the connection.
+async fn events(
+    State(state): State<Arc<ServerState>>,
+    caller: Caller,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    let Query(asked) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
+    caller.has(Right::Observe)?;
+    let mut looks = state.watch_looks();
+    looks.mark_changed();
+    let reader = Some(Reader { state, caller, asked, looks });
+    Ok(Sse::new(stream::unfold(reader, |reader| async {
+        let (event, reader) = reader?.next().await;
+        Some((Ok(event), reader))
+    })))
+}
+
+struct Reader {
+    state: Arc<ServerState>,
+    caller: Caller,
+    asked: Asked,
+    looks: watch::Receiver<Arc<Look>>,
+}
+
+impl Reader {
+    /// The next event, and the reader; `None` after the last one.
+    async fn next(mut self) -> (Event, Option<Self>) {
+        let is_over = tokio::select! {
+            biased;
+            () = self.state.ending.cancelled() => true,
+            changed = self.looks.changed() => changed.is_err(),
+        };
+        if let Err(refusal) = self.confirm() {
+            return (event("refused", &refusal), None);
+        }
+        let look = self.looks.borrow_and_update().clone();
+        let view = View::of(&self.state, &look, &self.caller, &self.asked);
+        if is_over { (event("ending", &view.json), None) } else { (event("look", &view.json), Some(self)) }
+    }
+
+    /// Tokens may be taken away while somebody watches.
+    fn confirm(&mut self) -> Result<(), Problem> {
+        self.state.access.confirm(&mut self.caller)?;
+        Ok(self.caller.has(Right::Observe)?)
+    }
+}
+
+fn event(name: &str, data: &impl Serialize) -> Event {
+    Event::default().event(name).json_data(data).expect("figures and text")
 }

@@ -1,16 +1,16 @@
 //! What one reader sees: those sequences that they may, sorted, a page of them.
 
 use std::cmp::Ordering;
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use derive_more::Display;
 use idmill::Health;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::format::{self, NOTHING};
 use crate::access::{Caller, Right};
-use crate::http::number::Number;
+use crate::http::body::Number;
 use crate::state::ServerState;
 use crate::status::{Look, MOST, Row, left_out};
 
@@ -48,7 +48,8 @@ impl Asked {
 }
 
 /// The order of rows: an index into [`COLUMNS`]. Unknown figures come last.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, Deserialize)]
+#[display("{}{}", if *falling { "-" } else { "" }, COLUMNS[*column].0)]
 #[serde(try_from = "String")]
 pub(super) struct Sort {
     pub(super) column: usize,
@@ -107,12 +108,6 @@ impl TryFrom<String> for Sort {
             format!("rows are not sorted by {name:?}; there are {known}, each with `-` before it for the largest first")
         })?;
         Ok(Self { column, falling })
-    }
-}
-
-impl fmt::Display for Sort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", if self.falling { "-" } else { "" }, COLUMNS[self.column].0)
     }
 }
 

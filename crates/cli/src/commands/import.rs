@@ -1,7 +1,8 @@
 //! `idmill import`: creates what is missing, and raises what is behind.
 
-mod lines;
-
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Seek};
+use std::path::Path;
 use std::sync::Arc;
 
 use idmill::store::{MemoryStore, SequenceInfo, Store};
@@ -11,12 +12,16 @@ use idmill_url::StoreUrl;
 use serde::Serialize;
 use serde_json::json;
 
-use self::lines::Lines;
 use crate::args::{Global, Import};
 use crate::exported::Entry;
 use crate::failure::{Failure, Outcome, quoted};
 use crate::output::or_dash;
 use crate::{opening, output, unbroken};
+
+/// How long a line may be, far beyond what a sequence takes: a file without any end of line is none of ours.
+const LONGEST: usize = 1 << 16;
+/// How many bad lines are told, before it is clear that this is another kind of file.
+const TOLD: u64 = 10;
 
 pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     let mut lines = Lines::open(args.file.as_deref())?;
@@ -30,7 +35,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
         return Err(Failure::usage(message).hint("correct them, or have --keep-going leave them out"));
     }
     let store = open(global, args).await?;
-    let progress = output::progress(looked.good);
+    let progress = output::progress(looked.good, output::PERCENT);
     let mut importing = Importing {
         store,
         place: opening::flags(global),
@@ -225,4 +230,90 @@ impl Done {
 fn is_of_one(failure: &Failure) -> bool {
     use ErrorKind::{Conflict, InvalidInput, StoreViolation};
     [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| failure.is(kind))
+}
+
+/// The lines of a file, read twice: once to see whether it is whole, and once to do what it says.
+struct Lines {
+    file: File,
+    /// As it is named in messages.
+    name: String,
+}
+
+/// What a first reading found.
+#[derive(Clone, Copy, Debug, Default)]
+struct Looked {
+    good: u64,
+    bad: u64,
+}
+
+impl Lines {
+    /// The file, or what comes on stdin.
+    fn open(path: Option<&Path>) -> Outcome<Self> {
+        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
+            let kept = tempfile::tempfile().and_then(|mut file| {
+                io::copy(&mut io::stdin().lock(), &mut file)?;
+                Ok(file)
+            });
+            let file = kept.map_err(|error| Failure::io("stdin cannot be read", &error))?;
+            return Ok(Self { file, name: "stdin".to_owned() });
+        };
+        let name = path.display().to_string();
+        match File::open(path) {
+            Ok(file) => Ok(Self { file, name }),
+            Err(error) => Err(Failure::io(&format!("{name} cannot be read"), &error)),
+        }
+    }
+
+    /// Reads all of it, and tells of each line that is bad.
+    fn look(&mut self, json: bool) -> Outcome<Looked> {
+        let mut looked = Looked::default();
+        let name = self.name.clone();
+        for line in self.entries()? {
+            match line? {
+                (_, Ok(_)) => looked.good += 1,
+                (number, Err(why)) => {
+                    looked.bad += 1;
+                    if looked.bad <= TOLD {
+                        Failure::usage(why).at(&format!("{name}, line {number}")).report(json);
+                    }
+                }
+            }
+        }
+        if looked.bad > TOLD {
+            output::note(json, &format!("lines that cannot be read, beyond these: {}", looked.bad - TOLD));
+        }
+        Ok(looked)
+    }
+
+    /// Each line that is not blank, with its number, from the beginning.
+    fn entries(&mut self) -> Outcome<impl Iterator<Item = Outcome<(u64, Result<Entry, String>)>> + use<'_>> {
+        let (file, name) = (&mut self.file, self.name.clone());
+        let failed = move |error: &io::Error| Failure::io(&format!("{name} cannot be read"), error);
+        file.rewind().map_err(|error| failed(&error))?;
+        let mut reader = BufReader::new(file);
+        let mut number = 0;
+        Ok(std::iter::from_fn(move || {
+            loop {
+                let mut line = Vec::new();
+                match read_line(&mut reader, &mut line) {
+                    Ok(0) => return None,
+                    Ok(_) => number += 1,
+                    Err(error) => return Some(Err(failed(&error))),
+                }
+                if !line.trim_ascii().is_empty() {
+                    return Some(Ok((number, entry(&line))));
+                }
+            }
+        }))
+    }
+}
+
+/// Reads to the end of a line, or as far as a line may reach.
+fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    io::Read::take(reader, LONGEST as u64).read_until(b'\n', line)
+}
+
+fn entry(line: &[u8]) -> Result<Entry, String> {
+    let text = str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+    Entry::read(text.trim())
 }

@@ -3,18 +3,17 @@
 //! What the store answers goes to the client as it is, its errors too. What a token may not do is refused
 //! here, each sequence by itself.
 
-mod reserves;
+use std::iter::repeat_with;
 
-use std::future::Future;
-
-use idmill::store::{Change, Cursor, GiveBack, Page, SequenceInfo, Store};
+use idmill::store::{Change, Cursor, GiveBack, Grant, Page, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill_kit::among;
 use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
 
 use super::commands;
 use super::reply::Answer;
 use super::session::{Failure, Session};
-use crate::access::{Caller, Pattern, Refusal, Right};
+use crate::access::{Caller, Created, Pattern, Refusal, Right};
 use crate::audit::{self, Act};
 use crate::counters;
 use crate::listing;
@@ -100,14 +99,69 @@ impl Session {
         let allowed = names.iter().enumerate().map(|(at, name)| {
             let seen = if sees(caller, name) { Ok(()) } else { Err(Refusal::Sequence) };
             let paid = seen.and_then(|()| self.pays_for_entry(caller, at));
-            paid.map_err(|refusal| refused(refusal, name, Operation::Inspect))
+            paid.map_err(|refusal| refused(refusal, name, Operation::Inspect)).map(|()| name.clone())
         });
-        let allowed: Vec<Result<()>> = allowed.collect();
-        let asked = names.iter().zip(&allowed).filter(|(_, allowed)| allowed.is_ok());
-        let asked: Vec<_> = asked.map(|(name, _)| name.clone()).collect();
-        let mut found = store.inspect_many(&asked).await.into_iter();
-        let mut next = |()| found.next().unwrap_or_else(|| Err(ErrorKind::Unavailable.into()));
-        allowed.into_iter().map(|allowed| Outcome::of(allowed.and_then(&mut next))).collect()
+        let found = among(allowed, ErrorKind::Unavailable, async |names: Vec<SequenceName>| {
+            store.inspect_many(&names).await
+        });
+        found.await.into_iter().map(Outcome::of).collect()
+    }
+
+    /// Those that the token allows, in one go.
+    async fn reserved(
+        &mut self,
+        caller: &Caller,
+        requests: Vec<protocol::Reserve>,
+    ) -> Vec<Outcome<protocol::Grant>> {
+        let paid = requests.into_iter().map(Reserve::from).enumerate().map(|(at, request)| {
+            let paid = self.pays_for_entry(caller, at);
+            paid.map_err(|refusal| refused(refusal, &request.name, Operation::Reserve)).map(|()| request)
+        });
+        let unknown = ErrorKind::UnknownOutcome;
+        let all = among(paid, unknown, async |paid: Vec<Reserve>| {
+            let new = self.new_among(caller, &paid).await.into_iter().chain(repeat_with(|| Ok(false)));
+            let allowed = paid.into_iter().zip(new).map(|(request, is_new)| {
+                let place = self.allowed(caller, &request, is_new?)?;
+                Ok((request, place))
+            });
+            among(allowed, unknown, async |allowed: Vec<(Reserve, Option<Created>)>| {
+                let (requests, places): (Vec<_>, Vec<_>) = allowed.into_iter().unzip();
+                let grants = self.state.proxy.reserve(requests).await.into_iter().zip(places);
+                let told = |(grant, place): (Result<Grant>, Option<Created>)| {
+                    grant.inspect_err(|error| place.into_iter().for_each(|place| place.failed(error)))
+                };
+                grants.map(told).collect()
+            })
+            .await
+        })
+        .await;
+        all.iter()
+            .filter_map(|grant| grant.as_ref().err())
+            .for_each(|error| self.state.readiness.doubt(error));
+        self.drawn += all.iter().flatten().map(|grant| grant.range.len()).fold(0, u64::saturating_add);
+        all.into_iter().map(Outcome::of).collect()
+    }
+
+    /// Which of them would be created, where the token creates some only.
+    async fn new_among(&self, caller: &Caller, requests: &[Reserve]) -> Vec<Result<bool>> {
+        if !caller.creates_some_only() {
+            return requests.iter().map(|_| Ok(false)).collect();
+        }
+        let names: Vec<SequenceName> = requests.iter().map(|request| request.name.clone()).collect();
+        let found = self.state.proxy.drawn().inspect_many(&names).await;
+        let is_new = |(found, request): (Result<Option<_>>, &Reserve)| {
+            found.map(|found| found.is_none() && request.create.is_some()).map_err(unreserved)
+        };
+        found.into_iter().zip(requests).map(is_new).collect()
+    }
+
+    /// With its place among those that the token may create, where it is new.
+    fn allowed(&self, caller: &Caller, request: &Reserve, is_new: bool) -> Result<Option<Created>> {
+        let allowed = caller.may(Right::Reserve, &request.name).and_then(|()| caller.may_take(request.count));
+        let created = || is_new.then(|| caller.creates(self.state.access.clock().elapsed())).transpose();
+        allowed
+            .and_then(|()| created())
+            .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
     }
 
     /// Each entry is a request. The first was paid for with the command.
@@ -221,4 +275,12 @@ fn limited(page: protocol::Page) -> Page {
     let page = Page::from(page);
     let limit = page.limit.clamp(1, ROWS);
     page.limit(limit)
+}
+
+/// A look that failed leaves nothing reserved.
+fn unreserved(error: Error) -> Error {
+    match error.status() {
+        Status::Unknown => Error::from(ErrorKind::Unavailable).because(error),
+        _ => error,
+    }
 }

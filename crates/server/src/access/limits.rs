@@ -1,8 +1,13 @@
-//! So much in a time, and some of it at once.
+//! What a token may do in a time or hold at once, and what was used of that.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use derive_more::Debug;
+use idmill::{Error, Status};
+use tokio::time::Instant;
 
 /// How fast a bucket fills, and how much it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +79,84 @@ impl Bucket {
 
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What time it is: of the day, for when a token ends, and since the start, for how fast somebody asks. The first
+/// may jump, both ways; the second only grows.
+#[derive(Clone, Debug)]
+#[debug("Clock(…)")]
+pub(crate) struct Clock {
+    day: Arc<dyn Fn() -> SystemTime + Send + Sync>,
+    began: Instant,
+}
+
+impl Clock {
+    pub(crate) fn of(day: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self { day: Arc::new(day), began: Instant::now() }
+    }
+
+    pub(crate) fn with_day(self, day: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self { day: Arc::new(day), ..self }
+    }
+
+    pub(crate) fn day(&self) -> SystemTime {
+        (self.day)()
+    }
+
+    /// Nanoseconds since it began.
+    pub(crate) fn elapsed(&self) -> u64 {
+        nanos(self.began.elapsed())
+    }
+}
+
+/// Of one token, by its hash: it stays when the tokens are read again, and what the token allows by then
+/// counts from there. It lasts as long as the server.
+#[derive(Debug, Default)]
+pub(crate) struct Usage {
+    pub(super) requests: Bucket,
+    pub(super) created: Bucket,
+    pub(super) connections: AtomicU32,
+    /// Bytes of commands that are not carried out yet, on all connections.
+    pub(super) held: AtomicUsize,
+}
+
+/// A sequence that counts as created.
+#[derive(Debug)]
+pub(crate) struct Created {
+    pub(super) usage: Arc<Usage>,
+    pub(super) flow: Flow,
+}
+
+impl Created {
+    /// What was certainly not created does not count.
+    pub(crate) fn failed(self, error: &Error) {
+        if error.status() != Status::Unknown {
+            self.usage.created.give_back(self.flow);
+        }
+    }
+}
+
+/// Bytes that are held for one connection, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(super) usage: Arc<Usage>,
+    pub(crate) bytes: usize,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.usage.held.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// A connection that counts, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Place(pub(super) Arc<Usage>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
