@@ -7,6 +7,7 @@
 //! - [`Remembered`]: sequences as a store last saw them.
 //! - [`Asked`]: doubt after a failure, by the kind of request.
 //! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
+//! - [`Fill`]: fills a page of sequences, or of records.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`](mod@options): the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
@@ -29,6 +30,7 @@ mod column;
 mod contention;
 mod doubt;
 mod existing;
+mod fill;
 pub mod history;
 pub mod mode;
 pub mod options;
@@ -50,6 +52,7 @@ pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
 pub use doubt::{Asked, advised, causes, chain};
 pub use existing::Existing;
+pub use fill::Fill;
 pub use mode::Mode;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;

@@ -39,8 +39,8 @@ pub(crate) struct Terms {
 /// A script to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// Which of [`Terms::scripts`].
-    pub(crate) script: usize,
+    /// One of [`Terms::scripts`].
+    pub(crate) script: &'static str,
     pub(crate) keys: Vec<String>,
     /// After the nonce.
     pub(crate) arguments: Vec<String>,
@@ -186,7 +186,8 @@ impl Link {
         let nonces: Vec<u64> = calls.iter().map(|_| self.nonce.fetch_add(1, Ordering::Relaxed)).collect();
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, nonce) in calls.iter().zip(&nonces) {
-            let hash = &live.hashes[call.script];
+            let at = self.terms.scripts.iter().position(|script| *script == call.script);
+            let hash = &live.hashes[at.expect("one of the terms")];
             pipeline
                 .cmd("EVALSHA")
                 .arg(hash)

@@ -21,29 +21,18 @@ macro_rules! script {
     };
 }
 
-/// In the order of the numbers below.
-pub(super) const SCRIPTS: [&str; 10] = [
-    script!("scripts/reserve.lua"),
-    script!("scripts/give_back.lua"),
-    script!("scripts/create.lua"),
-    script!("scripts/read.lua"),
-    script!("scripts/set.lua"),
-    script!("scripts/remove.lua"),
-    script!("scripts/record.lua" "scripts/read_record.lua"),
-    script!("scripts/record.lua" "scripts/swap_record.lua"),
-    script!("scripts/record.lua" "scripts/server.lua"),
-    script!("scripts/moved.lua"),
-];
-const RESERVE: usize = 0;
-const GIVE_BACK: usize = 1;
-const CREATE: usize = 2;
-const READ: usize = 3;
-const SET: usize = 4;
-const REMOVE: usize = 5;
-const READ_RECORD: usize = 6;
-const SWAP_RECORD: usize = 7;
-const SERVER: usize = 8;
-const MOVED: usize = 9;
+const RESERVE: &str = script!("scripts/reserve.lua");
+const GIVE_BACK: &str = script!("scripts/give_back.lua");
+const CREATE: &str = script!("scripts/create.lua");
+const READ: &str = script!("scripts/read.lua");
+const SET: &str = script!("scripts/set.lua");
+const REMOVE: &str = script!("scripts/remove.lua");
+const MOVED: &str = script!("scripts/moved.lua");
+const READ_RECORD: &str = script!("scripts/record.lua" "scripts/read_record.lua");
+const SWAP_RECORD: &str = script!("scripts/record.lua" "scripts/swap_record.lua");
+const SERVER: &str = script!("scripts/record.lua" "scripts/server.lua");
+pub(super) const SCRIPTS: [&str; 10] =
+    [RESERVE, GIVE_BACK, CREATE, READ, SET, REMOVE, MOVED, READ_RECORD, SWAP_RECORD, SERVER];
 
 /// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
 /// The braces have a cluster keep all of them in one slot, so that a script may touch two.
@@ -67,7 +56,7 @@ impl Schema {
         format!("{{{}}}:s:{name}", self.prefix)
     }
 
-    fn call(&self, script: usize, name: &SequenceName, arguments: Vec<String>) -> Call {
+    fn call(&self, script: &'static str, name: &SequenceName, arguments: Vec<String>) -> Call {
         let asked = if matches!(script, READ | MOVED) { Asked::Read } else { Asked::Write };
         Call { script, keys: vec![self.key(name), self.names()], arguments, asked }
     }

@@ -32,19 +32,12 @@ macro_rules! script {
     };
 }
 
-/// In the order of the numbers below.
-const SCRIPTS: [&str; 5] = [
-    script!("scripts/draw.lua"),
-    script!("scripts/install.lua"),
-    script!("scripts/release.lua"),
-    script!("scripts/recall.lua"),
-    script!("scripts/look.lua"),
-];
-const DRAW: usize = 0;
-const INSTALL: usize = 1;
-const RELEASE: usize = 2;
-const RECALL: usize = 3;
-const LOOK: usize = 4;
+const DRAW: &str = script!("scripts/draw.lua");
+const INSTALL: &str = script!("scripts/install.lua");
+const RELEASE: &str = script!("scripts/release.lua");
+const RECALL: &str = script!("scripts/recall.lua");
+const LOOK: &str = script!("scripts/look.lua");
+const SCRIPTS: [&str; 5] = [DRAW, INSTALL, RELEASE, RECALL, LOOK];
 
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
@@ -112,7 +105,7 @@ impl RedisWindow {
 
     async fn run<const N: usize>(
         &self,
-        script: usize,
+        script: &'static str,
         known: &Known,
         arguments: [String; N],
     ) -> Result<Answer, Fault> {
