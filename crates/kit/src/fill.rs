@@ -1,7 +1,7 @@
 //! Pages of sequences and pages of records, which a store fills alike.
 
-use idmill::store::{Cursor, Listing, Records, SequenceInfo};
 use idmill::Result;
+use idmill::store::{Cursor, Listing, Records, SequenceInfo};
 
 /// A page that is filled row by row: [`Listing`] or [`Records`].
 pub trait Fill: Sized {
@@ -15,7 +15,10 @@ pub trait Fill: Sized {
     fn add(&mut self, name: &str, row: Result<Self::Row>);
 
     /// A page of these rows.
-    fn of<N: AsRef<str>>(next: Option<Cursor>, rows: impl IntoIterator<Item = (N, Result<Self::Row>)>) -> Self {
+    fn of<N: AsRef<str>>(
+        next: Option<Cursor>,
+        rows: impl IntoIterator<Item = (N, Result<Self::Row>)>,
+    ) -> Self {
         let mut page = Self::empty(next);
         rows.into_iter().for_each(|(name, row)| page.add(name.as_ref(), row));
         page

@@ -32,7 +32,7 @@ use std::time::Duration;
 use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
 use idmill_kit::Scheme;
-use idmill_kit::{CompareAndSet, Contention, Resend, Swapped, Swapping};
+use idmill_kit::{CompareAndSet, Contention, Fill, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
 use self::client::Client;
@@ -115,17 +115,18 @@ impl DatastoreStore {
 
     /// Reads a page of all.
     async fn query(&self, page: &Page) -> Result<Listing> {
-        let (found, next) = self.entities(&self.place, page).await?;
-        let mut listing = Listing::new(Vec::new(), next);
-        for result in &found {
-            listing.add(schema::shown(result), self.place.decode(result).map(|stored| stored.info));
-        }
-        Ok(listing.sorted())
+        let decode = |result: &Value| Ok(self.place.decode(result)?.info);
+        Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
     }
 
     /// The entities of a page, and where the next one begins. The prefix is looked at here, since keys are
     /// escaped names and have another order.
-    async fn entities(&self, place: &Place, page: &Page) -> Result<(Vec<Value>, Option<Cursor>)> {
+    async fn listed<P: Fill>(
+        &self,
+        place: &Place,
+        page: &Page,
+        decode: impl Fn(&Value) -> Result<P::Row>,
+    ) -> Result<P> {
         let mut query = json!({ "kind": [{ "name": place.kind() }], "limit": page.rows() });
         if let Some(after) = &page.after {
             query["startCursor"] = Value::from(after.as_str());
@@ -143,8 +144,8 @@ impl DatastoreStore {
         };
         // An emulator answers for the default database with the entities of all.
         let ours = |result: &&Value| place.holds(result) && schema::shown(result).starts_with(&page.prefix);
-        let found = results.iter().filter(ours).cloned().collect();
-        Ok((found, end.filter(|_| more).map(Cursor::new)))
+        let rows = results.iter().filter(ours).map(|result| (schema::shown(result), decode(result)));
+        Ok(P::of(end.filter(|_| more).map(Cursor::new), rows))
     }
 }
 

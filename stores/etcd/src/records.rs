@@ -4,7 +4,7 @@
 //! again under a name, and nobody deletes the key of a record. So it may be sent again, as what changes a
 //! sequence may: see [`sequences`](super::sequences).
 
-use idmill::store::{Cursor, Page, Records};
+use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Resend;
 
@@ -46,14 +46,7 @@ impl EtcdStore {
     }
 
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let Sequences { client, records: place, .. } = &*self.sequences;
-        let answer = client.range(&place.page(page)?).await?;
-        let mut records = Records::default();
-        records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
-        for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {
-            records.add(&place.shown(&kv.key), text(kv));
-        }
-        Ok(records)
+        self.sequences.listed(&self.sequences.records, page, text).await
     }
 }
 

@@ -20,12 +20,12 @@
 
 use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped};
+use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Seen, Swapped};
 
 use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
 use super::client::{Answered, Client};
 use super::schema::{self, Place, Stored, Version};
-use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
+use super::wire::{Compare, Delete, Header, KeyValue, Put, Range, Request, Txn, TxnAnswer};
 
 /// The sequences under a prefix.
 #[derive(Debug)]
@@ -66,15 +66,22 @@ impl Sequences {
         Ok(stored)
     }
 
-    /// Where a page ended is a key.
     async fn list(&self, page: &Page) -> Result<Listing> {
-        let answer = self.client.range(&self.place.page(page)?).await?;
-        let last = answer.kvs.last().filter(|_| answer.more);
-        let mut listing = Listing::new(Vec::new(), last.map(|kv| Cursor::of_bytes(&kv.key)));
-        for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
-            listing.add(self.place.shown(&kv.key), self.place.decode(kv).map(|stored| stored.info));
-        }
-        Ok(listing.sorted())
+        let decode = |kv| Ok(self.place.decode(kv)?.info);
+        Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
+    }
+
+    /// Reads a page. Where it ended is a key.
+    pub(super) async fn listed<P: Fill>(
+        &self,
+        place: &Place,
+        page: &Page,
+        decode: impl Fn(KeyValue) -> Result<P::Row>,
+    ) -> Result<P> {
+        let answer = self.client.range(&place.page(page)?).await?;
+        let next = answer.kvs.last().filter(|_| answer.more).map(|kv| Cursor::of_bytes(&kv.key));
+        let kvs = answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key));
+        Ok(P::of(next, kvs.map(|kv| (place.shown(&kv.key), decode(kv)))))
     }
 
     /// Turns the stored sequence into the wanted one, unless something else is stored.

@@ -193,7 +193,8 @@ impl RedisStore {
                 }
             }
             let calls: Vec<Call> = names.iter().map(&call).collect();
-            for ((answer, call), name) in self.link.run_all(&calls).await.into_iter().zip(&calls).zip(&names) {
+            for ((answer, call), name) in self.link.run_all(&calls).await.into_iter().zip(&calls).zip(&names)
+            {
                 let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
                 match self.checked(answer, &call.keys[0]).and_then(|answer| read(&answer, name)) {
                     Ok(Some(row)) => listed.add(name, Ok(row)),
