@@ -17,8 +17,13 @@ use super::client::{AGREEMENT, Client, Serial};
 use super::values::{Cells, Values, text};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
-/// Cassandra's limit for a table's name.
+/// Cassandra's limit for the name of a keyspace or a table.
 const LONGEST_NAME: usize = 48;
+/// The name of a keyspace.
+pub(super) const KEYSPACE: Kind =
+    options::text("NAME", "up to 48 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
+        is_name(name, LONGEST_NAME)
+    });
 /// The tables of the windows and of the records need eight more.
 const LONGEST_TABLE: usize = LONGEST_NAME - 8;
 /// The name of a table, as an option.
@@ -36,15 +41,6 @@ pub(super) const FORMAT: i32 = 1;
 pub(super) struct Replicas(pub(super) Vec<(String, u32)>);
 
 /// Names that need no quoting beyond double quotes, and mean the same in every dialect.
-pub(super) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
-    if is_name(name, longest) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "the {what} {name:?} cannot be: it is made of [A-Za-z0-9_], begins with a letter and has at most {longest} characters"
-    )))
-}
-
 fn is_name(name: &str, longest: usize) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -56,17 +56,17 @@ pub(super) struct GeoSettings {
 pub(super) struct DatacenterWindow(Arc<Geo>);
 
 /// A store over both.
-pub(super) async fn open(
+pub(super) fn tiered(
     client: Client,
     global: Sequences,
     windows: Table,
     settings: GeoSettings,
-) -> Result<Tiered<DatacenterWindow, DatacenterWindow>> {
+) -> Tiered<DatacenterWindow, DatacenterWindow> {
     let GeoSettings { datacenter, range, threshold, check } = settings;
-    let windows = Windows::prepare(client, windows, &datacenter).await?;
+    let windows = Windows::new(client, windows, &datacenter);
     let knowledge = Knowledge::default();
     let geo = Arc::new(Geo { global, windows, datacenter, range, threshold, check, knowledge });
-    Ok(Tiered::new(DatacenterWindow(geo.clone()), DatacenterWindow(geo)))
+    Tiered::new(DatacenterWindow(geo.clone()), DatacenterWindow(geo))
 }
 
 impl Geo {
@@ -281,8 +281,7 @@ fn named(error: Error, request: &Reserve) -> Error {
 /// The administration of the global counter: what it changes is known at once here, and
 /// elsewhere at the next check.
 impl Store for DatacenterWindow {
-    idmill::store_calls!(|this| this.0.global =>
-        capabilities reserve inspect list record swap_record list_records);
+    idmill::store_calls!(|this| this.0.global => capabilities reserve inspect list);
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
         self.0.knowledge.forget(name);

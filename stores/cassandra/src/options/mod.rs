@@ -12,12 +12,10 @@ use idmill_kit::{Authority, Target, query, refuse};
 use super::CassandraStore;
 use super::client::Serial;
 use super::geo::GeoSettings;
-use super::schema::{DEFAULT_TABLE, Replicas, TABLE, check_name};
+use super::schema::{DEFAULT_TABLE, KEYSPACE, Replicas, TABLE};
 use connecting::Translation;
 
 const PORT: u16 = 9042;
-/// Cassandra's limit for the name of a keyspace.
-const LONGEST_KEYSPACE: usize = 48;
 const DATACENTER: Kind =
     text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
 const REPLICAS: Kind =
@@ -94,22 +92,9 @@ idmill_kit::options! {
     pub create_tables ("create"): bool = "true" in words::<bool>();
     /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that
     /// contains the CQL.
-    replicas ("create_keyspace"): Replicas = "" in REPLICAS;
+    pub(super) replicas ("create_keyspace"): Replicas = "" in REPLICAS;
 
     use tls;
-}
-
-/// Options that were checked.
-#[derive(Clone, Debug)]
-pub(super) struct Checked {
-    pub(super) keyspace: String,
-    pub(super) table: String,
-    pub(super) datacenter: Option<String>,
-    pub(super) serial: Serial,
-    pub(super) timeout: Duration,
-    pub(super) create: bool,
-    pub(super) replicas: Replicas,
-    pub(super) geo: Option<GeoSettings>,
 }
 
 impl CassandraOptions {
@@ -167,27 +152,18 @@ impl CassandraOptions {
         format!("cassandra://{}/{}", self.authority, self.keyspace)
     }
 
-    /// Everything that can be known to be wrong without asking the cluster.
-    pub(super) fn check(&self) -> Result<Checked> {
+    /// Everything that can be known to be wrong without asking the cluster. Returns the settings of geo mode.
+    pub(super) fn check(&self) -> Result<Option<GeoSettings>> {
         self.authority.addresses(PORT)?;
         self.authority.login()?;
-        check_name("keyspace", &self.keyspace, LONGEST_KEYSPACE)?;
+        KEYSPACE.check("the keyspace", &self.keyspace)?;
         self.check_values()?;
         self.tls.check("tls=false", "tls=true")?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
             return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
         }
-        Ok(Checked {
-            keyspace: self.keyspace.clone(),
-            table: self.table.clone(),
-            datacenter: self.datacenter.clone(),
-            serial: self.serial,
-            timeout: self.timeout,
-            create: self.create_tables,
-            replicas: self.replicas.clone(),
-            geo,
-        })
+        Ok(geo)
     }
 
     fn check_geo(&self) -> Result<Option<GeoSettings>> {
@@ -273,7 +249,7 @@ mod tests {
         assert!(parse(url).unwrap() == expected);
         let local = parse("//a/ids?serial=local&dc=x").unwrap();
         assert!(local == CassandraOptions::new(["a"], "ids").serial(Serial::Local).datacenter("x"));
-        assert_eq!(expected.check().unwrap().geo.unwrap().threshold, 250);
+        assert_eq!(expected.check().unwrap().unwrap().threshold, 250);
     }
 
     #[test]
