@@ -1,7 +1,7 @@
 //! Pages of sequences and pages of records, which a store fills alike.
 
 use idmill::Result;
-use idmill::store::{Cursor, Listing, Records, SequenceInfo};
+use idmill::store::{Cursor, Listing, Page, Records, SequenceInfo};
 
 /// A page that is filled row by row: [`Listing`] or [`Records`].
 pub trait Fill: Sized {
@@ -22,6 +22,13 @@ pub trait Fill: Sized {
         let mut page = Self::empty(next);
         rows.into_iter().for_each(|(name, row)| page.add(name.as_ref(), row));
         page
+    }
+
+    /// A page of these rows, which were read by name. If there are as many as were asked for, the next page
+    /// begins after the last of them.
+    fn by_name(page: &Page, rows: Vec<(String, Result<Self::Row>)>) -> Self {
+        let last = rows.last().filter(|_| rows.len() >= page.limit.max(1));
+        Self::of(last.map(|(name, _)| Cursor::new(name.as_str())), rows)
     }
 }
 

@@ -15,7 +15,7 @@
 //! - [`secrets`]: what of a URL may be shown.
 //! - [`Mode`]: what opening a store may do, `mode=ro|rw|rwc`.
 //! - [`SharedConnection`]: one connection for all callers, and one attempt to open it.
-//! - [`witness_beside`]: what the table of the records is called.
+//! - [`witness_beside`]: what the table of the records is called; [`never_made`]: the error if it is missing.
 //! - [`store_calls!`](idmill::store_calls): the calls of [`Store`](idmill::store::Store), for a store whose
 //!   work is in methods of its own.
 //!
@@ -61,7 +61,7 @@ pub use row::{Fault, Numbers};
 pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
-pub use witness::witness_beside;
+pub use witness::{never_made, witness_beside};
 
 #[doc(hidden)] // for the macros
 pub use idmill;
