@@ -7,7 +7,7 @@ mod reserves;
 
 use std::future::Future;
 
-use idmill::store::{Change, Cursor, GiveBack, Page, SequenceInfo, Store};
+use idmill::store::{Cursor, GiveBack, Page, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
 
@@ -82,7 +82,7 @@ impl Session {
             }
             Ask::Set { name, change } => {
                 let (store, of) = (self.state.proxy.administered(), name.clone());
-                let set = async move { store.set(&of, Change::from(change)).await };
+                let set = async move { store.set(&of, change).await };
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name).await?,
@@ -115,7 +115,7 @@ impl Session {
         if at == 0 { Ok(()) } else { self.state.pays(caller) }
     }
 
-    async fn listed(&self, caller: &Caller, page: protocol::Page) -> Result<Said> {
+    async fn listed(&self, caller: &Caller, page: Page) -> Result<Said> {
         let page = limited(page);
         if sees_all(caller) {
             let listing = self.state.proxy.drawn().list(&page).await?;
@@ -207,7 +207,7 @@ fn sees_all(caller: &Caller) -> bool {
 }
 
 /// Where a page of records ends is the name of one, which only those may know who see all.
-async fn records(proxy: &StoreProxy, caller: &Caller, page: protocol::Page) -> Result<Said> {
+async fn records(proxy: &StoreProxy, caller: &Caller, page: Page) -> Result<Said> {
     if !sees_all(caller) {
         let message =
             "the token is for some sequences, and records are listed for those who see all: a token for `*`";
@@ -217,8 +217,7 @@ async fn records(proxy: &StoreProxy, caller: &Caller, page: protocol::Page) -> R
     Ok(Said::Records(Records::of(listed, |_| true)))
 }
 
-fn limited(page: protocol::Page) -> Page {
-    let page = Page::from(page);
+fn limited(page: Page) -> Page {
     let limit = page.limit.clamp(1, ROWS);
     page.limit(limit)
 }

@@ -2,7 +2,7 @@
 
 use idmill::store::{Grant, Reserve};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
-use idmill_remote::protocol::{self, Outcome};
+use idmill_remote::protocol::Outcome;
 
 use super::refused;
 use crate::access::{Caller, Created, Right};
@@ -13,9 +13,8 @@ impl Session {
     pub(super) async fn reserved(
         &mut self,
         caller: &Caller,
-        requests: Vec<protocol::Reserve>,
-    ) -> Vec<Outcome<protocol::Grant>> {
-        let requests: Vec<Reserve> = requests.into_iter().map(Into::into).collect();
+        requests: Vec<Reserve>,
+    ) -> Vec<Outcome<Grant>> {
         let paid: Vec<Result<()>> = requests
             .iter()
             .enumerate()
