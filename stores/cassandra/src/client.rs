@@ -74,25 +74,14 @@ impl Word for Serial {
 }
 
 impl Serial {
-    fn agreement(self) -> SerialConsistency {
+    /// Among whom a write is agreed on, how a row is read in agreement with that, and what a write waits for
+    /// once it was agreed on, so that plain reads at the same level see it.
+    fn levels(self) -> (SerialConsistency, Consistency, Consistency) {
         match self {
-            Self::Everywhere => SerialConsistency::Serial,
-            Self::Local => SerialConsistency::LocalSerial,
-        }
-    }
-
-    fn reading(self) -> Consistency {
-        match self {
-            Self::Everywhere => Consistency::Serial,
-            Self::Local => Consistency::LocalSerial,
-        }
-    }
-
-    /// What a write waits for once it was agreed on, so that plain reads at the same level see it.
-    pub(super) fn commit(self) -> Consistency {
-        match self {
-            Self::Everywhere => Consistency::Quorum,
-            Self::Local => Consistency::LocalQuorum,
+            Self::Everywhere => (SerialConsistency::Serial, Consistency::Serial, Consistency::Quorum),
+            Self::Local => {
+                (SerialConsistency::LocalSerial, Consistency::LocalSerial, Consistency::LocalQuorum)
+            }
         }
     }
 }
@@ -202,8 +191,9 @@ impl Client {
         let Statement { cql, serial, asked } = statement;
         let (reads, profiles) = (*asked == Asked::Read, self.profiles(*serial));
         let mut cql = Cql::new(cql);
-        cql.set_consistency(if reads { serial.reading() } else { serial.commit() });
-        cql.set_serial_consistency(Some(serial.agreement()));
+        let (agreement, reading, commit) = serial.levels();
+        cql.set_consistency(if reads { reading } else { commit });
+        cql.set_serial_consistency(Some(agreement));
         cql.set_is_idempotent(reads);
         let profile = if reads { &profiles.reads } else { &profiles.writes };
         cql.set_execution_profile_handle(Some(profile.clone()));
@@ -239,7 +229,7 @@ impl Client {
         decode: impl Fn(&str, &Cells) -> Result<P::Row>,
     ) -> Result<P> {
         let mut statement = Cql::new(cql).with_page_size(page.rows());
-        statement.set_consistency(serial.commit());
+        statement.set_consistency(serial.levels().2);
         statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
         statement.set_is_idempotent(true);
         let from = page.after.as_ref().map(Cursor::bytes).transpose()?;

@@ -122,7 +122,7 @@ async fn open(session: Arc<Session>, options: &CassandraOptions) -> Result<Cassa
     let (datacenter, geo) = (options.datacenter.as_deref(), options.check()?);
     let client = Client::new(session, datacenter, options.timeout);
     let needs = datacenter.filter(|_| geo.is_some() || *serial == Serial::Local);
-    schema::ensure_keyspace(&client, keyspace, &options.replicas, needs).await?;
+    schema::ensure_keyspace(&client, keyspace, options.replicas.as_deref(), needs).await?;
     let sequences = Table::sequences(keyspace, table, *serial, datacenter);
     sequences.ensure(&client, *create).await?;
     let records = Table::records(keyspace, table, *serial, datacenter)?;

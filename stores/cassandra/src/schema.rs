@@ -36,9 +36,22 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The layout of the rows.
 pub(super) const FORMAT: i32 = 1;
 
-/// What makes the keyspace, in CQL, where it is missing: replicas by datacenter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Replicas(pub(super) Vec<(String, u32)>);
+/// The option that makes the keyspace where it is missing.
+pub(super) const REPLICAS: Kind = options::text(
+    "DC:REPLICAS,…",
+    "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`",
+    |text| replicas(text).is_some(),
+);
+
+/// How many replicas each datacenter is to have.
+fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
+    let each = text.split(',').map(|part| {
+        let (datacenter, count) = part.rsplit_once(':')?;
+        let count = count.parse().ok().filter(|count| *count > 0)?;
+        (!datacenter.is_empty()).then_some((datacenter, count))
+    });
+    each.collect()
+}
 
 /// Names that need no quoting beyond double quotes, and mean the same in every dialect.
 fn is_name(name: &str, longest: usize) -> bool {
@@ -239,16 +252,17 @@ fn id_of(keyspace: &str, table: &str) -> String {
 pub(super) async fn ensure_keyspace(
     client: &Client,
     keyspace: &str,
-    replicas: &Replicas,
+    create: Option<&str>,
     needs: Option<&str>,
 ) -> Result<()> {
-    let part = keyspace_part(keyspace, replicas);
+    let replicas = create.and_then(replicas);
+    let part = keyspace_part(keyspace, replicas.as_deref().unwrap_or_default());
     let found = match part.find(client).await? {
         Some(found) => found,
-        None if !replicas.0.is_empty() => part.make(client).await?,
+        None if replicas.is_some() => part.make(client).await?,
         None => {
             let dc = needs.unwrap_or("DATACENTER");
-            let cql = keyspace_definition(keyspace, &Replicas(vec![(dc.to_owned(), 3)]));
+            let cql = keyspace_definition(keyspace, &[(dc, 3)]);
             let message = format!(
                 "there is no {}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`",
                 part.what
@@ -270,7 +284,7 @@ pub(super) async fn ensure_keyspace(
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
+fn keyspace_part(keyspace: &str, replicas: &[(&str, u32)]) -> Part {
     Part {
         what: format!("keyspace {keyspace}"),
         look: "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?",
@@ -279,9 +293,9 @@ fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
     }
 }
 
-fn keyspace_definition(keyspace: &str, replicas: &Replicas) -> String {
-    let quoted = |(dc, count): &(String, u32)| format!("'{}': {count}", dc.replace('\'', "''"));
-    let list = replicas.0.iter().map(quoted).collect::<Vec<_>>().join(", ");
+fn keyspace_definition(keyspace: &str, replicas: &[(&str, u32)]) -> String {
+    let quoted = |(dc, count): &(&str, u32)| format!("'{}': {count}", dc.replace('\'', "''"));
+    let list = replicas.iter().map(quoted).collect::<Vec<_>>().join(", ");
     format!(
         "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', {list}}}"
     )

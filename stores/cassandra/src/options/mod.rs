@@ -6,23 +6,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use idmill::Result;
-use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Typed, Word, duration, text, whole, words};
+use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Word, duration, text, whole, words};
 use idmill_kit::{Authority, Target, query, refuse};
 
 use super::CassandraStore;
 use super::client::Serial;
 use super::geo::GeoSettings;
-use super::schema::{DEFAULT_TABLE, KEYSPACE, Replicas, TABLE};
+use super::schema::{DEFAULT_TABLE, KEYSPACE, REPLICAS, TABLE};
 use connecting::Translation;
 
 const PORT: u16 = 9042;
 const DATACENTER: Kind =
     text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
-const REPLICAS: Kind =
-    text("DC:REPLICAS,…", "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`", |text| {
-        parse_replicas(text).is_some()
-    });
-
 /// How sequences are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -92,7 +87,7 @@ idmill_kit::options! {
     pub create_tables ("create"): bool = "true" in words::<bool>();
     /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that
     /// contains the CQL.
-    pub(super) replicas ("create_keyspace"): Replicas = "" in REPLICAS;
+    pub(super) replicas ("create_keyspace"): Option<String> = "" in REPLICAS;
 
     use tls;
 }
@@ -114,8 +109,8 @@ impl CassandraOptions {
     /// Creates the keyspace if it is missing, with this number of replicas in each datacenter.
     #[must_use]
     pub fn create_keyspace<D: Into<String>>(mut self, replicas: impl IntoIterator<Item = (D, u32)>) -> Self {
-        let each = replicas.into_iter().map(|(datacenter, count)| (datacenter.into(), count));
-        self.replicas = Replicas(each.collect());
+        let each = replicas.into_iter().map(|(datacenter, count)| format!("{}:{count}", datacenter.into()));
+        self.replicas = Some(each.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty());
         self
     }
 
@@ -191,32 +186,8 @@ impl CassandraOptions {
 
 impl Target for CassandraOptions {
     idmill_kit::target!(|options| "cassandra" => CassandraStore::open, existing {
-        (options.create_tables, options.replicas) = (false, Replicas::default());
+        (options.create_tables, options.replicas) = (false, None);
     });
-}
-
-impl Typed for Replicas {
-    fn of(text: &str) -> Option<Self> {
-        parse_replicas(text)
-    }
-
-    fn text(&self) -> Option<String> {
-        let each = self.0.iter().map(|(datacenter, count)| format!("{datacenter}:{count}"));
-        Some(each.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
-    }
-
-    fn unset() -> Option<Self> {
-        Some(Self::default())
-    }
-}
-
-fn parse_replicas(text: &str) -> Option<Replicas> {
-    let one = |part: &str| {
-        let (datacenter, count) = part.rsplit_once(':')?;
-        let count = count.parse().ok().filter(|count| *count > 0)?;
-        (!datacenter.is_empty()).then(|| (datacenter.to_owned(), count))
-    };
-    text.split(',').map(one).collect::<Option<_>>().map(Replicas)
 }
 
 #[cfg(test)]
