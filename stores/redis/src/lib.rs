@@ -142,8 +142,7 @@ impl RedisStore {
     }
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
-        let answer = self.run(self.schema.give_back(back)).await?;
-        self.held(&answer)
+        self.held(&self.run(self.schema.give_back(back)).await?)
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
@@ -153,8 +152,7 @@ impl RedisStore {
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        let answer = self.run(self.schema.read(name)).await?;
-        self.read(&answer, name)
+        self.read(&self.run(self.schema.read(name)).await?, name)
     }
 
     fn read(&self, answer: &Answer, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -255,8 +253,7 @@ impl RedisStore {
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        let answer = self.run(self.schema.remove(name)).await?;
-        self.held(&answer)
+        self.held(&self.run(self.schema.remove(name)).await?)
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
@@ -265,8 +262,7 @@ impl RedisStore {
     }
 
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let answer = self.run(self.schema.read_record(name)).await?;
-        self.kept(&answer)
+        self.kept(&self.run(self.schema.read_record(name)).await?)
     }
 
     fn kept(&self, answer: &Answer) -> Result<Option<String>> {
@@ -278,8 +274,7 @@ impl RedisStore {
     }
 
     async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        let answer = self.run(self.schema.swap_record(name, seen, wanted)).await?;
-        self.held(&answer)
+        self.held(&self.run(self.schema.swap_record(name, seen, wanted)).await?)
     }
 
     async fn try_list_records(&self, page: &Page) -> Result<Records> {

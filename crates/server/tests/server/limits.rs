@@ -4,9 +4,9 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use idmill::SequenceName;
+use idmill::store::Reserve;
 use idmill::store::Store;
 use idmill_kit::Existing;
-use idmill::store::Reserve;
 use idmill_remote::protocol::Ask;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;

@@ -109,7 +109,8 @@ fn the_stores_own_types_survive() {
     let page = Page::of("a").after(Cursor::new("b")).limit(3);
     survives(&page, r#"{"prefix":"a","after":"b","limit":3}"#);
     let grant = Grant::new(Range::new(1, 2).unwrap(), identity(), Bounds::new(1, 2).unwrap());
-    let text = r#"{"range":{"start":1,"len":2},"identity":"9223372036854775807.3","bounds":{"start":1,"max":2}}"#;
+    let text =
+        r#"{"range":{"start":1,"len":2},"identity":"9223372036854775807.3","bounds":{"start":1,"max":2}}"#;
     survives(&grant, text);
 }
 

@@ -10,11 +10,7 @@ use crate::resp::session::Session;
 
 impl Session {
     /// Those that the token allows, in one go.
-    pub(super) async fn reserved(
-        &mut self,
-        caller: &Caller,
-        requests: Vec<Reserve>,
-    ) -> Vec<Outcome<Grant>> {
+    pub(super) async fn reserved(&mut self, caller: &Caller, requests: Vec<Reserve>) -> Vec<Outcome<Grant>> {
         let paid: Vec<Result<()>> = requests
             .iter()
             .enumerate()
