@@ -12,7 +12,7 @@
 
 mod connection;
 mod dial;
-mod known;
+mod key;
 mod options;
 mod refill;
 mod view;
@@ -30,12 +30,13 @@ use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence, Next, Seen, Taken};
 use idmill_shared_cache::counts::Counts;
+use idmill_shared_cache::known::Known;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
 use self::connection::{Connection, Failure};
 use self::dial::Tcp;
-use self::known::Known;
+use self::key::key;
 use self::wire::Reply;
 
 #[doc(hidden)] // for the simulation, which is its own server
@@ -189,7 +190,7 @@ impl MemcachedWindow {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
         // Who cannot hold every id looks first, where that may matter: what it draws
         // and cannot hold would be lost.
-        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling);
+        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling, 0);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
         let deadline = self.deadline();
@@ -256,12 +257,12 @@ impl MemcachedWindow {
         let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
         let next = match command {
             Command::Add { count } => {
-                last.added().map(|added| (cache::after_add(known.layout, count, added), None))
+                last.added().map(|added| (cache::after_add(known.layout(), count, added), None))
             }
             _ => last.seen().map(|seen| {
                 let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
                 let next = cache::after_look(connection.number(), seen);
-                (next, number.and_then(|number| known.layout.next_of(number)))
+                (next, number.and_then(|number| known.layout().next_of(number)))
             }),
         };
         next.map_err(|reply| {
@@ -275,7 +276,7 @@ impl MemcachedWindow {
         let mut prepare = low;
         self.sequences.update(&request.name, |latest| {
             // So far at least the store has granted.
-            latest.advance(known.identity, known.layout.id(after.end));
+            latest.advance(known.identity, known.layout().id(after.end));
             // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor
             // shrinks from one window to the next by itself.
             latest.pace.found(after.mark.saturating_mul(3));
@@ -284,8 +285,7 @@ impl MemcachedWindow {
             prepare &= latest.apart == 0;
             latest.apart = latest.apart.saturating_sub(low.into());
         });
-        let bounds = self.sequences.bounds_after(&request.name, range, known.bounds);
-        let grant = Grant::new(range, known.identity, bounds);
+        let grant = self.sequences.granted(&request.name, range, known);
         let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }
@@ -349,11 +349,11 @@ impl Window for MemcachedWindow {
         match token.right {
             Right::Stub { .. } => {
                 let size = known.pace.size(&limits, request.count);
-                known.layout.refill_of(known.next, known.bounds.max(), request.count, size)
+                known.layout().refill_of(known.next, known.bounds.max(), request.count, size)
             }
             Right::Low { end, left, .. } => {
                 let size = known.pace.more(&limits, left);
-                known.layout.refill_of(known.layout.id(end), known.bounds.max(), 1, size)
+                known.layout().refill_of(known.layout().id(end), known.bounds.max(), 1, size)
             }
         }
     }
@@ -362,7 +362,7 @@ impl Window for MemcachedWindow {
         // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before
         // ids are reserved for a caller that could not hold them.
         self.sequences.last_known(&request.name).is_none_or(|known| {
-            if known.near(request.ceiling) {
+            if known.near(request.ceiling, 0) {
                 return true;
             }
             let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
@@ -381,12 +381,7 @@ impl Window for MemcachedWindow {
 
     fn release<'a>(&'a self, request: &'a Reserve, token: MemcachedToken, lost: bool) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            self.sequences.update(&request.name, |latest| {
-                if !lost {
-                    latest.pace.was_refused();
-                }
-                latest.pace.took(token.right.asked().elapsed());
-            });
+            self.sequences.released(&request.name, token.right.asked(), lost);
             self.give_back(token.right, &token.known).await;
         })
     }
@@ -396,8 +391,7 @@ impl Window for MemcachedWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.window.prefix, before);
-        self.sequences.introduce(&sequence.name, heard);
+        self.sequences.hear(sequence, key(&self.options.window.prefix, sequence));
     }
 }
 

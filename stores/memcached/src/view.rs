@@ -4,14 +4,15 @@ use idmill::Result;
 use idmill::store::{SequenceInfo, StoreFuture};
 use idmill_kit::WindowView;
 use idmill_shared_cache::cache::{Command, Layout, Seen};
+use idmill_shared_cache::known::Known;
 
 use super::connection::Failure;
-use super::known::Known;
+use super::key::key;
 use super::{MemcachedWindow, unexpected};
 
 impl MemcachedWindow {
     async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
-        let known = Known::of(sequence, &self.options.window.prefix, None);
+        let known = Known::of(sequence, key(&self.options.window.prefix, sequence), None);
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
         let replies = self.send(&connection, &known, Command::Peek, deadline).await;
