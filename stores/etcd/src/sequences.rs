@@ -60,7 +60,7 @@ impl Sequences {
 
     async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
         let before = self.remembered(name);
-        let answer = self.client.range(&self.the_key(name)).await?;
+        let answer = self.client.range(&self.place.the_key(name)).await?;
         let stored = answer.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
         self.learn(name, before.as_ref(), stored.clone())?;
         Ok(stored)
@@ -115,7 +115,7 @@ impl Sequences {
             Some(value) => Request::Put(Put { key, value: value.to_vec() }),
             None => Request::Delete(Delete { key }),
         };
-        Txn::new(compare, success, Request::Range(self.the_key(name)))
+        Txn::new(compare, success, Request::Range(self.place.the_key(name)))
     }
 
     fn outcome(
@@ -165,10 +165,6 @@ impl Sequences {
             Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
             _ => Err(write_failed(failure)),
         }
-    }
-
-    fn the_key(&self, name: &SequenceName) -> Range {
-        Range { key: self.place.key(name).into_bytes(), ..Range::default() }
     }
 
     /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request

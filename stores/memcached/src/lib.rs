@@ -167,17 +167,18 @@ impl MemcachedWindow {
         opened.map_err(|error| self.error(error.kind(), &error.to_string()))
     }
 
-    /// Sends one command, once.
+    /// Sends one command, once. Returns its last reply.
     async fn send(
         &self,
         connection: &Connection,
         known: &Known,
         command: Command,
         deadline: Instant,
-    ) -> Result<Vec<Reply>, Failure> {
+    ) -> Result<Reply, Failure> {
         let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
         self.counts.round_trips.add(1);
-        connection.exchange(bytes, replies, deadline).await
+        let last = connection.exchange(bytes, replies, deadline).await?.pop();
+        last.ok_or_else(|| Failure::Lost("no reply".into()))
     }
 
     /// How long a stub lives that is placed now, in whole seconds.
@@ -253,8 +254,7 @@ impl MemcachedWindow {
         if !matches!(outcome, Err(Failure::Lost(_))) {
             doubt.ids = 0;
         }
-        let mut replies = outcome?;
-        let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
+        let last = outcome?;
         let next = match command {
             Command::Add { count } => {
                 last.added().map(|added| (cache::after_add(known.layout(), count, added), None))
@@ -296,13 +296,9 @@ impl MemcachedWindow {
         let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
-        let replies = self.send(&connection, &known, Command::Delete, deadline).await;
-        let mut replies = replies.map_err(|failure| self.failed(&failure))?;
-        match replies.pop().map(Reply::held) {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(reply)) => Err(self.failed(&Failure::Lost(unexpected(&reply)))),
-            None => Err(self.failed(&Failure::Lost("no reply".into()))),
-        }
+        let deleted = self.send(&connection, &known, Command::Delete, deadline).await;
+        let held = deleted.and_then(|reply| reply.held().map_err(|reply| Failure::Lost(unexpected(&reply))));
+        held.map(drop).map_err(|failure| self.failed(&failure))
     }
 
     fn failed(&self, failure: &Failure) -> Error {

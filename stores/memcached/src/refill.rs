@@ -75,7 +75,7 @@ impl MemcachedWindow {
         for _ in 0..TRIES {
             let Some(connection) = self.live() else { return Installed::Refused };
             let looked = self.send(&connection, known, Command::Peek, deadline).await;
-            let seen = looked.ok().and_then(|mut replies| replies.pop()).and_then(|reply| reply.seen().ok());
+            let seen = looked.ok().and_then(|reply| reply.seen().ok());
             let extend = seen.and_then(|seen| cache::extend(known.layout(), end, grant.range, seen));
             let Some(extend) = extend else { break };
             // On the connection on which its cas was seen.
@@ -104,15 +104,10 @@ impl MemcachedWindow {
         command: Command,
         deadline: Instant,
     ) -> Installed {
-        let held = match self.send(connection, known, command, deadline).await {
-            Err(Failure::NotSent(_)) => return Installed::Refused,
-            Err(Failure::Lost(_)) => return Installed::Unknown,
-            Ok(mut replies) => replies.pop().map(Reply::held),
-        };
-        match held {
-            Some(Ok(true)) => Installed::Done,
-            Some(Ok(false)) => Installed::Refused,
-            Some(Err(_)) | None => Installed::Unknown,
+        match self.send(connection, known, command, deadline).await.map(Reply::held) {
+            Ok(Ok(true)) => Installed::Done,
+            Ok(Ok(false)) | Err(Failure::NotSent(_)) => Installed::Refused,
+            Ok(Err(_)) | Err(Failure::Lost(_)) => Installed::Unknown,
         }
     }
 

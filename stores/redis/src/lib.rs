@@ -70,7 +70,6 @@ pub struct RedisStore {
     link: Link,
     schema: Schema,
     durability: Durability,
-    failover: Failover,
 }
 
 impl RedisStore {
@@ -94,9 +93,8 @@ impl RedisStore {
             options.check()?;
             let link = Link::new(options.terms());
             link.greet().await?;
-            let schema = Schema::new(options.prefix_name(), options.after_failover());
-            let (durability, failover) = (options.durability(), options.after_failover());
-            Ok(Self { link, schema, durability, failover })
+            let schema = Schema::new(&options.prefix, options.after_failover());
+            Ok(Self { link, schema, durability: options.durability() })
         };
         opened.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -127,7 +125,7 @@ impl RedisStore {
         }
         let grant = schema::granted(&answer, request).map_err(failed)?;
         if let Some([was, here]) = schema::masters(&answer, GRANTED_BY) {
-            self.failover.report(&request.name, Histories { was: &was, here: &here });
+            self.schema.failover.report(&request.name, Histories { was: &was, here: &here });
         }
         Ok(grant)
     }

@@ -39,7 +39,7 @@ pub(super) const SCRIPTS: [&str; 10] =
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
     prefix: String,
-    failover: Failover,
+    pub(super) failover: Failover,
 }
 
 impl Schema {
