@@ -100,19 +100,6 @@ impl DatastoreStore {
         found.map(|found| self.place.decode(&found)).transpose()
     }
 
-    /// What turns the stored sequence into the wanted one, and fails if something else is stored;
-    /// `None` if nothing is to be done.
-    fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
-        let over = |stored: &Stored, operation, value: Value| over(operation, &value, &stored.version);
-        match (stored, wanted) {
-            (None, None) => None,
-            (None, Some(wanted)) => Some(json!({ "insert": self.place.entity(wanted) })),
-            (Some(stored), None) => Some(over(stored, "delete", self.place.key(&stored.info.name))),
-            (Some(stored), Some(wanted)) if stored.info == *wanted => None,
-            (Some(stored), Some(wanted)) => Some(over(stored, "update", self.place.entity(wanted))),
-        }
-    }
-
     /// Reads a page of all.
     async fn query(&self, page: &Page) -> Result<Listing> {
         let decode = |result: &Value| Ok(self.place.decode(result)?.info);
@@ -185,7 +172,12 @@ impl CompareAndSet for DatastoreStore {
         _: Resend,
     ) -> StoreFuture<'a, Result<Swapped<String>>> {
         Box::pin(async move {
-            let Some(mutation) = self.mutation(seen, wanted) else { return Ok(Swapped::Done) };
+            let mutation = match (seen, wanted) {
+                (None, None) => return Ok(Swapped::Done),
+                (None, Some(wanted)) => json!({ "insert": self.place.entity(wanted) }),
+                (Some(seen), None) => over("delete", &self.place.key(&seen.info.name), &seen.version),
+                (Some(seen), Some(wanted)) => over("update", &self.place.entity(wanted), &seen.version),
+            };
             self.client.commit(&mutation).await
         })
     }

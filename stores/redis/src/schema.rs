@@ -2,6 +2,7 @@
 
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill_kit::Numbers;
 use idmill_kit::history::Failover;
 
 use super::classify::{Asked, Fault};
@@ -174,7 +175,7 @@ pub(super) const REFUSED_BY: usize = 1;
 /// What a reserve was granted.
 pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault> {
     let info = decode(answer, &request.name)?;
-    let (first, past) = (answer.number(6)?, past(answer)?);
+    let (first, past) = (answer.number(6)?, info.reached());
     let len = u64::try_from(past.saturating_sub(first.into())).unwrap_or(0);
     let within = first >= info.bounds.start()
         && past <= u128::from(info.bounds.max()) + 1
@@ -185,18 +186,12 @@ pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault
     }
 }
 
-fn past(answer: &Answer) -> Result<u128, Fault> {
-    answer.words.get(3).and_then(|word| word.parse().ok()).ok_or_else(|| answer.garbled())
-}
-
 /// A sequence as a script tells it.
 pub(super) fn decode(answer: &Answer, name: &SequenceName) -> Result<SequenceInfo, Fault> {
-    let bounds = Bounds::new(answer.number(1)?, answer.number(2)?).map_err(|_| answer.garbled())?;
-    let next = past(answer)?;
-    let identity = Identity { incarnation: answer.number(4)?, epoch: answer.number(5)? };
-    if next < bounds.start().into() || next > u128::from(bounds.max()) + 1 {
-        return Err(answer.garbled());
-    }
-    let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
-    Ok(SequenceInfo::stored(name.clone(), next, bounds, identity))
+    // Of these, `next` alone can be 2^64.
+    let number = |at| answer.number(at).map(i128::from);
+    let next = answer.words.get(3).and_then(|word| word.parse().ok()).ok_or_else(|| answer.garbled())?;
+    let (start, max, incarnation, epoch) = (number(1)?, number(2)?, number(4)?, number(5)?);
+    let numbers = Numbers { next: Some(next), start, max, incarnation, epoch };
+    numbers.or_used_up(name.clone()).map_err(|_| answer.garbled())
 }
