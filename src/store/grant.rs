@@ -7,6 +7,7 @@ use crate::range::Range;
 
 /// A request for the next range of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Reserve {
     /// Which sequence.
@@ -57,6 +58,7 @@ impl Reserve {
 
 /// A range that a store has reserved for this caller alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Grant {
     /// The ids; never empty.

@@ -10,6 +10,7 @@ use crate::name::SequenceName;
 
 /// Which part of a store's sequences [`Store::list`](super::Store::list) reads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Page {
     /// Only sequences whose names begin with this; empty for all.

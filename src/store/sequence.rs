@@ -85,7 +85,7 @@ impl SequenceInfo {
 
 /// A change to a stored sequence; what is `None` stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Change {
     /// The next id to reserve.
@@ -102,7 +102,8 @@ pub struct Change {
     /// Leave the store's history as it is. A `next` that a person sets ends the refusal after a failover (see
     /// `history` of `idmill-kit`). A program that raises what is behind, such as an import, knows
     /// only its own numbers and must not decide that.
-    #[cfg_attr(feature = "serde", serde(default))]
+    // Written only where it is set: servers of earlier versions refuse a field that they do not know.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,
     /// Refuse the change unless the sequence still is this one.
     pub expect: Option<Identity>,

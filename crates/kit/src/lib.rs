@@ -7,6 +7,7 @@
 //! - [`Remembered`]: sequences as a store last saw them.
 //! - [`Asked`]: doubt after a failure, by the kind of request.
 //! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
+//! - [`Fill`]: fills a page of sequences, or of records.
 //! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
 //! - [`options`](mod@options): the options of a store in one table, by which URLs are read, values checked, errors worded
 //!   and pages written.
@@ -16,7 +17,7 @@
 //! - [`secrets`]: what of a URL may be shown.
 //! - [`Mode`]: what opening a store may do, `mode=ro|rw|rwc`.
 //! - [`SharedConnection`]: one connection for all callers, and one attempt to open it.
-//! - [`witness_beside`]: what the table of the records is called.
+//! - [`witness_beside`]: what the table of the records is called; [`never_made`]: the error if it is missing.
 //! - [`store_calls!`](idmill::store_calls): the calls of [`Store`](idmill::store::Store), for a store whose
 //!   work is in methods of its own.
 //!
@@ -32,6 +33,7 @@ mod column;
 mod contention;
 mod doubt;
 mod existing;
+mod fill;
 pub mod history;
 pub mod mode;
 pub mod options;
@@ -56,6 +58,7 @@ pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
 pub use doubt::{Asked, advised, causes, chain, said};
 pub use existing::Existing;
+pub use fill::Fill;
 pub use mode::Mode;
 pub use raise::{create_at, raise};
 pub use refuse::refuse;
@@ -65,7 +68,7 @@ pub use scheme::{CONNECT_TIMEOUT, Read, Scheme, connect, open};
 pub use shared::SharedConnection;
 pub use target::{Target, WindowTarget, WindowView};
 pub use transaction::{must_fit, typed};
-pub use witness::witness_beside;
+pub use witness::{never_made, witness_beside};
 
 #[doc(hidden)] // for the macros
 pub use idmill;

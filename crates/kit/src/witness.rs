@@ -1,6 +1,6 @@
 //! What records are kept in, beside the sequences.
 
-use idmill::{Error, Operation, Result};
+use idmill::{Error, ErrorKind, Operation, Result};
 
 const DEFAULT_TABLE: &str = "idmill_sequences";
 const SUFFIX: &str = "_witness";
@@ -27,6 +27,16 @@ pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
         longest - SUFFIX.len()
     );
     Err(Error::invalid(message).during(Operation::Connect))
+}
+
+/// The error for a record whose table is not there, and is not to be created.
+pub fn never_made(table: &str, ddl: &str) -> Error {
+    let message = format!(
+        "there is no table {table} to keep records in, and the store was opened so that it creates none; if it was there \
+         before, restore it: made anew, it has forgotten what it witnessed; if this is new, open the store with mode=rwc (Mode::Create), or \
+         create it: {ddl}"
+    );
+    Error::new(ErrorKind::NotFound, message)
 }
 
 #[cfg(test)]

@@ -7,43 +7,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The work of a window on a cache since it was made, in this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct WindowStats {
+pub struct WindowStats<N = u64> {
     /// Connections opened; 0 where they are not counted.
-    pub connections: u64,
+    pub connections: N,
     /// Commands or scripts sent. Those that are sent together count once.
-    pub round_trips: u64,
+    pub round_trips: N,
     /// Ranges put into an empty window, which others waited for, or handed out past it.
-    pub refills: u64,
+    pub refills: N,
     /// Ranges put into a window before it was empty, so nobody waited.
-    pub ahead: u64,
+    pub ahead: N,
     /// Draws that waited for another client's refill.
-    pub waits: u64,
+    pub waits: N,
     /// Ids that were reserved for a refill but fit neither the window nor its caller: a gap. This happens
     /// only at the end of a sequence, or if another client reserves from the store directly, sets the
     /// sequence, or raises its max.
-    pub abandoned: u64,
+    pub abandoned: N,
     /// Ids that may have been drawn for a caller that got no answer: a gap, or handed out to another caller.
-    pub uncertain: u64,
+    pub uncertain: N,
 }
 
-/// What a window did since it was made.
-#[derive(Debug, Default)]
-pub struct Counts {
-    /// Connections opened.
-    pub connections: Count,
-    /// Commands or scripts sent.
-    pub round_trips: Count,
-    /// Ranges put into an empty window.
-    pub refills: Count,
-    /// Ranges put into a window before it was empty.
-    pub ahead: Count,
-    /// Draws that found somebody else refilling.
-    pub waits: Count,
-    /// Ids that were reserved for a refill and did not fit the window.
-    pub abandoned: Count,
-    /// Ids that may have been drawn for a caller that never heard.
-    pub uncertain: Count,
-}
+/// The same as they are counted.
+pub type Counts = WindowStats<Count>;
 
 impl Counts {
     /// As they are now.

@@ -27,6 +27,8 @@ pub mod datacenter;
 pub mod fenced;
 mod heard;
 #[doc(hidden)] // for the windows on caches
+pub mod known;
+#[doc(hidden)] // for the windows on caches
 pub mod options;
 #[doc(hidden)] // as these
 pub mod pace;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use super::counts::{Count, Doubt};
 use super::heard::{Floor, Heard};
 use super::{Claimed, Drawn, Installed, Source, Window};
 use idmill::SequenceName;
@@ -11,7 +12,6 @@ use idmill::store::{
 use idmill::{Error, ErrorKind, Operation, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A caller that finds a window busy waits longer each time, up to this many times the first wait.
 const LONGEST_WAIT: u32 = 8;
@@ -45,9 +45,9 @@ struct Inner<S, W> {
 /// Ids that were reserved and did not reach a caller. Only counted: no decision depends on these.
 #[derive(Debug, Default)]
 struct Lost {
-    abandoned: AtomicU64,
-    uncertain: AtomicU64,
-    moves: AtomicU64,
+    abandoned: Count,
+    uncertain: Count,
+    moves: Count,
 }
 
 impl<S, W> Tiered<S, W> {
@@ -69,20 +69,20 @@ impl<S, W> Tiered<S, W> {
 
     /// Returns how many ids this process took from the source or the window and could not use: a gap.
     pub fn abandoned(&self) -> u64 {
-        self.inner.lost.abandoned.load(Ordering::Relaxed)
+        self.inner.lost.abandoned.read()
     }
 
     /// Returns how often the window had ids that were not above those drawn before: the same name or address
     /// now leads to a different window. Those ids are not handed out, so ids still grow within this process,
     /// but they did not grow across processes.
     pub fn moves(&self) -> u64 {
-        self.inner.lost.moves.load(Ordering::Relaxed)
+        self.inner.lost.moves.read()
     }
 
     /// Returns how many ids this process reserved for the window without ever learning whether they got into
     /// it. They are handed out from there, or are a gap.
     pub fn uncertain(&self) -> u64 {
-        self.inner.lost.uncertain.load(Ordering::Relaxed)
+        self.inner.lost.uncertain.read()
     }
 }
 
@@ -123,8 +123,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         let below = floor.map_or(0, |floor| floor.covers(&grant));
         if below > 0 {
             let lost = grant.range.take_front(below);
-            self.lost.abandoned.fetch_add(below, Ordering::Relaxed);
-            self.lost.moves.fetch_add(1, Ordering::Relaxed);
+            self.lost.abandoned.add(below);
+            self.lost.moves.add(1);
             tracing::warn!(
                 sequence = %request.name, ?lost,
                 "the window has ids below those that it had: it is another server; ids do not grow across processes meanwhile"
@@ -152,9 +152,9 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             return claimed.map(|_| None);
         };
         // A recorded claim is not lost: the source answers with it again.
-        let mut account = Account { lost: &self.lost, ids: if recorded { 0 } else { grant.range.len() } };
+        let mut doubt = self.lost.uncertain.doubt(if recorded { 0 } else { grant.range.len() });
         let installed = self.window.install(request, token, grant).await;
-        account.settle(request, &installed);
+        self.lost.settle(request, &mut doubt, &installed);
         Ok(match installed? {
             Installed::Ids(grant) => {
                 self.heard.drew(&request.name, &grant);
@@ -197,7 +197,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             Ok(_) => format!("it was told to go on after {reached}"),
             Err(error) => format!("it could not be told to go on after {reached} ({error})"),
         };
-        self.lost.abandoned.fetch_add(grant.range.len(), Ordering::Relaxed);
+        self.lost.abandoned.add(grant.range.len());
         let message = format!(
             "the store behind the window granted {:?}, although {reached} was granted before: it went back in time; nothing of it is \
              used, and {outcome}. Find out what happened to the store first",
@@ -210,7 +210,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         let drawn = grant.range;
         let allowed = (u128::from(request.ceiling) + 1).saturating_sub(u128::from(drawn.start()));
         grant.range = grant.range.take_front(u64::try_from(allowed).unwrap_or(u64::MAX));
-        self.lost.abandoned.fetch_add(drawn.len() - grant.range.len(), Ordering::Relaxed);
+        self.lost.abandoned.add(drawn.len() - grant.range.len());
         if grant.range.is_empty() && !drawn.is_empty() {
             return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
         }
@@ -244,31 +244,20 @@ impl<S, W> Drop for Ahead<S, W> {
     }
 }
 
-/// A range that was claimed and not yet installed. If it is dropped halfway, or an error occurs, nobody knows
-/// where its ids are.
-struct Account<'a> {
-    lost: &'a Lost,
-    ids: u64,
-}
-
-impl Account<'_> {
-    fn settle(&mut self, request: &Reserve, installed: &Result<Installed>) {
+impl Lost {
+    /// Decides about the ids of a range that was to be installed. Unless it is known what became of them, they
+    /// stay in doubt.
+    fn settle(&self, request: &Reserve, doubt: &mut Doubt<'_>, installed: &Result<Installed>) {
         let refused = match installed {
             Ok(Installed::Unknown) => return,
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => return,
             installed => matches!(installed, Ok(Installed::Refused) | Err(_)),
         };
-        let ids = std::mem::take(&mut self.ids);
+        let ids = std::mem::take(&mut doubt.ids);
         if refused && ids > 0 {
-            self.lost.abandoned.fetch_add(ids, Ordering::Relaxed);
+            self.abandoned.add(ids);
             tracing::warn!(sequence = %request.name, ids, "a range was reserved but not installed");
         }
-    }
-}
-
-impl Drop for Account<'_> {
-    fn drop(&mut self) {
-        self.lost.uncertain.fetch_add(self.ids, Ordering::Relaxed);
     }
 }
 

@@ -3,20 +3,10 @@
 
 use idmill::{Error, ErrorKind};
 
-pub(crate) use idmill_kit::witness_beside as name_beside;
+pub(crate) use idmill_kit::{never_made, witness_beside as name_beside};
 
 /// Its columns, in the order in which rows are read.
 pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];
-
-/// The table is not there, and is not to be created.
-pub(crate) fn never_made(table: &str, ddl: &str) -> Error {
-    let message = format!(
-        "there is no table {table} to keep records in, and the store was opened so that it creates none; if it was there \
-         before, restore it: made anew, it has forgotten what it witnessed; if this is new, open the store with mode=rwc (Mode::Create), or \
-         create it: {ddl}"
-    );
-    Error::new(ErrorKind::NotFound, message)
-}
 
 /// The table has other columns, in that order.
 pub(crate) fn not_ours(table: &str, columns: &str) -> Error {

@@ -72,3 +72,35 @@ pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls)
 fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
     refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
 }
+
+/// The methods of rustls' `ServerCertVerifier` that check signatures: by the provider of cryptography in this
+/// field.
+#[doc(hidden)] // for the stores with a verifier of their own
+#[macro_export]
+macro_rules! signatures_by {
+    ($provider:tt) => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &::rustls::pki_types::CertificateDer<'_>,
+            signature: &::rustls::DigitallySignedStruct,
+        ) -> Result<::rustls::client::danger::HandshakeSignatureValid, ::rustls::Error> {
+            let by = &self.$provider.signature_verification_algorithms;
+            ::rustls::crypto::verify_tls12_signature(message, certificate, signature, by)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &::rustls::pki_types::CertificateDer<'_>,
+            signature: &::rustls::DigitallySignedStruct,
+        ) -> Result<::rustls::client::danger::HandshakeSignatureValid, ::rustls::Error> {
+            let by = &self.$provider.signature_verification_algorithms;
+            ::rustls::crypto::verify_tls13_signature(message, certificate, signature, by)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<::rustls::SignatureScheme> {
+            self.$provider.signature_verification_algorithms.supported_schemes()
+        }
+    };
+}

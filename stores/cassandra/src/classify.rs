@@ -7,7 +7,7 @@
 //! answered tells nothing.
 
 use idmill::{Error, ErrorKind};
-use idmill_kit::Asked;
+use idmill_kit::{Asked, advised};
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use scylla::frame::types::Consistency;
 
@@ -26,7 +26,7 @@ pub(super) fn classify(error: &ExecutionError, asked: Asked) -> ErrorKind {
 }
 
 /// What an error of preparing a statement means: nothing was executed.
-pub(super) fn classify_prepare(error: &PrepareError) -> ErrorKind {
+fn classify_prepare(error: &PrepareError) -> ErrorKind {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => classify_attempt(first_attempt, Asked::Read),
         _ => ErrorKind::Unavailable,
@@ -34,7 +34,7 @@ pub(super) fn classify_prepare(error: &PrepareError) -> ErrorKind {
 }
 
 /// What an error of connecting means.
-pub(super) fn classify_connect(error: &NewSessionError) -> ErrorKind {
+fn classify_connect(error: &NewSessionError) -> ErrorKind {
     match error {
         NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => ErrorKind::InvalidInput,
         // The driver tells wrong credentials only in the text of what was tried last.
@@ -93,16 +93,11 @@ pub(super) fn failed(error: ExecutionError, asked: Asked) -> Error {
     describe(kind, &error).because(error)
 }
 
-/// An error of preparing a statement.
-pub(super) fn prepare_failed(error: PrepareError) -> Error {
-    describe(classify_prepare(&error), &error).because(error)
-}
-
 /// An error of connecting to any of these hosts, which the driver's own words leave out.
 pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error {
     let said = format!("no session with {}: {error}", hosts.join(", "));
     if let Some((kind, remedy)) = of_tls(&said) {
-        return Error::new(kind, format!("{said}; {remedy}")).because(error);
+        return advised(kind, said, Some(remedy)).because(error);
     }
     describe(classify_connect(&error), said).because(error)
 }
@@ -126,19 +121,19 @@ fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
 }
 
 fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {
-    let remedy = match kind {
-        ErrorKind::UnknownOutcome => "; it may have been applied, or may be later",
+    let remedy = Some(match kind {
+        ErrorKind::UnknownOutcome => "it may have been applied, or may be later",
         ErrorKind::Denied => {
-            "; grant SELECT and MODIFY on the tables (and CREATE on the keyspace to make them), or correct the credentials"
+            "grant SELECT and MODIFY on the tables (and CREATE on the keyspace to make them), or correct the credentials"
         }
-        ErrorKind::NotFound => "; was the table dropped while it was in use?",
-        ErrorKind::Conflict => "; is the table one of ours? name another with `table`",
+        ErrorKind::NotFound => "was the table dropped while it was in use?",
+        ErrorKind::Conflict => "is the table one of ours? name another with `table`",
         ErrorKind::Unsupported => {
-            "; lightweight transactions are needed: for ScyllaDB create the keyspace with `tablets = {'enabled': false}`"
+            "lightweight transactions are needed: for ScyllaDB create the keyspace with `tablets = {'enabled': false}`"
         }
-        _ => "",
-    };
-    Error::new(kind, format!("{said}{remedy}"))
+        _ => return Error::new(kind, said.to_string()),
+    });
+    advised(kind, said, remedy)
 }
 
 #[cfg(test)]

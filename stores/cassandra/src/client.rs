@@ -13,11 +13,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::store::{Cursor, Page};
+use idmill::store::Page;
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::Word;
-use idmill_kit::{Asked, Contention, paging};
+use idmill_kit::paging;
+use idmill_kit::{Asked, Contention, Fill};
 use idmill_shared_cache::datacenter::Outcome;
+use scylla::client::caching_session::{CachingSession, CachingSessionBuilder};
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
 use scylla::client::session::Session;
 use scylla::frame::types::{Consistency, SerialConsistency};
@@ -26,11 +28,10 @@ use scylla::policies::retry::FallthroughRetryPolicy;
 use scylla::policies::speculative_execution::{SimpleSpeculativeExecutionPolicy, SpeculativeExecutionPolicy};
 use scylla::response::PagingState;
 use scylla::response::query_result::QueryResult;
-use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::unprepared::Statement as Cql;
 use scylla::value::Row;
 
-use super::classify::{failed, prepare_failed};
+use super::classify::failed;
 use super::values::{Cells, Values};
 
 /// How often a write of unknown outcome is looked after before its outcome stays unknown.
@@ -74,25 +75,14 @@ impl Word for Serial {
 }
 
 impl Serial {
-    fn agreement(self) -> SerialConsistency {
+    /// Among whom a write is agreed on, how a row is read in agreement with that, and what a write waits for
+    /// once it was agreed on, so that plain reads at the same level see it.
+    fn levels(self) -> (SerialConsistency, Consistency, Consistency) {
         match self {
-            Self::Everywhere => SerialConsistency::Serial,
-            Self::Local => SerialConsistency::LocalSerial,
-        }
-    }
-
-    fn reading(self) -> Consistency {
-        match self {
-            Self::Everywhere => Consistency::Serial,
-            Self::Local => Consistency::LocalSerial,
-        }
-    }
-
-    /// What a write waits for once it was agreed on, so that plain reads at the same level see it.
-    pub(super) fn commit(self) -> Consistency {
-        match self {
-            Self::Everywhere => Consistency::Quorum,
-            Self::Local => Consistency::LocalQuorum,
+            Self::Everywhere => (SerialConsistency::Serial, Consistency::Serial, Consistency::Quorum),
+            Self::Local => {
+                (SerialConsistency::LocalSerial, Consistency::LocalSerial, Consistency::LocalQuorum)
+            }
         }
     }
 }
@@ -108,7 +98,7 @@ struct Profiles {
 /// A session, and how its statements are sent.
 #[derive(Clone)]
 pub(super) struct Client {
-    session: Arc<Session>,
+    session: Arc<CachingSession>,
     anywhere: Profiles,
     here: Profiles,
     datacenter: Option<String>,
@@ -120,12 +110,12 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A prepared statement with everything that it is sent with.
+/// A statement on one partition: a read, or a conditional write. It is prepared when it is first sent.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
-    prepared: PreparedStatement,
-    serial: Serial,
-    asked: Asked,
+    pub(super) cql: String,
+    pub(super) serial: Serial,
+    pub(super) asked: Asked,
 }
 
 impl Client {
@@ -149,36 +139,11 @@ impl Client {
             }
         };
         Self {
-            session,
+            session: Arc::new(CachingSessionBuilder::new_shared(session).build()),
             anywhere: profiles(true),
             here: profiles(false),
             datacenter: datacenter.map(str::to_owned),
         }
-    }
-
-    /// Prepares a statement on one partition: a read, or a conditional write.
-    pub(super) async fn prepare(&self, cql: String, serial: Serial, asked: Asked) -> Result<Statement> {
-        let mut prepared = match self.session.prepare(cql.as_str()).await.map_err(prepare_failed) {
-            Err(error) if error.kind() == ErrorKind::NotFound => self.prepare_later(&cql, error).await?,
-            outcome => outcome?,
-        };
-        let reads = asked == Asked::Read;
-        prepared.set_consistency(if reads { serial.reading() } else { serial.commit() });
-        prepared.set_serial_consistency(Some(serial.agreement()));
-        prepared.set_is_idempotent(reads);
-        let profiles = self.profiles(serial);
-        let profile = if reads { &profiles.reads } else { &profiles.writes };
-        prepared.set_execution_profile_handle(Some(profile.clone()));
-        Ok(Statement { prepared, serial, asked })
-    }
-
-    /// The table was seen before, at another node: this one has not heard of it yet.
-    async fn prepare_later(&self, cql: &str, error: Error) -> Result<PreparedStatement> {
-        self.agree().await;
-        self.session.prepare(cql).await.map_err(|_| {
-            Error::new(ErrorKind::Unavailable, format!("not all nodes know the tables yet: {error}"))
-                .because(error)
-        })
     }
 
     /// LOCAL_SERIAL is local to the node that coordinates: none of another datacenter may.
@@ -210,8 +175,8 @@ impl Client {
     }
 
     /// Sends a statement, and sends it again if the node does not know its table. The table was there when
-    /// the statement was prepared, so it was dropped since, or the node was away when it was made. A
-    /// statement that is answered so was not carried out.
+    /// the store was opened, so it was dropped since, or the node has not heard of it. A statement that is
+    /// answered so was not carried out.
     async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
         for _ in 1..TRIES {
             match self.execute_once(statement, values.clone()).await {
@@ -224,9 +189,18 @@ impl Client {
     }
 
     async fn execute_once(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
-        let answer = self.session.execute_unpaged(&statement.prepared, values).await;
-        let answer = answer.map_err(|error| failed(error, statement.asked))?;
-        if statement.serial == Serial::Local {
+        let Statement { cql, serial, asked } = statement;
+        let (reads, profiles) = (*asked == Asked::Read, self.profiles(*serial));
+        let mut cql = Cql::new(cql);
+        let (agreement, reading, commit) = serial.levels();
+        cql.set_consistency(if reads { reading } else { commit });
+        cql.set_serial_consistency(Some(agreement));
+        cql.set_is_idempotent(reads);
+        let profile = if reads { &profiles.reads } else { &profiles.writes };
+        cql.set_execution_profile_handle(Some(profile.clone()));
+        let answer = self.session.execute_unpaged(cql, values).await;
+        let answer = answer.map_err(|error| failed(error, *asked))?;
+        if *serial == Serial::Local {
             self.check_coordinator(&answer)?;
         }
         Ok(answer)
@@ -246,41 +220,39 @@ impl Client {
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
 
-    /// Reads a page of a table, each row as new as its last acknowledged write: by name; and where the next
-    /// page begins, if there is one. In the order of the ring, in which names that begin alike are scattered:
-    /// so the prefix is looked at here.
-    pub(super) async fn scan(
+    /// Reads a page of a table, each row as new as its last acknowledged write: by name. In the order of the
+    /// ring, in which names that begin alike are scattered: so the prefix is looked at here.
+    pub(super) async fn scan<P: Fill>(
         &self,
         cql: &str,
         serial: Serial,
         page: &Page,
-    ) -> Result<(Vec<(String, Cells)>, Option<Cursor>)> {
+        decode: impl Fn(&str, &Cells) -> Result<P::Row>,
+    ) -> Result<P> {
         let mut statement = Cql::new(cql).with_page_size(paging::limit(page));
-        statement.set_consistency(serial.commit());
+        statement.set_consistency(serial.levels().2);
         statement.set_execution_profile_handle(Some(self.profiles(serial).reads.clone()));
         statement.set_is_idempotent(true);
         let from = page.after.as_ref().map(paging::bytes).transpose()?;
         let from = from.map_or_else(PagingState::start, PagingState::new_from_raw_bytes);
-        let read = self.session.query_single_page(statement, (), from).await;
+        let read = self.session.get_session().query_single_page(statement, (), from).await;
         let (answer, next) = read.map_err(|error| failed(error, Asked::Read))?;
+        let mut scanned = P::empty(match next.into_paging_control_flow() {
+            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| paging::cursor(bytes)),
+            ControlFlow::Break(()) => None,
+        });
         let unreadable =
             |error: &dyn std::error::Error| Error::new(ErrorKind::Unavailable, format!("{error}"));
         let answer = answer.into_rows_result().map_err(|error| unreadable(&error))?;
-        let rows = answer.rows::<Row>().map_err(|error| unreadable(&error))?;
-        let mut found = Vec::new();
-        for row in rows {
+        for row in answer.rows::<Row>().map_err(|error| unreadable(&error))? {
             let row = row.map_err(|error| unreadable(&error))?;
             let cells = Cells::new(answer.column_specs().iter(), row);
-            let name = cells.text("name").unwrap_or_default().to_owned();
+            let name = cells.text("name").unwrap_or_default();
             if name.starts_with(&page.prefix) {
-                found.push((name, cells));
+                scanned.add(name, decode(name, &cells));
             }
         }
-        let next = match next.into_paging_control_flow() {
-            ControlFlow::Continue(next) => next.as_bytes_slice().map(|bytes| paging::cursor(bytes)),
-            ControlFlow::Break(()) => None,
-        };
-        Ok((found, next))
+        Ok(scanned)
     }
 
     /// Looks into the node's own description of the schema.
@@ -289,14 +261,14 @@ impl Client {
         statement.set_consistency(Consistency::One);
         statement.set_execution_profile_handle(Some(self.anywhere.reads.clone()));
         statement.set_is_idempotent(true);
-        let answer = self.session.query_unpaged(statement, values).await;
+        let answer = self.session.get_session().query_unpaged(statement, values).await;
         first(answer.map_err(|error| failed(error, Asked::Read))?, Asked::Read)
     }
 
     /// Waits until the nodes that are connected to have one schema, for [`AGREEMENT`] at most. Whether they
     /// have, the next try shows.
     pub(super) async fn agree(&self) {
-        let _ = tokio::time::timeout(AGREEMENT, self.session.await_schema_agreement()).await;
+        let _ = tokio::time::timeout(AGREEMENT, self.session.get_session().await_schema_agreement()).await;
     }
 
     /// Changes the schema. The driver then waits until the nodes that it is connected to have it, but only
@@ -305,7 +277,7 @@ impl Client {
         let mut statement = Cql::new(cql);
         statement.set_execution_profile_handle(Some(self.anywhere.definitions.clone()));
         // Whatever came of it, the schema is looked at again.
-        let answer = self.session.query_unpaged(statement, ()).await;
+        let answer = self.session.get_session().query_unpaged(statement, ()).await;
         answer.map(drop).map_err(|error| failed(error, Asked::Read))
     }
 }

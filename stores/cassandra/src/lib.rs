@@ -55,7 +55,6 @@ use idmill_kit::Scheme;
 use scylla::client::session::Session;
 
 use self::client::Client;
-use self::options::Checked;
 use self::records::Records;
 use self::schema::Table;
 use self::sequences::Sequences;
@@ -85,6 +84,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 #[derive(Clone, Debug)]
 pub struct CassandraStore {
     store: Arc<dyn Store>,
+    records: Arc<Records>,
 }
 
 impl CassandraStore {
@@ -100,9 +100,8 @@ impl CassandraStore {
     /// consistency level, or if the keyspace has no replicas in the datacenter.
     pub async fn open(options: CassandraOptions) -> Result<Self> {
         let opening = async {
-            let checked = options.check()?;
-            let session = options.connect_session().await?;
-            open(Arc::new(session), checked).await
+            options.check()?;
+            open(Arc::new(options.connect_session().await?), &options).await
         };
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
@@ -114,35 +113,33 @@ impl CassandraStore {
     /// # Errors
     /// Those of [`open`](Self::open).
     pub async fn from_session(session: Arc<Session>, options: CassandraOptions) -> Result<Self> {
-        let opening = async { open(session, options.check()?).await };
-        opening.await.map_err(|error| error.during(Operation::Connect))
+        open(session, &options).await.map_err(|error| error.during(Operation::Connect))
     }
 }
 
-async fn open(session: Arc<Session>, options: Checked) -> Result<CassandraStore> {
-    let Checked { keyspace, table, serial, create, .. } = &options;
-    let datacenter = options.datacenter.as_deref();
+async fn open(session: Arc<Session>, options: &CassandraOptions) -> Result<CassandraStore> {
+    let CassandraOptions { keyspace, table, serial, create_tables: create, .. } = options;
+    let (datacenter, geo) = (options.datacenter.as_deref(), options.check()?);
     let client = Client::new(session, datacenter, options.timeout);
-    let local = options.geo.is_some() || *serial == Serial::Local;
-    let needs = datacenter.filter(|_| local);
-    schema::ensure_keyspace(&client, keyspace, &options.replicas, needs).await?;
+    let needs = datacenter.filter(|_| geo.is_some() || *serial == Serial::Local);
+    schema::ensure_keyspace(&client, keyspace, options.replicas.as_deref(), needs).await?;
     let sequences = Table::sequences(keyspace, table, *serial, datacenter);
     sequences.ensure(&client, *create).await?;
     let records = Table::records(keyspace, table, *serial, datacenter)?;
-    let records = Records::new(client.clone(), records, *serial, *create);
-    let sequences = Sequences::prepare(client.clone(), sequences, records, *serial).await?;
-    let store: Arc<dyn Store> = match options.geo.clone() {
+    let records = Arc::new(Records::new(client.clone(), records, *serial, *create));
+    let sequences = Sequences::new(client.clone(), sequences, *serial);
+    let store: Arc<dyn Store> = match geo {
         None => Arc::new(sequences),
         Some(settings) => {
             let windows = Table::windows(keyspace, table);
             windows.ensure(&client, *create).await?;
-            Arc::new(geo::open(client, sequences, windows, settings).await?)
+            Arc::new(geo::tiered(client, sequences, windows, settings))
         }
     };
-    Ok(CassandraStore { store })
+    Ok(CassandraStore { store, records })
 }
 
 impl Store for CassandraStore {
-    idmill::store_calls!(|this| this.store =>
-        capabilities reserve create inspect list set remove record swap_record list_records);
+    idmill::store_calls!(|this| this.store => capabilities reserve create inspect list set remove);
+    idmill::store_calls!(record swap_record list_records);
 }

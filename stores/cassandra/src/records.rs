@@ -3,111 +3,107 @@
 //! No text comes again under a name, and nobody removes a record. So the condition of a write holds once, and
 //! one of unknown outcome may be sent again while it holds.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use idmill::store::{Page, Records as Kept};
 use idmill::{ErrorKind, Result, SequenceName};
 use idmill_kit::{Asked, Fault};
 use scylla::value::CqlValue;
-use tokio::sync::OnceCell;
 
-use super::client::{CONTENTION, LOOKS};
-use super::client::{Client, Serial, Statement};
+use super::CassandraStore;
+use super::client::{CONTENTION, Client, LOOKS, Serial, Statement};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
-/// The table, with its statements once it was found.
-#[derive(Clone, Debug)]
+/// The table, with its statements.
+#[derive(Debug)]
 pub(super) struct Records {
     client: Client,
     table: Table,
     serial: Serial,
     create: bool,
-    statements: Arc<OnceCell<Statements>>,
-}
-
-#[derive(Debug)]
-struct Statements {
+    /// Whether the table was found.
+    found: AtomicBool,
     read: Statement,
     insert: Statement,
     replace: Statement,
 }
 
-impl Records {
-    pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
-        match self.found().await? {
-            Some(statements) => self.read(&statements.read, name).await,
-            None => Ok(None),
-        }
+impl CassandraStore {
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        if self.records.is_there().await? { self.records.kept(name).await } else { Ok(None) }
     }
 
-    pub(super) async fn swap_record(
+    pub(super) async fn try_swap_record(
         &self,
         name: &SequenceName,
         seen: Option<&str>,
         wanted: &str,
     ) -> Result<bool> {
-        let text = values::text;
-        let (statements, values) = match seen {
-            None => (self.made().await?, vec![text(name), text(wanted), CqlValue::Int(FORMAT)]),
-            Some(seen) => {
-                let Some(found) = self.found().await? else { return Ok(false) };
-                (found, vec![text(wanted), text(name), text(seen)])
+        let (text, records) = (values::text, &self.records);
+        let values = match seen {
+            None => {
+                records.make().await?;
+                vec![text(name), text(wanted), CqlValue::Int(FORMAT)]
             }
+            Some(_) if !records.is_there().await? => return Ok(false),
+            Some(seen) => vec![text(wanted), text(name), text(seen)],
         };
-        self.swap(statements, name, [seen, Some(wanted)], values).await
+        records.swap(name, [seen, Some(wanted)], values).await
     }
 
     /// In the order of the ring, as sequences are listed.
-    pub(super) async fn list(&self, page: &Page) -> Result<Kept> {
-        if self.found().await?.is_none() {
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
+        let Records { client, table, serial, .. } = &*self.records;
+        if !self.records.is_there().await? {
             return Ok(Kept::default());
         }
-        let cql = format!("SELECT name, record, format FROM {}", self.table.cql());
-        let (rows, next) = self.client.scan(&cql, self.serial, page).await?;
-        let mut all = Kept::new(Vec::new(), next);
-        for (name, cells) in rows {
-            all.add(&name, self.decode(&name, &cells));
-        }
-        Ok(all)
+        let cql = format!("SELECT name, record, format FROM {}", table.cql());
+        client.scan(&cql, *serial, page, |name, cells| self.records.decode(name, cells)).await
     }
 }
 
 impl Records {
     pub(super) fn new(client: Client, table: Table, serial: Serial, create: bool) -> Self {
-        Self { client, table, serial, create, statements: Arc::default() }
-    }
-
-    /// Its statements; `None` if the table is not there.
-    async fn found(&self) -> Result<Option<&Statements>> {
-        if self.statements.initialized() || self.table.is_there(&self.client).await? {
-            return self.statements.get_or_try_init(|| self.prepare()).await.map(Some);
-        }
-        Ok(None)
-    }
-
-    /// The same, made if need and leave be.
-    async fn made(&self) -> Result<&Statements> {
-        if !self.statements.initialized() {
-            self.table.ensure(&self.client, self.create).await?;
-        }
-        self.statements.get_or_try_init(|| self.prepare()).await
-    }
-
-    async fn prepare(&self) -> Result<Statements> {
-        let t = self.table.cql();
+        let t = table.cql();
         let read = format!("SELECT name, record, format FROM {t} WHERE name = ?");
         let insert = format!("INSERT INTO {t} (name, record, format) VALUES (?, ?, ?) IF NOT EXISTS");
         let replace = format!("UPDATE {t} SET record = ? WHERE name = ? IF record = ?");
-        Ok(Statements {
-            read: self.client.prepare(read, self.serial, Asked::Read).await?,
-            insert: self.client.prepare(insert, self.serial, Asked::Write).await?,
-            replace: self.client.prepare(replace, self.serial, Asked::Write).await?,
-        })
+        Self {
+            read: Statement { cql: read, serial, asked: Asked::Read },
+            insert: Statement { cql: insert, serial, asked: Asked::Write },
+            replace: Statement { cql: replace, serial, asked: Asked::Write },
+            client,
+            table,
+            serial,
+            create,
+            found: AtomicBool::new(false),
+        }
     }
 
-    async fn read(&self, statement: &Statement, name: &SequenceName) -> Result<Option<String>> {
-        let cells = self.client.read(statement, vec![values::text(name)]).await?;
+    /// Whether the table is there; looks until it was.
+    async fn is_there(&self) -> Result<bool> {
+        let found = self.is_found() || self.table.is_there(&self.client).await?;
+        self.found.fetch_or(found, Ordering::Relaxed);
+        Ok(found)
+    }
+
+    /// Makes the table if need and leave be.
+    async fn make(&self) -> Result<()> {
+        if !self.is_found() {
+            self.table.ensure(&self.client, self.create).await?;
+            self.found.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Nothing depends on when this is seen: a thread that does not see it looks again.
+    fn is_found(&self) -> bool {
+        self.found.load(Ordering::Relaxed)
+    }
+
+    async fn kept(&self, name: &SequenceName) -> Result<Option<String>> {
+        let cells = self.client.read(&self.read, vec![values::text(name)]).await?;
         cells.map(|cells| self.decode(name, &cells)).transpose()
     }
 
@@ -115,19 +111,18 @@ impl Records {
     /// something else is kept by now, it may have been applied before that, or not: that stays unknown.
     async fn swap(
         &self,
-        statements: &Statements,
         name: &SequenceName,
         [seen, wanted]: [Option<&str>; 2],
         values: Values,
     ) -> Result<bool> {
-        let statement = if seen.is_some() { &statements.replace } else { &statements.insert };
+        let statement = if seen.is_some() { &self.replace } else { &self.insert };
         let unknown = match self.client.write(statement, values.clone()).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => error,
             outcome => return outcome,
         };
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
-            match self.read(&statements.read, name).await {
+            match self.kept(name).await {
                 Ok(kept) if kept.as_deref() == wanted => return Ok(true),
                 Ok(kept) if kept.as_deref() == seen => {}
                 _ => break,

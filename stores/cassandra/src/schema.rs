@@ -17,8 +17,13 @@ use super::client::{AGREEMENT, Client, Serial};
 use super::values::{Cells, Values, text};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
-/// Cassandra's limit for a table's name.
+/// Cassandra's limit for the name of a keyspace or a table.
 const LONGEST_NAME: usize = 48;
+/// The name of a keyspace.
+pub(super) const KEYSPACE: Kind =
+    options::text("NAME", "up to 48 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
+        is_name(name, LONGEST_NAME)
+    });
 /// The tables of the windows and of the records need eight more.
 const LONGEST_TABLE: usize = LONGEST_NAME - 8;
 /// The name of a table, as an option.
@@ -31,20 +36,24 @@ const AGAIN: Duration = Duration::from_millis(100);
 /// The layout of the rows.
 pub(super) const FORMAT: i32 = 1;
 
-/// What makes the keyspace, in CQL, where it is missing: replicas by datacenter.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Replicas(pub(super) Vec<(String, u32)>);
+/// The option that makes the keyspace where it is missing.
+pub(super) const REPLICAS: Kind = options::text(
+    "DC:REPLICAS,…",
+    "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`",
+    |text| replicas(text).is_some(),
+);
 
-/// Names that need no quoting beyond double quotes, and mean the same in every dialect.
-pub(super) fn check_name(what: &str, name: &str, longest: usize) -> Result<()> {
-    if is_name(name, longest) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!(
-        "the {what} {name:?} cannot be: it is made of [A-Za-z0-9_], begins with a letter and has at most {longest} characters"
-    )))
+/// How many replicas each datacenter is to have.
+fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
+    let each = text.split(',').map(|part| {
+        let (datacenter, count) = part.rsplit_once(':')?;
+        let count = count.parse().ok().filter(|count| *count > 0)?;
+        (!datacenter.is_empty()).then_some((datacenter, count))
+    });
+    each.collect()
 }
 
+/// Names that need no quoting beyond double quotes, and mean the same in every dialect.
 fn is_name(name: &str, longest: usize) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -243,16 +252,17 @@ fn id_of(keyspace: &str, table: &str) -> String {
 pub(super) async fn ensure_keyspace(
     client: &Client,
     keyspace: &str,
-    replicas: &Replicas,
+    create: Option<&str>,
     needs: Option<&str>,
 ) -> Result<()> {
-    let part = keyspace_part(keyspace, replicas);
+    let replicas = create.and_then(replicas);
+    let part = keyspace_part(keyspace, replicas.as_deref().unwrap_or_default());
     let found = match part.find(client).await? {
         Some(found) => found,
-        None if !replicas.0.is_empty() => part.make(client).await?,
+        None if replicas.is_some() => part.make(client).await?,
         None => {
             let dc = needs.unwrap_or("DATACENTER");
-            let cql = keyspace_definition(keyspace, &Replicas(vec![(dc.to_owned(), 3)]));
+            let cql = keyspace_definition(keyspace, &[(dc, 3)]);
             let message = format!(
                 "there is no {}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`",
                 part.what
@@ -274,7 +284,7 @@ pub(super) async fn ensure_keyspace(
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
+fn keyspace_part(keyspace: &str, replicas: &[(&str, u32)]) -> Part {
     Part {
         what: format!("keyspace {keyspace}"),
         look: "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?",
@@ -283,9 +293,9 @@ fn keyspace_part(keyspace: &str, replicas: &Replicas) -> Part {
     }
 }
 
-fn keyspace_definition(keyspace: &str, replicas: &Replicas) -> String {
-    let quoted = |(dc, count): &(String, u32)| format!("'{}': {count}", dc.replace('\'', "''"));
-    let list = replicas.0.iter().map(quoted).collect::<Vec<_>>().join(", ");
+fn keyspace_definition(keyspace: &str, replicas: &[(&str, u32)]) -> String {
+    let quoted = |(dc, count): &(&str, u32)| format!("'{}': {count}", dc.replace('\'', "''"));
+    let list = replicas.iter().map(quoted).collect::<Vec<_>>().join(", ");
     format!(
         "CREATE KEYSPACE IF NOT EXISTS \"{keyspace}\" WITH replication = {{'class': 'NetworkTopologyStrategy', {list}}}"
     )

@@ -19,7 +19,6 @@ use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome
 use scylla::value::CqlValue;
 
 use super::client::{CONTENTION, Client, LOOKS, Serial, Statement, outcome};
-use super::records::Records;
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
@@ -30,13 +29,12 @@ const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND r
 /// These never change. They are named for the answer to a write that is refused.
 const ALSO: &str = " AND start = ? AND format = ?";
 
-/// The table, with its statements, and that of the records.
+/// The table, with its statements.
 #[derive(Debug)]
 pub(super) struct Sequences {
     client: Client,
     table: Table,
     serial: Serial,
-    pub(super) records: Records,
     seen: Remembered<Mark>,
     read: Statement,
     insert: Statement,
@@ -99,33 +97,27 @@ impl Write<'_> {
 }
 
 impl Sequences {
-    pub(super) async fn prepare(
-        client: Client,
-        table: Table,
-        records: Records,
-        serial: Serial,
-    ) -> Result<Self> {
+    pub(super) fn new(client: Client, table: Table, serial: Serial) -> Self {
         let t = table.cql();
         let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} WHERE name = ? IF {SEEN}{also}");
         let read = format!("SELECT {COLUMNS}, claims FROM {t} WHERE name = ?");
         let insert = format!("INSERT INTO {t} ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
         let delete = format!("DELETE FROM {t} WHERE name = ? IF incarnation = ?");
         let recall = "next = ?, max = ?, epoch = ?, recalls = ?, claims = null, writer = ?";
-        let write = |cql| client.prepare(cql, serial, Asked::Write);
-        Ok(Self {
-            read: client.prepare(read, serial, Asked::Read).await?,
-            insert: write(insert).await?,
-            advance: write(update("next = ?, writer = ?", ALSO)).await?,
-            claim: write(update("next = ?, claims[?] = ?", "")).await?,
-            adjust: write(update("max = ?, writer = ?", ALSO)).await?,
-            recall: write(update(recall, ALSO)).await?,
-            delete: write(delete).await?,
+        let write = |cql| Statement { cql, serial, asked: Asked::Write };
+        Self {
+            read: Statement { cql: read, serial, asked: Asked::Read },
+            insert: write(insert),
+            advance: write(update("next = ?, writer = ?", ALSO)),
+            claim: write(update("next = ?, claims[?] = ?", "")),
+            adjust: write(update("max = ?, writer = ?", ALSO)),
+            recall: write(update(recall, ALSO)),
+            delete: write(delete),
             seen: Remembered::default(),
             client,
             table,
             serial,
-            records,
-        })
+        }
     }
 
     pub(super) async fn look_up(&self, name: &SequenceName) -> Result<Option<Row>> {
@@ -278,13 +270,8 @@ impl Sequences {
 
     async fn list(&self, page: &Page) -> Result<Listing> {
         let cql = format!("SELECT {COLUMNS}, claims FROM {}", self.table.cql());
-        let (rows, next) = self.client.scan(&cql, self.serial, page).await?;
-        let mut listing = Listing::new(Vec::new(), next);
-        for (name, cells) in rows {
-            let row = self.decode(&name, &cells);
-            listing.add(name, row.map(|row| row.info));
-        }
-        Ok(listing.sorted())
+        let decode = |name: &str, cells: &Cells| Ok(self.decode(name, cells)?.info);
+        Ok(self.client.scan::<Listing>(&cql, self.serial, page, decode).await?.sorted())
     }
 
     fn decode(&self, name: &str, cells: &Cells) -> Result<Row> {
@@ -296,25 +283,10 @@ impl Sequences {
     }
 }
 
-/// Records are kept in a table of their own.
-impl Sequences {
-    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        self.records.record(name).await
-    }
-
-    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        self.records.swap_record(name, seen, wanted).await
-    }
-
-    async fn try_list_records(&self, page: &Page) -> Result<idmill::store::Records> {
-        self.records.list(page).await
-    }
-}
-
 impl Store for Sequences {
     idmill::store_calls!(|this| Swapping(this) =>
         capabilities reserve create inspect list set);
-    idmill::store_calls!(remove record swap_record list_records);
+    idmill::store_calls!(remove);
 }
 
 impl CompareAndSet for Sequences {

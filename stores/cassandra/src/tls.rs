@@ -7,10 +7,10 @@ use idmill_kit::options::Tls;
 use idmill_kit::{Address, refuse};
 use idmill_tls::{roots, showing};
 use rustls::client::WebPkiServerVerifier;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs;
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{CertificateError, ClientConfig, Error};
 
 /// The configuration for nodes of these hosts. Blocks while the files of the certificates are read.
 pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
@@ -21,7 +21,8 @@ pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     let names = hosts
         .iter()
         .map(|host| ServerName::try_from(host.host().to_owned()).map_err(|error| refuse(error.to_string())));
-    let verifier = Arc::new(Named { inner, names: names.collect::<Result<_>>()? });
+    let names = names.collect::<Result<_>>()?;
+    let verifier = Arc::new(Named { inner, names, provider: provider.clone() });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
@@ -35,6 +36,7 @@ pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
 struct Named {
     inner: Arc<WebPkiServerVerifier>,
     names: Vec<ServerName<'static>>,
+    provider: Arc<CryptoProvider>,
 }
 
 fn is_of_name(error: &Error) -> bool {
@@ -62,25 +64,5 @@ impl ServerCertVerifier for Named {
         outcome
     }
 
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls12_signature(message, certificate, signature)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.inner.verify_tls13_signature(message, certificate, signature)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.inner.supported_verify_schemes()
-    }
+    idmill_tls::signatures_by!(provider);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use gcloud_auth::project::Config;
 use gcloud_auth::token::DefaultTokenSourceProvider;
 use idmill::{Error, ErrorKind, Result};
-use idmill_kit::Swapped;
+use idmill_kit::{Swapped, chain};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::Policy;
 use serde_json::{Value, json};
@@ -200,29 +200,10 @@ fn secret(token: &str) -> Result<HeaderValue, Box<dyn std::error::Error + Send +
     Ok(value)
 }
 
-/// An error of a connection, and whose.
-#[derive(Debug)]
-struct Broken {
-    server: String,
-    error: reqwest::Error,
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.server)
-    }
-}
-
-impl std::error::Error for Broken {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-/// Our messages say which sequence; of the URL, the server is enough.
+/// An error of a connection. Our messages say which sequence; of the URL, the server is enough.
 fn broken(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
     match error.url().map(|url| url.origin().ascii_serialization()) {
-        Some(server) => Broken { server, error: error.without_url() }.into(),
+        Some(server) => format!("{server}: {}", chain(&error.without_url())).into(),
         None => error.into(),
     }
 }

@@ -31,7 +31,9 @@ use std::time::Duration;
 
 use idmill::store::{Capabilities, Cursor, Durability, Listing, Page, SequenceInfo, Store, StoreFuture};
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Contention, Resend, Scheme, Swapped, Swapping, paging};
+use idmill_kit::Scheme;
+use idmill_kit::paging;
+use idmill_kit::{CompareAndSet, Contention, Fill, Resend, Swapped, Swapping};
 use serde_json::{Value, json};
 
 use self::client::Client;
@@ -99,32 +101,20 @@ impl DatastoreStore {
         found.map(|found| self.place.decode(&found)).transpose()
     }
 
-    /// What turns the stored sequence into the wanted one, and fails if something else is stored;
-    /// `None` if nothing is to be done.
-    fn mutation(&self, stored: Option<&Stored>, wanted: Option<&SequenceInfo>) -> Option<Value> {
-        let over = |stored: &Stored, operation, value: Value| over(operation, &value, &stored.version);
-        match (stored, wanted) {
-            (None, None) => None,
-            (None, Some(wanted)) => Some(json!({ "insert": self.place.entity(wanted) })),
-            (Some(stored), None) => Some(over(stored, "delete", self.place.key(&stored.info.name))),
-            (Some(stored), Some(wanted)) if stored.info == *wanted => None,
-            (Some(stored), Some(wanted)) => Some(over(stored, "update", self.place.entity(wanted))),
-        }
-    }
-
     /// Reads a page of all.
     async fn query(&self, page: &Page) -> Result<Listing> {
-        let (found, next) = self.entities(&self.place, page).await?;
-        let mut listing = Listing::new(Vec::new(), next);
-        for result in &found {
-            listing.add(schema::shown(result), self.place.decode(result).map(|stored| stored.info));
-        }
-        Ok(listing.sorted())
+        let decode = |result: &Value| Ok(self.place.decode(result)?.info);
+        Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
     }
 
     /// The entities of a page, and where the next one begins. The prefix is looked at here, since keys are
     /// escaped names and have another order.
-    async fn entities(&self, place: &Place, page: &Page) -> Result<(Vec<Value>, Option<Cursor>)> {
+    async fn listed<P: Fill>(
+        &self,
+        place: &Place,
+        page: &Page,
+        decode: impl Fn(&Value) -> Result<P::Row>,
+    ) -> Result<P> {
         let mut query = json!({ "kind": [{ "name": place.kind() }], "limit": paging::limit(page) });
         if let Some(after) = &page.after {
             query["startCursor"] = Value::from(after.as_str());
@@ -142,8 +132,8 @@ impl DatastoreStore {
         };
         // An emulator answers for the default database with the entities of all.
         let ours = |result: &&Value| place.holds(result) && schema::shown(result).starts_with(&page.prefix);
-        let found = results.iter().filter(ours).cloned().collect();
-        Ok((found, end.filter(|_| more).map(Cursor::new)))
+        let rows = results.iter().filter(ours).map(|result| (schema::shown(result), decode(result)));
+        Ok(P::of(end.filter(|_| more).map(Cursor::new), rows))
     }
 }
 
@@ -183,7 +173,12 @@ impl CompareAndSet for DatastoreStore {
         _: Resend,
     ) -> StoreFuture<'a, Result<Swapped<String>>> {
         Box::pin(async move {
-            let Some(mutation) = self.mutation(seen, wanted) else { return Ok(Swapped::Done) };
+            let mutation = match (seen, wanted) {
+                (None, None) => return Ok(Swapped::Done),
+                (None, Some(wanted)) => json!({ "insert": self.place.entity(wanted) }),
+                (Some(seen), None) => over("delete", &self.place.key(&seen.info.name), &seen.version),
+                (Some(seen), Some(wanted)) => over("update", &self.place.entity(wanted), &seen.version),
+            };
             self.client.commit(&mutation).await
         })
     }

@@ -14,6 +14,18 @@ use super::DatastoreStore;
 pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
 /// What the API calls the database that every project begins with.
 const DEFAULT_DATABASE: &str = "(default)";
+const PROJECT: Kind = text("PROJECT", "letters, digits and `-`, as in `datastore://my-project`", |project| {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
+    (1..=100).contains(&project.len()) && project.chars().all(valid)
+});
+const DATABASE: Kind = text(
+    "DATABASE",
+    "up to 63 lower-case letters, digits and `-`; leave it out for `(default)`",
+    |database| {
+        let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        database.len() <= 63 && database.chars().all(valid)
+    },
+);
 const NAMESPACE: Kind =
     text("NAME", "up to 100 of `[0-9A-Za-z._-]`, not of the form `__…__`", |namespace| {
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -90,8 +102,8 @@ impl DatastoreOptions {
 
     /// Everything that can be known to be wrong without asking anybody.
     pub(super) fn check(&self) -> Result<()> {
-        check_project(&self.project)?;
-        check_database(&self.database)?;
+        PROJECT.check("the project", &self.project)?;
+        DATABASE.check("the database", &self.database)?;
         self.check_values()
     }
 
@@ -110,24 +122,6 @@ impl DatastoreOptions {
 /// Opening never creates anything here: there are no tables, and an entity is created with its sequence.
 impl Target for DatastoreOptions {
     idmill_kit::target!(|options| "datastore" => DatastoreStore::open_with);
-}
-
-fn check_project(project: &str) -> Result<()> {
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
-    if !project.is_empty() && project.len() <= 100 && project.chars().all(valid) {
-        return Ok(());
-    }
-    let rule = "letters, digits and `-`, as in `datastore://my-project`";
-    Err(refuse(format!("{project:?} cannot be a project's id: {rule}")))
-}
-
-fn check_database(database: &str) -> Result<()> {
-    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if database.len() <= 63 && database.chars().all(valid) {
-        return Ok(());
-    }
-    let rule = "up to 63 lower-case letters, digits and `-`; leave it out for `(default)`";
-    Err(refuse(format!("{database:?} cannot be a database's id: {rule}")))
 }
 
 /// What Datastore keeps for itself.

@@ -8,7 +8,7 @@ use idmill::{Result, SequenceName};
 use idmill_kit::{CompareAndSet as _, Swapped};
 use serde_json::json;
 
-use super::{DatastoreStore, over, schema};
+use super::{DatastoreStore, over};
 
 impl DatastoreStore {
     pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
@@ -41,11 +41,6 @@ impl DatastoreStore {
     }
 
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let (found, next) = self.entities(&self.records, page).await?;
-        let mut records = Records::new(Vec::new(), next);
-        for result in &found {
-            records.add(&schema::shown(result), self.records.decode_record(result).map(|(record, _)| record));
-        }
-        Ok(records)
+        self.listed(&self.records, page, |result| Ok(self.records.decode_record(result)?.0)).await
     }
 }

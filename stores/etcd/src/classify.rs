@@ -160,7 +160,8 @@ pub(super) fn read_failed(failure: Failure) -> Error {
         }
         Failure::Refused(status) => match classify(status.code(), status.message()) {
             Meaning::Open => refused(classify_stranger(status.code()), &status),
-            Meaning::Full => full(&status),
+            // And nothing was written.
+            Meaning::Full => refused(ErrorKind::Conflict, &status),
             meaning => refused(kind(meaning), &status),
         },
     }
@@ -175,10 +176,7 @@ pub(super) fn write_failed(failure: Failure) -> Error {
             ErrorKind::UnknownOutcome,
             format!("etcd did not answer: {}; {MAYBE}", chain(&*source)),
         ),
-        Failure::Refused(status) => {
-            let meaning = classify(status.code(), status.message());
-            refused(kind(meaning), &status)
-        }
+        Failure::Refused(status) => refused(kind(classify(status.code(), status.message())), &status),
     }
 }
 
@@ -192,11 +190,6 @@ fn kind(meaning: Meaning) -> ErrorKind {
         Meaning::Expired => ErrorKind::Denied,
         Meaning::Full | Meaning::Open => ErrorKind::UnknownOutcome,
     }
-}
-
-/// The database is full, and nothing was written.
-fn full(status: &Status) -> Error {
-    refused(ErrorKind::Conflict, status)
 }
 
 fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {

@@ -6,19 +6,18 @@
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{Resend, paging};
+use idmill_kit::Resend;
 
 use super::EtcdStore;
 use super::classify::{OVERTAKEN, write_failed};
 use super::client::Answered;
-use super::schema::Place;
 use super::sequences::Sequences;
-use super::wire::{Compare, KeyValue, Put, Range, Request, Txn};
+use super::wire::{Compare, KeyValue, Put, Request, Txn};
 
 impl EtcdStore {
     pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
         let Sequences { client, records, .. } = &*self.sequences;
-        client.range(&the_key(records, name)).await?.kvs.into_iter().next().map(text).transpose()
+        client.range(&records.the_key(name)).await?.kvs.into_iter().next().map(text).transpose()
     }
 
     pub(super) async fn try_swap_record(
@@ -34,7 +33,7 @@ impl EtcdStore {
             None => Compare::absent(&key),
         };
         let put = Request::Put(Put { key, value: wanted.as_bytes().to_vec() });
-        let txn = Txn::new(vec![compare], put, Request::Range(the_key(records, name)));
+        let txn = Txn::new(vec![compare], put, Request::Range(records.the_key(name)));
         let Answered { answer, resent } = client.txn(&txn, Resend::Harmless).await.map_err(write_failed)?;
         if answer.succeeded || !resent {
             return Ok(answer.succeeded);
@@ -46,19 +45,8 @@ impl EtcdStore {
     }
 
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let Sequences { client, records: place, .. } = &*self.sequences;
-        let answer = client.range(&place.page(page)?).await?;
-        let mut records = Records::default();
-        records.next = answer.kvs.last().filter(|_| answer.more).map(|kv| paging::cursor(&kv.key));
-        for kv in answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key)) {
-            records.add(&place.shown(&kv.key), text(kv));
-        }
-        Ok(records)
+        self.sequences.listed(&self.sequences.records, page, text).await
     }
-}
-
-fn the_key(place: &Place, name: &SequenceName) -> Range {
-    Range { key: place.key(name).into_bytes(), ..Range::default() }
 }
 
 fn text(stored: KeyValue) -> Result<String> {

@@ -44,6 +44,11 @@ impl Place {
         format!("{}{}", self.prefix, escape(name))
     }
 
+    /// The one key of this name.
+    pub(super) fn the_key(&self, name: &SequenceName) -> Range {
+        Range { key: self.key(name).into_bytes(), ..Range::default() }
+    }
+
     /// The first key that can be a sequence's, and a key that is none: no name is empty.
     pub(super) fn first(&self) -> Vec<u8> {
         self.prefix.clone().into_bytes()

@@ -20,12 +20,13 @@
 
 use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Remembered, Resend, Seen, Swapped, paging};
+use idmill_kit::paging;
+use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Seen, Swapped};
 
 use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
 use super::client::{Answered, Client};
 use super::schema::{self, Place, Stored, Version};
-use super::wire::{Compare, Delete, Header, Put, Range, Request, Txn, TxnAnswer};
+use super::wire::{Compare, Delete, Header, KeyValue, Put, Range, Request, Txn, TxnAnswer};
 
 /// The sequences under a prefix.
 #[derive(Debug)]
@@ -60,21 +61,28 @@ impl Sequences {
 
     async fn look_up(&self, name: &SequenceName) -> Result<Option<Stored>> {
         let before = self.remembered(name);
-        let answer = self.client.range(&self.the_key(name)).await?;
+        let answer = self.client.range(&self.place.the_key(name)).await?;
         let stored = answer.kvs.into_iter().next().map(|kv| self.place.decode(kv)).transpose()?;
         self.learn(name, before.as_ref(), stored.clone())?;
         Ok(stored)
     }
 
-    /// Where a page ended is a key.
     async fn list(&self, page: &Page) -> Result<Listing> {
-        let answer = self.client.range(&self.place.page(page)?).await?;
-        let last = answer.kvs.last().filter(|_| answer.more);
-        let mut listing = Listing::new(Vec::new(), last.map(|kv| paging::cursor(&kv.key)));
-        for kv in answer.kvs.into_iter().filter(|kv| !self.place.is_deeper(&kv.key)) {
-            listing.add(self.place.shown(&kv.key), self.place.decode(kv).map(|stored| stored.info));
-        }
-        Ok(listing.sorted())
+        let decode = |kv| Ok(self.place.decode(kv)?.info);
+        Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
+    }
+
+    /// Reads a page. Where it ended is a key.
+    pub(super) async fn listed<P: Fill>(
+        &self,
+        place: &Place,
+        page: &Page,
+        decode: impl Fn(KeyValue) -> Result<P::Row>,
+    ) -> Result<P> {
+        let answer = self.client.range(&place.page(page)?).await?;
+        let next = answer.kvs.last().filter(|_| answer.more).map(|kv| paging::cursor(&kv.key));
+        let kvs = answer.kvs.into_iter().filter(|kv| !place.is_deeper(&kv.key));
+        Ok(P::of(next, kvs.map(|kv| (place.shown(&kv.key), decode(kv)))))
     }
 
     /// Turns the stored sequence into the wanted one, unless something else is stored.
@@ -108,7 +116,7 @@ impl Sequences {
             Some(value) => Request::Put(Put { key, value: value.to_vec() }),
             None => Request::Delete(Delete { key }),
         };
-        Txn::new(compare, success, Request::Range(self.the_key(name)))
+        Txn::new(compare, success, Request::Range(self.place.the_key(name)))
     }
 
     fn outcome(
@@ -158,10 +166,6 @@ impl Sequences {
             Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
             _ => Err(write_failed(failure)),
         }
-    }
-
-    fn the_key(&self, name: &SequenceName) -> Range {
-        Range { key: self.place.key(name).into_bytes(), ..Range::default() }
     }
 
     /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request

@@ -12,7 +12,7 @@
 
 mod connection;
 mod dial;
-mod known;
+mod key;
 mod options;
 mod refill;
 mod view;
@@ -30,12 +30,13 @@ use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence, Next, Seen, Taken};
 use idmill_shared_cache::counts::Counts;
+use idmill_shared_cache::known::Known;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
 use self::connection::{Connection, Failure};
 use self::dial::Tcp;
-use self::known::Known;
+use self::key::key;
 use self::wire::Reply;
 
 #[doc(hidden)] // for the simulation, which is its own server
@@ -166,17 +167,18 @@ impl MemcachedWindow {
         opened.map_err(|error| self.error(error.kind(), &error.to_string()))
     }
 
-    /// Sends one command, once.
+    /// Sends one command, once. Returns its last reply.
     async fn send(
         &self,
         connection: &Connection,
         known: &Known,
         command: Command,
         deadline: Instant,
-    ) -> Result<Vec<Reply>, Failure> {
+    ) -> Result<Reply, Failure> {
         let (bytes, replies) = wire::write(command, &known.key, self.life(known).as_secs());
         self.counts.round_trips.add(1);
-        connection.exchange(bytes, replies, deadline).await
+        let last = connection.exchange(bytes, replies, deadline).await?.pop();
+        last.ok_or_else(|| Failure::Lost("no reply".into()))
     }
 
     /// How long a stub lives that is placed now, in whole seconds.
@@ -189,7 +191,7 @@ impl MemcachedWindow {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
         // Who cannot hold every id looks first, where that may matter: what it draws
         // and cannot hold would be lost.
-        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling);
+        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling, 0);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
         let deadline = self.deadline();
@@ -252,16 +254,15 @@ impl MemcachedWindow {
         if !matches!(outcome, Err(Failure::Lost(_))) {
             doubt.ids = 0;
         }
-        let mut replies = outcome?;
-        let Some(last) = replies.pop() else { return Err(Failure::Lost("no reply".into())) };
+        let last = outcome?;
         let next = match command {
             Command::Add { count } => {
-                last.added().map(|added| (cache::after_add(known.layout, count, added), None))
+                last.added().map(|added| (cache::after_add(known.layout(), count, added), None))
             }
             _ => last.seen().map(|seen| {
                 let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
                 let next = cache::after_look(connection.number(), seen);
-                (next, number.and_then(|number| known.layout.next_of(number)))
+                (next, number.and_then(|number| known.layout().next_of(number)))
             }),
         };
         next.map_err(|reply| {
@@ -275,7 +276,7 @@ impl MemcachedWindow {
         let mut prepare = low;
         self.sequences.update(&request.name, |latest| {
             // So far at least the store has granted.
-            latest.advance(known.identity, known.layout.id(after.end));
+            latest.advance(known.identity, known.layout().id(after.end));
             // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor
             // shrinks from one window to the next by itself.
             latest.pace.found(after.mark.saturating_mul(3));
@@ -284,8 +285,7 @@ impl MemcachedWindow {
             prepare &= latest.apart == 0;
             latest.apart = latest.apart.saturating_sub(low.into());
         });
-        let bounds = self.sequences.bounds_after(&request.name, range, known.bounds);
-        let grant = Grant::new(range, known.identity, bounds);
+        let grant = self.sequences.granted(&request.name, range, known);
         let right = Right::Low { asked: Instant::now(), end: after.end, left: after.left };
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }
@@ -296,13 +296,9 @@ impl MemcachedWindow {
         let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
-        let replies = self.send(&connection, &known, Command::Delete, deadline).await;
-        let mut replies = replies.map_err(|failure| self.failed(&failure))?;
-        match replies.pop().map(Reply::held) {
-            Some(Ok(_)) => Ok(()),
-            Some(Err(reply)) => Err(self.failed(&Failure::Lost(unexpected(&reply)))),
-            None => Err(self.failed(&Failure::Lost("no reply".into()))),
-        }
+        let deleted = self.send(&connection, &known, Command::Delete, deadline).await;
+        let held = deleted.and_then(|reply| reply.held().map_err(|reply| Failure::Lost(unexpected(&reply))));
+        held.map(drop).map_err(|failure| self.failed(&failure))
     }
 
     fn failed(&self, failure: &Failure) -> Error {
@@ -349,11 +345,11 @@ impl Window for MemcachedWindow {
         match token.right {
             Right::Stub { .. } => {
                 let size = known.pace.size(&limits, request.count);
-                known.layout.refill_of(known.next, known.bounds.max(), request.count, size)
+                known.layout().refill_of(known.next, known.bounds.max(), request.count, size)
             }
             Right::Low { end, left, .. } => {
                 let size = known.pace.more(&limits, left);
-                known.layout.refill_of(known.layout.id(end), known.bounds.max(), 1, size)
+                known.layout().refill_of(known.layout().id(end), known.bounds.max(), 1, size)
             }
         }
     }
@@ -362,7 +358,7 @@ impl Window for MemcachedWindow {
         // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before
         // ids are reserved for a caller that could not hold them.
         self.sequences.last_known(&request.name).is_none_or(|known| {
-            if known.near(request.ceiling) {
+            if known.near(request.ceiling, 0) {
                 return true;
             }
             let left = known.next.map_or(0, |next| known.bounds.max().saturating_sub(next));
@@ -381,12 +377,7 @@ impl Window for MemcachedWindow {
 
     fn release<'a>(&'a self, request: &'a Reserve, token: MemcachedToken, lost: bool) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            self.sequences.update(&request.name, |latest| {
-                if !lost {
-                    latest.pace.was_refused();
-                }
-                latest.pace.took(token.right.asked().elapsed());
-            });
+            self.sequences.released(&request.name, token.right.asked(), lost);
             self.give_back(token.right, &token.known).await;
         })
     }
@@ -396,8 +387,7 @@ impl Window for MemcachedWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.window.prefix, before);
-        self.sequences.introduce(&sequence.name, heard);
+        self.sequences.hear(sequence, key(&self.options.window.prefix, sequence));
     }
 }
 

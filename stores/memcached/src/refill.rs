@@ -6,10 +6,10 @@ use idmill_shared_cache::Installed;
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence};
 use idmill_shared_cache::counts::late;
+use idmill_shared_cache::known::Known;
 use tokio::time::Instant;
 
 use super::connection::{Connection, Failure};
-use super::known::Known;
 use super::wire::Reply;
 use super::{MemcachedToken, MemcachedWindow, Right};
 
@@ -56,7 +56,7 @@ impl MemcachedWindow {
     /// Puts a range in the place of a stub.
     async fn put(&self, request: &Reserve, known: &Known, fence: Fence, grant: Grant) -> Installed {
         let Some(connection) = self.live() else { return Installed::Refused };
-        let refill = cache::refill(known.layout, fence, connection.number(), grant.range, request.count);
+        let refill = cache::refill(known.layout(), fence, connection.number(), grant.range, request.count);
         let Some(refill) = refill else { return Installed::Refused };
         let held = self.holds(&connection, known, refill.command, self.deadline()).await;
         if held != Installed::Done {
@@ -75,8 +75,8 @@ impl MemcachedWindow {
         for _ in 0..TRIES {
             let Some(connection) = self.live() else { return Installed::Refused };
             let looked = self.send(&connection, known, Command::Peek, deadline).await;
-            let seen = looked.ok().and_then(|mut replies| replies.pop()).and_then(|reply| reply.seen().ok());
-            let extend = seen.and_then(|seen| cache::extend(known.layout, end, grant.range, seen));
+            let seen = looked.ok().and_then(|reply| reply.seen().ok());
+            let extend = seen.and_then(|seen| cache::extend(known.layout(), end, grant.range, seen));
             let Some(extend) = extend else { break };
             // On the connection on which its cas was seen.
             match self.holds(&connection, known, extend.command, deadline).await {
@@ -90,7 +90,7 @@ impl MemcachedWindow {
                 unknown => return unknown,
             }
         }
-        if !known.layout.follows(end, grant.range) {
+        if !known.layout().follows(end, grant.range) {
             self.sequences.update(&request.name, |latest| latest.apart = APART);
         }
         Installed::Refused
@@ -104,15 +104,10 @@ impl MemcachedWindow {
         command: Command,
         deadline: Instant,
     ) -> Installed {
-        let held = match self.send(connection, known, command, deadline).await {
-            Err(Failure::NotSent(_)) => return Installed::Refused,
-            Err(Failure::Lost(_)) => return Installed::Unknown,
-            Ok(mut replies) => replies.pop().map(Reply::held),
-        };
-        match held {
-            Some(Ok(true)) => Installed::Done,
-            Some(Ok(false)) => Installed::Refused,
-            Some(Err(_)) | None => Installed::Unknown,
+        match self.send(connection, known, command, deadline).await.map(Reply::held) {
+            Ok(Ok(true)) => Installed::Done,
+            Ok(Ok(false)) | Err(Failure::NotSent(_)) => Installed::Refused,
+            Ok(Err(_)) | Err(Failure::Lost(_)) => Installed::Unknown,
         }
     }
 

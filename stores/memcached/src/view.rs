@@ -4,29 +4,26 @@ use idmill::Result;
 use idmill::store::{SequenceInfo, StoreFuture};
 use idmill_kit::WindowView;
 use idmill_shared_cache::cache::{Command, Layout, Seen};
+use idmill_shared_cache::known::Known;
 
 use super::connection::Failure;
-use super::known::Known;
+use super::key::key;
 use super::{MemcachedWindow, unexpected};
 
 impl MemcachedWindow {
     async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
-        let known = Known::of(sequence, &self.options.window.prefix, None);
+        let known = Known::of(sequence, key(&self.options.window.prefix, sequence), None);
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
-        let replies = self.send(&connection, &known, Command::Peek, deadline).await;
+        let looked = self.send(&connection, &known, Command::Peek, deadline).await;
         // A look changes nothing, so nothing of it is unknown.
-        let reply = replies.map_err(|failure| match failure {
-            Failure::NotSent(reason) | Failure::Lost(reason) => self.failed(&Failure::NotSent(reason)),
-        })?;
-        let reply = reply.into_iter().next_back();
-        let seen = reply.map(|reply| reply.seen().map_err(|other| unexpected(&other)));
-        match seen.unwrap_or_else(|| Err("no reply".into())) {
+        let failed = |reason| self.failed(&Failure::NotSent(reason));
+        let reply = looked.map_err(|(Failure::NotSent(reason) | Failure::Lost(reason))| failed(reason))?;
+        match reply.seen().map_err(|other| failed(unexpected(&other)))? {
             // The start and what is counted from it can be 2^64 together.
-            Ok(Seen::Number { number, .. }) => Ok(Layout::decode(number)
+            Seen::Number { number, .. } => Ok(Layout::decode(number)
                 .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),
-            Ok(_) => Ok(None),
-            Err(reason) => Err(self.failed(&Failure::NotSent(reason))),
+            _ => Ok(None),
         }
     }
 }

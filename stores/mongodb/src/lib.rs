@@ -42,7 +42,8 @@ use idmill::store::{
     Store, already_exists, not_found,
 };
 use idmill::{Operation, Result, SequenceName};
-use idmill_kit::{Asked, Contention, Scheme, paging};
+use idmill_kit::paging;
+use idmill_kit::{Asked, Contention, Fill, Scheme};
 use parking_lot::Mutex;
 
 use self::classify::failed;
@@ -161,11 +162,8 @@ impl MongoStore {
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let (found, next) = documents(&self.commands, page).await?;
-        let mut listing = Listing::new(Vec::new(), next);
-        for document in &found {
-            listing.add(schema::shown(document), schema::decode_any(document));
-        }
+        let listing: Listing =
+            listed(&self.commands, page, |document, _| schema::decode_any(document)).await?;
         Ok(listing.sorted())
     }
 
@@ -201,8 +199,12 @@ impl MongoStore {
     }
 }
 
-/// The documents of a page, and where the next one begins.
-async fn documents(commands: &Commands, page: &Page) -> Result<(Vec<Document>, Option<Cursor>)> {
+/// The documents of a page, each read together with its name.
+async fn listed<P: Fill>(
+    commands: &Commands,
+    page: &Page,
+    decode: impl Fn(&Document, &str) -> Result<P::Row>,
+) -> Result<P> {
     let read = |matching| async move {
         let found = commands.find_some(matching, paging::limit(page)).await;
         found.map_err(|fault| failed(&fault, Asked::Read))
@@ -214,7 +216,8 @@ async fn documents(commands: &Commands, page: &Page) -> Result<(Vec<Document>, O
     let last = found.last().filter(|_| found.len() >= page.limit.max(1));
     let next = last.and_then(|last| last.get_str("_id").ok()).map(Cursor::new);
     all.extend(found);
-    Ok((all, next))
+    let row = |document| decode(document, &schema::shown(document));
+    Ok(P::of(next, all.iter().map(|document| (schema::shown(document), row(document)))))
 }
 
 impl Store for MongoStore {

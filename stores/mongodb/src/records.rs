@@ -8,7 +8,7 @@ use idmill_kit::Asked;
 
 use super::classify::failed;
 use super::commands::Commands;
-use super::{MongoStore, documents, schema};
+use super::{MongoStore, listed, schema};
 
 impl MongoStore {
     fn witness(&self) -> Result<Commands> {
@@ -53,12 +53,6 @@ impl MongoStore {
     }
 
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let (found, next) = documents(&self.witness()?, page).await?;
-        let mut records = Records::new(Vec::new(), next);
-        for document in &found {
-            let name = schema::shown(document);
-            records.add(&name, schema::decode_record(document, &name));
-        }
-        Ok(records)
+        listed(&self.witness()?, page, schema::decode_record).await
     }
 }

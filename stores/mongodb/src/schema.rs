@@ -5,7 +5,7 @@
 //! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
 
 use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 use idmill_kit::{Fault, Numbers, paging, witness_beside};
 use mongodb::bson::{Bson, Document, doc};
@@ -46,19 +46,13 @@ fn too_large(what: &str, id: u64) -> Error {
 }
 
 /// The name of a collection, as an option.
-pub(super) const NAME: Kind = text("NAME", RULE, is_collection);
+pub(super) const NAME: Kind = text(
+    "NAME",
+    "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`",
+    is_collection,
+);
 /// Some more than that, for the collection of the records.
 const LONGEST_WITNESS: usize = 140;
-const RULE: &str =
-    "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`";
-
-/// A collection's name that the server will take.
-pub(super) fn check_collection(name: &str) -> Result<()> {
-    if is_collection(name) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("{name:?} cannot be the collection: {RULE}")).during(Operation::Connect))
-}
 
 fn is_collection(name: &str) -> bool {
     (1..=120).contains(&name.len())
@@ -383,8 +377,12 @@ mod tests {
     fn collections_that_no_server_takes_are_refused() {
         let long = "x".repeat(121);
         for name in ["", "a$b", "system.x", ".a", "a.", "a..b", "a\0", &long] {
-            assert_eq!(check_collection(name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name:?}");
+            assert_eq!(
+                NAME.check("collection", name).unwrap_err().kind(),
+                ErrorKind::InvalidInput,
+                "{name:?}"
+            );
         }
-        assert!(check_collection("billing.sequences-2").is_ok());
+        assert!(NAME.check("collection", "billing.sequences-2").is_ok());
     }
 }

@@ -13,7 +13,7 @@ use super::DEFAULT_TIMEOUT;
 use super::classify::{Fault, failed};
 use super::commands::Commands;
 use super::reserve::{Fit, reserve};
-use super::schema::{DEFAULT_COLLECTION, check_collection};
+use super::schema::{DEFAULT_COLLECTION, NAME};
 
 /// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
 /// with everything at its default.
@@ -105,7 +105,7 @@ impl<T: Id> InTransaction<T> {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn collection(mut self, collection: &str) -> Result<Self> {
-        check_collection(collection)?;
+        NAME.check("collection", collection)?;
         collection.clone_into(&mut self.collection);
         Ok(self)
     }

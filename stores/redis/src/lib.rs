@@ -28,15 +28,15 @@ mod schema;
 pub(crate) mod verify;
 pub mod window;
 
-use std::fmt;
-
 use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Pages,
     Records, Reserve, SequenceInfo, Store, StoreFuture, already_exists, exhausted, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
+use idmill_kit::history;
 use idmill_kit::history::Histories;
-use idmill_kit::{Contention, Scheme, history, paging};
+use idmill_kit::paging;
+use idmill_kit::{Contention, Fill, Scheme};
 
 use self::classify::{Asked, Fault};
 use self::link::{Answer, Call, Link};
@@ -67,11 +67,11 @@ const AT_ONCE: usize = 500;
 /// Sequences on a Redis or Valkey server. See the [crate docs](self) for its guarantees.
 ///
 /// All callers share one connection, which is replaced if it fails.
+#[derive(Debug)]
 pub struct RedisStore {
     link: Link,
     schema: Schema,
     durability: Durability,
-    failover: Failover,
 }
 
 impl RedisStore {
@@ -95,9 +95,8 @@ impl RedisStore {
             options.check()?;
             let link = Link::new(options.terms());
             link.greet().await?;
-            let schema = Schema::new(options.prefix_name(), options.after_failover());
-            let (durability, failover) = (options.durability(), options.after_failover());
-            Ok(Self { link, schema, durability, failover })
+            let schema = Schema::new(&options.prefix, options.after_failover());
+            Ok(Self { link, schema, durability: options.durability() })
         };
         opened.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -128,7 +127,7 @@ impl RedisStore {
         }
         let grant = schema::granted(&answer, request).map_err(failed)?;
         if let Some([was, here]) = schema::masters(&answer, GRANTED_BY) {
-            self.failover.report(&request.name, Histories { was: &was, here: &here });
+            self.schema.failover.report(&request.name, Histories { was: &was, here: &here });
         }
         Ok(grant)
     }
@@ -143,8 +142,7 @@ impl RedisStore {
     }
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
-        let answer = self.run(self.schema.give_back(back)).await?;
-        self.held(&answer)
+        self.held(&self.run(self.schema.give_back(back)).await?)
     }
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
@@ -154,8 +152,7 @@ impl RedisStore {
     }
 
     async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        let answer = self.run(self.schema.read(name)).await?;
-        self.read(&answer, name)
+        self.read(&self.run(self.schema.read(name)).await?, name)
     }
 
     fn read(&self, answer: &Answer, name: &SequenceName) -> Result<Option<SequenceInfo>> {
@@ -170,21 +167,43 @@ impl RedisStore {
         }
     }
 
-    /// Goes through the set of names as Redis does, which keeps no order among them.
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let (next, members) = self.scan(&self.schema.names(), page).await?;
-        let mut listing = Listing::new(Vec::new(), next);
-        let mut names = Vec::with_capacity(members.len());
-        for member in &members {
-            match SequenceName::new(member) {
-                Ok(name) => names.push(name),
-                Err(error) => listing.add(member.as_str(), Err(not_a_name(error))),
+        let read = |answer: &Answer, name: &SequenceName| self.read(answer, name);
+        self.list_set(&self.schema.names(), page, |name| self.schema.read(name), read).await
+    }
+
+    /// Goes through a set of names as Redis does, which keeps no order among them, and reads what is kept under each.
+    async fn list_set<P: Fill>(
+        &self,
+        set: &str,
+        page: &Page,
+        call: impl Fn(&SequenceName) -> Call,
+        read: impl Fn(&Answer, &SequenceName) -> Result<Option<P::Row>>,
+    ) -> Result<P> {
+        let (next, members) = self.scan(set, page).await?;
+        let mut listed = P::empty(next);
+        for members in members.chunks(AT_ONCE) {
+            let mut names = Vec::with_capacity(members.len());
+            for member in members {
+                match SequenceName::new(member) {
+                    Ok(name) => names.push(name),
+                    Err(error) => listed.add(member, Err(not_a_name(error))),
+                }
+            }
+            let calls: Vec<Call> = names.iter().map(&call).collect();
+            for ((answer, call), name) in self.link.run_all(&calls).await.into_iter().zip(&calls).zip(&names)
+            {
+                let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
+                match self.checked(answer, &call.keys[0]).and_then(|answer| read(&answer, name)) {
+                    Ok(Some(row)) => listed.add(name, Ok(row)),
+                    // Removed meanwhile.
+                    Ok(None) => {}
+                    Err(error) if error.status() == Status::Permanent => listed.add(name, Err(error)),
+                    Err(error) => return Err(error),
+                }
             }
         }
-        for names in names.chunks(AT_ONCE) {
-            self.list_these(names, &mut listing).await?;
-        }
-        Ok(listing)
+        Ok(listed)
     }
 
     /// Members of a set of names that begin as the page's do, and where the next begin.
@@ -199,22 +218,6 @@ impl RedisStore {
         members.sort();
         members.dedup();
         Ok(((next != "0").then(|| Cursor::new(next)), members))
-    }
-
-    async fn list_these(&self, names: &[SequenceName], listing: &mut Listing) -> Result<()> {
-        let calls: Vec<Call> = names.iter().map(|name| self.schema.read(name)).collect();
-        for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(names) {
-            let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
-            let checked = self.checked(answer, &self.schema.key(name));
-            match checked.and_then(|answer| self.read(&answer, name)) {
-                Ok(Some(info)) => listing.add(name.as_str(), Ok(info)),
-                // Removed meanwhile.
-                Ok(None) => {}
-                Err(error) if error.status() == Status::Permanent => listing.add(name.as_str(), Err(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
     }
 
     /// The sequences whose reserves are refused, since another server wrote them: at most a page of them.
@@ -250,8 +253,7 @@ impl RedisStore {
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        let answer = self.run(self.schema.remove(name)).await?;
-        self.held(&answer)
+        self.held(&self.run(self.schema.remove(name)).await?)
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
@@ -260,8 +262,7 @@ impl RedisStore {
     }
 
     async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let answer = self.run(self.schema.read_record(name)).await?;
-        self.kept(&answer)
+        self.kept(&self.run(self.schema.read_record(name)).await?)
     }
 
     fn kept(&self, answer: &Answer) -> Result<Option<String>> {
@@ -273,39 +274,12 @@ impl RedisStore {
     }
 
     async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        let answer = self.run(self.schema.swap_record(name, seen, wanted)).await?;
-        self.held(&answer)
+        self.held(&self.run(self.schema.swap_record(name, seen, wanted)).await?)
     }
 
-    /// As [`try_list`](Self::try_list) goes through the sequences.
     async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let (next, members) = self.scan(&self.schema.record_names(), page).await?;
-        let mut records = Records::new(Vec::new(), next);
-        for members in members.chunks(AT_ONCE) {
-            self.list_these_records(members, &mut records).await?;
-        }
-        Ok(records)
-    }
-
-    async fn list_these_records(&self, members: &[String], records: &mut Records) -> Result<()> {
-        let mut names = Vec::with_capacity(members.len());
-        for member in members {
-            match SequenceName::new(member) {
-                Ok(name) => names.push(name),
-                Err(error) => records.add(member, Err(error)),
-            }
-        }
-        let calls: Vec<Call> = names.iter().map(|name| self.schema.read_record(name)).collect();
-        for (answer, name) in self.link.run_all(&calls).await.into_iter().zip(&names) {
-            let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
-            match self.checked(answer, &self.schema.record_key(name)).and_then(|answer| self.kept(&answer)) {
-                Ok(Some(record)) => records.add(name, Ok(record)),
-                Ok(None) => {}
-                Err(error) if error.status() == Status::Permanent => records.add(name, Err(error)),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        let (set, read) = (self.schema.record_names(), |answer: &Answer, _: &SequenceName| self.kept(answer));
+        self.list_set(&set, page, |name| self.schema.read_record(name), read).await
     }
 
     /// Whether the condition of a script held.
@@ -346,13 +320,4 @@ fn refused(answer: &Answer, name: &SequenceName) -> Error {
 fn not_a_name(error: Error) -> Error {
     let message = format!("the set of names has one that no sequence has: {error}");
     Error::new(ErrorKind::StoreViolation, message).because(error)
-}
-
-impl fmt::Debug for RedisStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisStore")
-            .field("link", &self.link)
-            .field("schema", &self.schema)
-            .finish_non_exhaustive()
-    }
 }

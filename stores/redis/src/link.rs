@@ -3,13 +3,14 @@
 //! Nothing is sent again. Nor are the driver's answers taken on trust: each script repeats a number that was
 //! asked with it, so that an answer to something else is noticed.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Pipeline, RedisConnectionInfo, Value};
+use ::redis::{Pipeline, RedisConnectionInfo, Value, from_redis_value, from_redis_value_ref};
 use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::SharedConnection;
 use idmill_tls::client::{Advice, trusting};
@@ -39,8 +40,8 @@ pub(crate) struct Terms {
 /// A script to run.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
-    /// Which of [`Terms::scripts`].
-    pub(crate) script: usize,
+    /// One of [`Terms::scripts`].
+    pub(crate) script: &'static str,
     pub(crate) keys: Vec<String>,
     /// After the nonce.
     pub(crate) arguments: Vec<String>,
@@ -186,7 +187,8 @@ impl Link {
         let nonces: Vec<u64> = calls.iter().map(|_| self.nonce.fetch_add(1, Ordering::Relaxed)).collect();
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, nonce) in calls.iter().zip(&nonces) {
-            let hash = &live.hashes[call.script];
+            let at = self.terms.scripts.iter().position(|script| *script == call.script);
+            let hash = &live.hashes[at.expect("one of the terms")];
             pipeline
                 .cmd("EVALSHA")
                 .arg(hash)
@@ -285,10 +287,12 @@ impl Terms {
         let (info, config) = (text(&next()?).unwrap_or_default(), next());
         let demands = self.demands;
         match config {
-            Err(fault) if demands == Demands::Disk => {
-                verify(Demands::Keeps, &info, &[]).and_then(|()| Err(unverified(&fault.to_string())))
+            Err(fault) if demands == Demands::Disk => verify(Demands::Keeps, &info, &HashMap::new())
+                .and_then(|()| Err(unverified(&fault.to_string()))),
+            config => {
+                let config = config.ok().and_then(|config| from_redis_value(config).ok());
+                verify(demands, &info, &config.unwrap_or_default())
             }
-            config => verify(demands, &info, &pairs(&config.unwrap_or(Value::Nil))),
         }
         .map_err(Fault::NotSent)?;
         self.scripts.iter().map(|_| Ok(text(&next()?).unwrap_or_default())).collect()
@@ -332,18 +336,15 @@ fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Re
     answers.collect()
 }
 
-/// The next cursor, and a piece of a set.
+/// The next cursor, and a piece of a set; what is no text is shown as far as it can be.
 fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
     let garbled = || Fault::Garbled(format!("{value:?}"));
-    match value {
-        Some(Value::ServerError(error)) => Err(Fault::server(error.code(), error.details())),
-        Some(Value::Array(parts)) => {
-            let [cursor, Value::Array(members)] = parts.as_slice() else { return Err(garbled()) };
-            let members = members.iter().map(legible).collect::<Option<Vec<_>>>();
-            text(cursor).zip(members).ok_or_else(garbled)
-        }
-        _ => Err(garbled()),
+    if let Some(Value::ServerError(error)) = value {
+        return Err(Fault::server(error.code(), error.details()));
     }
+    let read = from_redis_value_ref::<(String, Vec<Vec<u8>>)>(value.ok_or_else(garbled)?);
+    let (cursor, members) = read.map_err(|_| garbled())?;
+    Ok((cursor, members.iter().map(|member| String::from_utf8_lossy(member).into_owned()).collect()))
 }
 
 fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
@@ -357,14 +358,6 @@ fn read(value: &Value, nonce: u64) -> Result<Vec<String>, Fault> {
     Ok(words.collect())
 }
 
-/// As [`text`]; what is none is shown as far as it can be.
-fn legible(value: &Value) -> Option<String> {
-    match value {
-        Value::BulkString(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        other => text(other),
-    }
-}
-
 fn text(value: &Value) -> Option<String> {
     match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
@@ -372,12 +365,6 @@ fn text(value: &Value) -> Option<String> {
         Value::Int(number) => Some(number.to_string()),
         _ => None,
     }
-}
-
-fn pairs(value: &Value) -> Vec<(String, String)> {
-    let Value::Array(items) = value else { return Vec::new() };
-    let words: Vec<String> = items.iter().filter_map(text).collect();
-    words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect()
 }
 
 /// Not the terms, which hold a password.

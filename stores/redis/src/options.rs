@@ -103,10 +103,6 @@ impl RedisOptions {
         self.place.check()
     }
 
-    pub(super) fn prefix_name(&self) -> &str {
-        &self.prefix
-    }
-
     pub(super) fn terms(&self) -> Terms {
         Terms {
             place: self.place.clone(),

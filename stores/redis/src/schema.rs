@@ -2,6 +2,7 @@
 
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill_kit::Numbers;
 use idmill_kit::history::Failover;
 
 use super::classify::{Asked, Fault};
@@ -21,36 +22,25 @@ macro_rules! script {
     };
 }
 
-/// In the order of the numbers below.
-pub(super) const SCRIPTS: [&str; 10] = [
-    script!("scripts/reserve.lua"),
-    script!("scripts/give_back.lua"),
-    script!("scripts/create.lua"),
-    script!("scripts/read.lua"),
-    script!("scripts/set.lua"),
-    script!("scripts/remove.lua"),
-    script!("scripts/record.lua" "scripts/read_record.lua"),
-    script!("scripts/record.lua" "scripts/swap_record.lua"),
-    script!("scripts/record.lua" "scripts/server.lua"),
-    script!("scripts/moved.lua"),
-];
-const RESERVE: usize = 0;
-const GIVE_BACK: usize = 1;
-const CREATE: usize = 2;
-const READ: usize = 3;
-const SET: usize = 4;
-const REMOVE: usize = 5;
-const READ_RECORD: usize = 6;
-const SWAP_RECORD: usize = 7;
-const SERVER: usize = 8;
-const MOVED: usize = 9;
+const RESERVE: &str = script!("scripts/reserve.lua");
+const GIVE_BACK: &str = script!("scripts/give_back.lua");
+const CREATE: &str = script!("scripts/create.lua");
+const READ: &str = script!("scripts/read.lua");
+const SET: &str = script!("scripts/set.lua");
+const REMOVE: &str = script!("scripts/remove.lua");
+const MOVED: &str = script!("scripts/moved.lua");
+const READ_RECORD: &str = script!("scripts/record.lua" "scripts/read_record.lua");
+const SWAP_RECORD: &str = script!("scripts/record.lua" "scripts/swap_record.lua");
+const SERVER: &str = script!("scripts/record.lua" "scripts/server.lua");
+pub(super) const SCRIPTS: [&str; 10] =
+    [RESERVE, GIVE_BACK, CREATE, READ, SET, REMOVE, MOVED, READ_RECORD, SWAP_RECORD, SERVER];
 
 /// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
 /// The braces have a cluster keep all of them in one slot, so that a script may touch two.
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
     prefix: String,
-    failover: Failover,
+    pub(super) failover: Failover,
 }
 
 impl Schema {
@@ -67,7 +57,7 @@ impl Schema {
         format!("{{{}}}:s:{name}", self.prefix)
     }
 
-    fn call(&self, script: usize, name: &SequenceName, arguments: Vec<String>) -> Call {
+    fn call(&self, script: &'static str, name: &SequenceName, arguments: Vec<String>) -> Call {
         let asked = if matches!(script, READ | MOVED) { Asked::Read } else { Asked::Write };
         Call { script, keys: vec![self.key(name), self.names()], arguments, asked }
     }
@@ -185,7 +175,7 @@ pub(super) const REFUSED_BY: usize = 1;
 /// What a reserve was granted.
 pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault> {
     let info = decode(answer, &request.name)?;
-    let (first, past) = (answer.number(6)?, past(answer)?);
+    let (first, past) = (answer.number(6)?, info.reached());
     let len = u64::try_from(past.saturating_sub(first.into())).unwrap_or(0);
     let within = first >= info.bounds.start()
         && past <= u128::from(info.bounds.max()) + 1
@@ -196,18 +186,12 @@ pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault
     }
 }
 
-fn past(answer: &Answer) -> Result<u128, Fault> {
-    answer.words.get(3).and_then(|word| word.parse().ok()).ok_or_else(|| answer.garbled())
-}
-
 /// A sequence as a script tells it.
 pub(super) fn decode(answer: &Answer, name: &SequenceName) -> Result<SequenceInfo, Fault> {
-    let bounds = Bounds::new(answer.number(1)?, answer.number(2)?).map_err(|_| answer.garbled())?;
-    let next = past(answer)?;
-    let identity = Identity { incarnation: answer.number(4)?, epoch: answer.number(5)? };
-    if next < bounds.start().into() || next > u128::from(bounds.max()) + 1 {
-        return Err(answer.garbled());
-    }
-    let next = u64::try_from(next).ok().filter(|next| *next <= bounds.max());
-    Ok(SequenceInfo::stored(name.clone(), next, bounds, identity))
+    // Of these, `next` alone can be 2^64.
+    let number = |at| answer.number(at).map(i128::from);
+    let next = answer.words.get(3).and_then(|word| word.parse().ok()).ok_or_else(|| answer.garbled())?;
+    let (start, max, incarnation, epoch) = (number(1)?, number(2)?, number(4)?, number(5)?);
+    let numbers = Numbers { next: Some(next), start, max, incarnation, epoch };
+    numbers.or_used_up(name.clone()).map_err(|_| answer.garbled())
 }

@@ -1,5 +1,7 @@
 //! Whether a server may be trusted with a sequence: asked on every new connection, of what it says of itself.
 
+use std::collections::HashMap;
+
 use idmill::{Error, ErrorKind, Result};
 
 /// What is demanded of a server.
@@ -15,7 +17,7 @@ pub(crate) enum Demands {
 
 /// Refuses a server that does not keep what it promises. `info` is the answer to INFO, `config` that to
 /// `CONFIG GET *append*`, where it was asked for.
-pub(crate) fn verify(demands: Demands, info: &str, config: &[(String, String)]) -> Result<()> {
+pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, String>) -> Result<()> {
     let is = |key: &str| {
         info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap_or_default()
     };
@@ -38,8 +40,7 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &[(String, String)]) 
     if demands == Demands::Keeps {
         return Ok(());
     }
-    let set =
-        |key: &str| config.iter().find(|(known, _)| known == key).map_or("", |(_, value)| value.as_str());
+    let set = |key: &str| config.get(key).map_or("", String::as_str);
     let wanted = [("appendonly", "yes"), ("appendfsync", "always"), ("no-appendfsync-on-rewrite", "no")];
     let wrong: Vec<_> = wanted.iter().filter(|(key, value)| set(key) != *value).collect();
     if wrong.is_empty() {

@@ -22,9 +22,9 @@ use gcloud_spanner::session::SessionError;
 use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::{CallOptions, QueryOptions, Transaction};
 use gcloud_spanner::transaction_rw::{CommitOptions, ReadWriteTransaction};
-use idmill::store::{SequenceInfo, StoreFuture};
+use idmill::store::{Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::Mode;
+use idmill_kit::{Fill, Mode};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -105,35 +105,38 @@ impl Database {
     /// Reads outside any transaction: the latest state, without locks.
     pub(super) async fn select(&self, statement: Statement) -> Result<Vec<SequenceInfo>> {
         let mut single = self.client.single().await.map_err(client_failed)?;
-        let found = rows(&mut single, &self.table, statement).await?;
-        Ok(found.into_iter().filter_map(|stored| stored.info).collect())
+        let found = read(&mut single, statement).await?;
+        Ok(stored(&self.table, &found)?.into_iter().filter_map(|stored| stored.info).collect())
     }
 
-    /// Reads rows that are not to fail together: each with its name.
-    pub(super) async fn select_each(
-        &self,
-        statement: Statement,
-    ) -> Result<Vec<(String, Result<SequenceInfo>)>> {
+    /// Reads a page. Its rows are not to fail together.
+    pub(super) async fn select_page(&self, page: &Page) -> Result<Listing> {
         let mut single = self.client.single().await.map_err(client_failed)?;
-        let (fields, found) = read(&mut single, statement).await?;
+        let (fields, found) = read(&mut single, self.table.select_page(page)).await?;
         let columns = self.table.columns(&fields)?;
         let decoded = |row: &Row| self.table.decode(row, &columns).map(|(info, _)| info);
-        Ok(found.iter().map(|row| (Table::name(row, &columns), decoded(row))).collect())
+        let rows = found.iter().map(|row| (Table::name(row, &columns), decoded(row)));
+        Ok(Listing::by_name(page, rows.collect()))
     }
 
-    /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own, as often as
-    /// Spanner aborts it. An abort is certain to have changed nothing.
+    /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own.
     pub(super) async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
-        decide: impl Decide<R>,
+        decide: impl Decide<(Table, Stored), R>,
     ) -> Result<R> {
-        self.run(Changing { table: self.table.clone(), name: name.clone(), decide }).await
+        let (table, select) = (self.table.clone(), self.table.select_for_update(name));
+        self.run(select, move |found| decide((table.clone(), stored(&table, &found)?.swap_remove(0)))).await
     }
 
-    /// Runs a transaction of its own, as often as Spanner aborts it.
-    pub(super) async fn run<R: Send + 'static>(&self, step: impl Step<R>) -> Result<R> {
-        while_it_passes(Abort::is_abort, ABORTED, || self.attempt(step.clone())).await
+    /// Reads rows and writes what `decide` makes of them, in a transaction of its own, as often as Spanner
+    /// aborts it. An abort is certain to have changed nothing.
+    pub(super) async fn run<R: Send + 'static>(
+        &self,
+        select: Statement,
+        decide: impl Decide<Found, R>,
+    ) -> Result<R> {
+        while_it_passes(Abort::is_abort, ABORTED, || self.attempt(select.clone(), decide.clone())).await
     }
 
     /// Creates another table, where tables may be created; whether they may.
@@ -144,7 +147,11 @@ impl Database {
 
     /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind:
     /// it is then rolled back if COMMIT has not been sent yet.
-    async fn attempt<R: Send + 'static>(&self, step: impl Step<R>) -> Result<R> {
+    async fn attempt<R: Send + 'static>(
+        &self,
+        select: Statement,
+        decide: impl Decide<Found, R>,
+    ) -> Result<R> {
         let (sender, receiver) = oneshot::channel();
         let database = self.clone();
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
@@ -156,7 +163,7 @@ impl Database {
         })?;
         runtime.spawn(async move {
             let sender = Arc::new(sender);
-            let outcome = database.transact(step, sender.clone()).await;
+            let outcome = database.transact(select, decide, sender.clone()).await;
             // The driver has dropped the closure, and the other owner with it.
             if let Some(sender) = Arc::into_inner(sender) {
                 let _ = sender.send(outcome);
@@ -170,23 +177,25 @@ impl Database {
 
     async fn transact<R: Send + 'static>(
         &self,
-        step: impl Step<R>,
+        select: Statement,
+        decide: impl Decide<Found, R>,
         caller: Arc<oneshot::Sender<Result<R>>>,
     ) -> Result<R> {
         let at_commit = Arc::new(AtomicBool::new(false));
         let mark = at_commit.clone();
         let outcome = self.client.read_write_transaction_with_option(
             move |tx| {
-                let (step, caller, mark) = (step.clone(), caller.clone(), mark.clone());
+                let (select, decide) = (select.clone(), decide.clone());
+                let (caller, mark) = (caller.clone(), mark.clone());
                 Box::pin(async move {
-                    let result = step.run(tx).await?;
-                    tx.buffer_write(result.1);
+                    let (answer, mutations) = decide(read(tx, select).await?)?;
+                    tx.buffer_write(mutations);
                     if caller.is_closed() {
                         return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "nobody waits for it")));
                     }
                     // The driver sends COMMIT next. Only this task reads it.
                     mark.store(true, Ordering::Relaxed);
-                    Ok(result.0)
+                    Ok(answer)
                 })
             },
             once(),
@@ -201,36 +210,17 @@ impl Database {
     }
 }
 
-/// What a transaction does before its commit. Run again where the transaction is.
-pub(super) trait Step<R>: Clone + Send + Sync + 'static {
-    /// What is to be answered once it has committed, and what is to be written with the commit.
-    fn run<'a>(&'a self, tx: &'a mut ReadWriteTransaction) -> StoreFuture<'a, Result<(R, Mutations)>>;
-}
+/// The columns and the rows that a statement found.
+pub(super) type Found = (Vec<Field>, Vec<Row>);
 
-/// Reads a sequence and decides.
-#[derive(Clone)]
-struct Changing<D> {
-    table: Table,
-    name: SequenceName,
-    decide: D,
-}
-
-impl<R: Send, D: Decide<R>> Step<R> for Changing<D> {
-    fn run<'a>(&'a self, tx: &'a mut ReadWriteTransaction) -> StoreFuture<'a, Result<(R, Mutations)>> {
-        Box::pin(async move {
-            let stored = read_for_update(tx, &self.table, &self.name).await?;
-            (self.decide)(&self.table, stored)
-        })
-    }
-}
-
-/// Makes of a row what is to be answered and written. Run again where the transaction is.
-pub(super) trait Decide<R>:
-    Fn(&Table, Stored) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
+/// Makes of what was read what is to be answered once it has committed, and what is to be written with the
+/// commit. Run again where the transaction is.
+pub(super) trait Decide<A, R>:
+    Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
 {
 }
 
-impl<R, F: Fn(&Table, Stored) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> Decide<R> for F {}
+impl<A, R, F: Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> Decide<A, R> for F {}
 
 pub(super) type Mutations = Vec<gcloud_googleapis::spanner::v1::Mutation>;
 
@@ -274,14 +264,13 @@ pub(super) async fn read_for_update(
     table: &Table,
     name: &SequenceName,
 ) -> Result<Stored> {
-    let mut found = rows(tx, table, table.select_for_update(name)).await?;
-    Ok(found.swap_remove(0))
+    let found = read(tx, table.select_for_update(name)).await?;
+    Ok(stored(table, &found)?.swap_remove(0))
 }
 
-/// The sequences that a statement finds; one element without a sequence if there is none.
-async fn rows(tx: &mut Transaction, table: &Table, statement: Statement) -> Result<Vec<Stored>> {
-    let (fields, found) = read(tx, statement).await?;
-    let columns = table.columns(&fields)?;
+/// The sequences that a statement found; one element without a sequence if there is none.
+fn stored(table: &Table, (fields, found): &Found) -> Result<Vec<Stored>> {
+    let columns = table.columns(fields)?;
     let layout = columns.layout();
     let stored = |row: &Row| {
         let (info, plain_row) = table.decode(row, &columns)?;
@@ -295,7 +284,7 @@ async fn rows(tx: &mut Transaction, table: &Table, statement: Statement) -> Resu
 }
 
 /// The rows that a statement finds, and their columns.
-pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<(Vec<Field>, Vec<Row>)> {
+pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<Found> {
     let mut rows = tx.query_with_option(statement, query_once()).await.map_err(failed)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().await.map_err(failed)? {

@@ -42,14 +42,14 @@ mod transaction;
 
 use gcloud_spanner::client::Client;
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Records, Reserve,
-    SequenceInfo, Store, already_exists, not_found,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo, Store,
+    already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
 
 use self::database::Database;
-use self::schema::{Layout, Table};
+use self::schema::{Layout, Stored, Table};
 
 pub use self::aborted::{Abort, TransactionError};
 pub use self::options::SpannerOptions;
@@ -153,7 +153,7 @@ impl SpannerStore {
     async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
-        decide: impl database::Decide<R>,
+        decide: impl database::Decide<(Table, Stored), R>,
     ) -> Result<R> {
         self.may_write()?;
         self.database.change(name, decide).await
@@ -162,7 +162,7 @@ impl SpannerStore {
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
         let request = request.clone();
         let name = request.name.clone();
-        self.change(&name, move |table, stored| {
+        self.change(&name, move |(table, stored)| {
             let exists = stored.info.is_some();
             let mut info = match stored.info {
                 Some(info) => info,
@@ -177,7 +177,7 @@ impl SpannerStore {
 
     async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         let wanted = name.clone();
-        self.change(name, move |table, stored| {
+        self.change(name, move |(table, stored)| {
             if stored.info.is_some() {
                 return Err(already_exists(&wanted));
             }
@@ -190,7 +190,7 @@ impl SpannerStore {
 
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let wanted = name.clone();
-        self.change(name, move |table, stored| {
+        self.change(name, move |(table, stored)| {
             let before = stored.info.ok_or_else(|| not_found(&wanted))?;
             let mut info = before.clone();
             info.apply(&change)?;
@@ -206,7 +206,7 @@ impl SpannerStore {
 
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let owned = back.clone();
-        self.change(&back.name, move |table, stored| {
+        self.change(&back.name, move |(table, stored)| {
             // A table as published does not show whether the sequence is still the same.
             let info = stored.info.filter(|_| stored.layout != Layout::Plain);
             let taken = info.and_then(|mut info| info.take_back(&owned).then_some(info));
@@ -220,19 +220,12 @@ impl SpannerStore {
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let found = self.database.select_each(self.database.table().select_page(page)).await?;
-        let full = found.len() >= page.limit.max(1);
-        let mut listing = Listing::default();
-        for (name, row) in found {
-            listing.next = full.then(|| Cursor::new(name.as_str()));
-            listing.add(name, row);
-        }
-        Ok(listing)
+        self.database.select_page(page).await
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let wanted = name.clone();
-        self.change(name, move |table, stored| {
+        self.change(name, move |(table, stored)| {
             if stored.info.is_none() {
                 return Ok((false, Vec::new()));
             }
@@ -246,19 +239,6 @@ impl SpannerStore {
             Ok((true, vec![table.delete(&wanted)]))
         })
         .await
-    }
-
-    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        self.database.record(name).await
-    }
-
-    async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
-        self.may_write()?;
-        self.database.swap_record(name, seen, wanted).await
-    }
-
-    async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        self.database.list_records(page).await
     }
 }
 

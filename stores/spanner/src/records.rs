@@ -4,13 +4,13 @@ use gcloud_googleapis::spanner::v1::Mutation;
 use gcloud_spanner::mutation;
 use gcloud_spanner::row::Row;
 use gcloud_spanner::statement::Statement;
-use gcloud_spanner::transaction_rw::ReadWriteTransaction;
-use idmill::store::{Cursor, Page, Records, StoreFuture};
+use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::witness_beside;
+use idmill_kit::{Fill, never_made, witness_beside};
 
+use super::SpannerStore;
 use super::classify::{client_failed, is_missing_table};
-use super::database::{Database, Mutations, Step, is, read};
+use super::database::{Found, is, read};
 use super::schema::{LONGEST_NAME, Table};
 
 const COLUMNS: &str = "name, record";
@@ -59,32 +59,9 @@ impl Table {
     }
 }
 
-/// Writes a record if what was seen is still there.
-#[derive(Clone)]
-struct Swap {
-    witness: Table,
-    name: SequenceName,
-    seen: Option<String>,
-    wanted: String,
-}
-
-impl Step<bool> for Swap {
-    fn run<'a>(&'a self, tx: &'a mut ReadWriteTransaction) -> StoreFuture<'a, Result<(bool, Mutations)>> {
-        Box::pin(async move {
-            let select = format!("@{{LOCK_SCANNED_RANGES=exclusive}} SELECT {COLUMNS}");
-            let (_, found) = read(tx, self.witness.named(&select, &self.name)).await?;
-            let kept = found.first().map(|row| self.witness.decode_record(row).1).transpose()?;
-            if kept != self.seen {
-                return Ok((false, Vec::new()));
-            }
-            Ok((true, vec![self.witness.write_record(kept.is_some(), &self.name, &self.wanted)]))
-        })
-    }
-}
-
-impl Database {
-    pub(super) async fn record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let witness = self.table().witness()?;
+impl SpannerStore {
+    pub(super) async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
+        let witness = self.database.table().witness()?;
         let found = self.records_of(witness.named(&format!("SELECT {COLUMNS}"), name)).await?;
         found.first().map(|row| witness.decode_record(row).1).transpose()
     }
@@ -98,46 +75,42 @@ impl Database {
         }
     }
 
-    pub(super) async fn swap_record(
+    /// Writes a record if what was seen is still there.
+    pub(super) async fn try_swap_record(
         &self,
         name: &SequenceName,
         seen: Option<&str>,
         wanted: &str,
     ) -> Result<bool> {
-        let witness = self.table().witness()?;
+        self.may_write()?;
+        let witness = self.database.table().witness()?;
+        let (ddl, is_first) = (witness.records_ddl(), seen.is_none());
+        let select = format!("@{{LOCK_SCANNED_RANGES=exclusive}} SELECT {COLUMNS}");
+        let select = witness.named(&select, name);
+        let missing = never_made(&format!("`{}`", witness.0), &ddl);
         let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
-        let swap = Swap { witness: witness.clone(), name, seen, wanted };
-        match self.run(swap.clone()).await {
-            Err(error) if is(&error, is_missing_table) && swap.seen.is_some() => Ok(false),
+        let swap = move |(_, found): Found| {
+            let kept = found.first().map(|row| witness.decode_record(row).1).transpose()?;
+            if kept != seen {
+                return Ok((false, Vec::new()));
+            }
+            Ok((true, vec![witness.write_record(kept.is_some(), &name, &wanted)]))
+        };
+        match self.database.run(select.clone(), swap.clone()).await {
+            Err(error) if is(&error, is_missing_table) && !is_first => Ok(false),
             Err(error) if is(&error, is_missing_table) => {
-                if !self.create_also(witness.records_ddl()).await? {
-                    return Err(never_made(&witness));
+                if !self.database.create_also(ddl).await? {
+                    return Err(missing);
                 }
-                self.run(swap).await
+                self.database.run(select, swap).await
             }
             outcome => outcome,
         }
     }
 
-    pub(super) async fn list_records(&self, page: &Page) -> Result<Records> {
-        let witness = self.table().witness()?;
+    pub(super) async fn try_list_records(&self, page: &Page) -> Result<Records> {
+        let witness = self.database.table().witness()?;
         let found = self.records_of(witness.select_page_of(COLUMNS, page)).await?;
-        let (full, mut records) = (found.len() >= page.limit.max(1), Records::default());
-        for row in &found {
-            let (name, record) = witness.decode_record(row);
-            records.next = full.then(|| Cursor::new(name.as_str()));
-            records.add(&name, record);
-        }
-        Ok(records)
+        Ok(Records::by_name(page, found.iter().map(|row| witness.decode_record(row)).collect()))
     }
-}
-
-fn never_made(witness: &Table) -> Error {
-    let message = format!(
-        "there is no table `{}` to keep records in, and the store was opened so that it creates none; if it was there before, \
-         restore it: made anew, it has forgotten what it witnessed; if this is new, open the store with mode=rwc, or create it: {}",
-        witness.0,
-        witness.records_ddl()
-    );
-    Error::new(ErrorKind::NotFound, message)
 }

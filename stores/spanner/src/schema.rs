@@ -16,14 +16,14 @@ use gcloud_spanner::mutation;
 use gcloud_spanner::row::Row;
 use gcloud_spanner::statement::{Statement, ToKind};
 use idmill::store::{Bounds, Cursor, Identity, Page, SequenceInfo};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
+use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 use idmill_kit::{Fault, Numbers, paging};
 
 pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
-pub(super) const NAME: Kind = text("NAME", RULE, is_name);
-const RULE: &str = "up to 128 ASCII letters, digits and _, beginning with a letter";
+pub(super) const NAME: Kind =
+    text("NAME", "up to 128 ASCII letters, digits and _, beginning with a letter", is_name);
 /// Spanner's own limit for names.
 pub(super) const LONGEST_NAME: usize = 128;
 /// What the full layout adds to the plain one.
@@ -63,10 +63,8 @@ fn is_name(name: &str) -> bool {
 
 impl Table {
     pub(super) fn new(name: &str) -> Result<Self> {
-        if is_name(name) {
-            return Ok(Self(name.into()));
-        }
-        Err(Error::invalid(format!("{name:?} cannot be the table: {RULE}")).during(Operation::Connect))
+        NAME.check("table", name)?;
+        Ok(Self(name.into()))
     }
 
     /// The statement that creates the table, full.

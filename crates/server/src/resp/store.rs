@@ -3,9 +3,10 @@
 //! What the store answers goes to the client as it is, its errors too. What a token may not do is refused
 //! here, each sequence by itself.
 
+use std::future::Future;
 use std::iter::repeat_with;
 
-use idmill::store::{Change, Cursor, GiveBack, Grant, Page, Reserve, SequenceInfo, Store};
+use idmill::store::{Cursor, GiveBack, Grant, Page, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Status};
 use idmill_kit::among;
 use idmill_remote::protocol::{self, Ask, Fault, MOST, Outcome, Records, Request, Rows, Said, VERSION};
@@ -81,7 +82,7 @@ impl Session {
             }
             Ask::Set { name, change } => {
                 let (store, of) = (self.state.proxy.administered(), name.clone());
-                let set = async move { store.set(&of, Change::from(change)).await };
+                let set = async move { store.set(&of, change).await };
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name).await?,
@@ -108,12 +109,8 @@ impl Session {
     }
 
     /// Those that the token allows, in one go.
-    async fn reserved(
-        &mut self,
-        caller: &Caller,
-        requests: Vec<protocol::Reserve>,
-    ) -> Vec<Outcome<protocol::Grant>> {
-        let paid = requests.into_iter().map(Reserve::from).enumerate().map(|(at, request)| {
+    async fn reserved(&mut self, caller: &Caller, requests: Vec<Reserve>) -> Vec<Outcome<Grant>> {
+        let paid = requests.into_iter().enumerate().map(|(at, request)| {
             let paid = self.pays_for_entry(caller, at);
             paid.map_err(|refusal| refused(refusal, &request.name, Operation::Reserve)).map(|()| request)
         });
@@ -169,7 +166,7 @@ impl Session {
         if at == 0 { Ok(()) } else { self.state.pays(caller) }
     }
 
-    async fn listed(&self, caller: &Caller, page: protocol::Page) -> Result<Said> {
+    async fn listed(&self, caller: &Caller, page: Page) -> Result<Said> {
         let page = limited(page);
         if sees_all(caller) {
             let listing = self.state.proxy.drawn().list(&page).await?;
@@ -261,7 +258,7 @@ fn sees_all(caller: &Caller) -> bool {
 }
 
 /// Where a page of records ends is the name of one, which only those may know who see all.
-async fn records(proxy: &StoreProxy, caller: &Caller, page: protocol::Page) -> Result<Said> {
+async fn records(proxy: &StoreProxy, caller: &Caller, page: Page) -> Result<Said> {
     if !sees_all(caller) {
         let message =
             "the token is for some sequences, and records are listed for those who see all: a token for `*`";
@@ -271,8 +268,7 @@ async fn records(proxy: &StoreProxy, caller: &Caller, page: protocol::Page) -> R
     Ok(Said::Records(Records::of(listed, |_| true)))
 }
 
-fn limited(page: protocol::Page) -> Page {
-    let page = Page::from(page);
+fn limited(page: Page) -> Page {
     let limit = page.limit.clamp(1, ROWS);
     page.limit(limit)
 }

@@ -135,7 +135,7 @@ async fn each_act_on_the_store_behind_the_server_has_a_line_too() {
     let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
     let name = || "a".parse().unwrap();
     let create = || Ask::Create { name: name(), bounds: Bounds::new(1, 1000).unwrap() };
-    let next = |next| Ask::Set { name: name(), change: Change::new().next(next).into() };
+    let next = |next| Ask::Set { name: name(), change: Change::new().next(next) };
     let remove = || Ask::Remove(name());
     let faults = [Faults::none(), Faults::outage()];
     for (fault, by, ask, did, outcome, told) in [

@@ -34,7 +34,7 @@ impl Way {
                 assert_eq!(http(server, Method::PATCH, &body).await, StatusCode::OK);
             }
             Self::Store => {
-                let set = Ask::Set { name: orders(), change: change.into() };
+                let set = Ask::Set { name: orders(), change };
                 let answer = server.client().await.ask_store(set).await;
                 assert!(answer.contains("sequence"), "{answer}");
             }

@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use idmill::SequenceName;
+use idmill::store::Reserve;
 use idmill::store::Store;
 use idmill_kit::Existing;
-use idmill_remote::protocol::{Ask, Reserve};
+use idmill_remote::protocol::Ask;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
 use reqwest::{Client as Http, StatusCode};
@@ -126,7 +127,7 @@ async fn store_command_pays_for_each_entry() {
     };
     let store = with_orders().await;
     let orders: SequenceName = "orders".parse().unwrap();
-    let entry = Reserve { name: orders.clone(), count: 10, ceiling: u64::MAX, create: None };
+    let entry = Reserve::new(orders.clone(), 10);
     for ask in [Ask::Reserve(vec![entry; 256]), Ask::Inspect(vec![orders.clone(); 256])] {
         let secret = Secret::fresh().unwrap();
         let (server, _) = with(store.clone(), [limited(&secret, limits)]).await;

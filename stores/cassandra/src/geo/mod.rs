@@ -35,10 +35,7 @@ const CLAIMS: u32 = 8;
 pub(super) struct Geo {
     global: Sequences,
     windows: Windows,
-    datacenter: String,
-    range: u64,
-    threshold: u64,
-    check: Duration,
+    settings: GeoSettings,
     knowledge: Knowledge,
 }
 
@@ -56,17 +53,15 @@ pub(super) struct GeoSettings {
 pub(super) struct DatacenterWindow(Arc<Geo>);
 
 /// A store over both.
-pub(super) async fn open(
+pub(super) fn tiered(
     client: Client,
     global: Sequences,
     windows: Table,
     settings: GeoSettings,
-) -> Result<Tiered<DatacenterWindow, DatacenterWindow>> {
-    let GeoSettings { datacenter, range, threshold, check } = settings;
-    let windows = Windows::prepare(client, windows, &datacenter).await?;
-    let knowledge = Knowledge::default();
-    let geo = Arc::new(Geo { global, windows, datacenter, range, threshold, check, knowledge });
-    Ok(Tiered::new(DatacenterWindow(geo.clone()), DatacenterWindow(geo)))
+) -> Tiered<DatacenterWindow, DatacenterWindow> {
+    let windows = Windows::new(client, windows, &settings.datacenter);
+    let geo = Arc::new(Geo { global, windows, settings, knowledge: Knowledge::default() });
+    Tiered::new(DatacenterWindow(geo.clone()), DatacenterWindow(geo))
 }
 
 impl Geo {
@@ -97,7 +92,7 @@ impl Geo {
                 let mut left = window;
                 take.apply(&mut left);
                 self.knowledge.raise(name, Floor::of_window(&left));
-                let low = left.low(self.threshold).filter(|_| self.knowledge.may_refill(name));
+                let low = left.low(self.settings.threshold).filter(|_| self.knowledge.may_refill(name));
                 return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
             }
         }
@@ -107,7 +102,7 @@ impl Geo {
     /// checks, while it can be read.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
-        match self.knowledge.due(name, self.check) {
+        match self.knowledge.due(name, self.settings.check) {
             Check::Known(era) => return Ok(era),
             Check::Behind(era) => {
                 let (geo, request) = (self.clone(), request.clone());
@@ -132,7 +127,7 @@ impl Geo {
     /// Reads the global row, making it where there is none, and remembers its era.
     async fn ask(&self, request: &Reserve) -> Result<GlobalRow> {
         let begun = self.knowledge.begin(&request.name);
-        let row = self.global.ensure(request).await.map(|row| global(&row, &self.datacenter));
+        let row = self.global.ensure(request).await.map(|row| global(&row, &self.settings.datacenter));
         self.knowledge.heard(&request.name, begun, row.as_ref().ok().map(|row| row.era));
         row
     }
@@ -180,7 +175,7 @@ impl Geo {
                 self.knowledge.forget(name);
                 return Ok(Claimed::Stale);
             };
-            let global = global(&row, &self.datacenter);
+            let global = global(&row, &self.settings.datacenter);
             self.knowledge.heard(name, begun, Some(global.era));
             let write = match global.claim(token, request.count, request.ceiling) {
                 ClaimStep::Recorded(ids) => return Ok(global.claimed(ids)),
@@ -193,12 +188,12 @@ impl Geo {
                     return Err(exhausted(name, request.ceiling.min(global.bounds.max())));
                 }
                 ClaimStep::Nothing => {
-                    self.knowledge.refilled(name, self.check.max(PATIENCE));
+                    self.knowledge.refilled(name, self.settings.check.max(PATIENCE));
                     return Ok(Claimed::Nothing);
                 }
                 ClaimStep::Corrupt(fault) => return Err(self.windows.refuse(name, fault)),
             };
-            let outcome = self.global.claim(name, &self.datacenter, &write).await;
+            let outcome = self.global.claim(name, &self.settings.datacenter, &write).await;
             if let Some(ids) = write.after(outcome.map_err(|error| self.used_up(error, token))?) {
                 return Ok(global.claimed(ids));
             }
@@ -223,7 +218,7 @@ impl Geo {
         }
         let message = format!(
             "datacenter {}'s window {state}; the global counter needs a quorum over all datacenters, which cannot be reached: {error}",
-            self.datacenter
+            self.settings.datacenter
         );
         Error::new(ErrorKind::Unavailable, message).because(error)
     }
@@ -237,7 +232,7 @@ impl Window for DatacenterWindow {
     }
 
     fn refill_size(&self, request: &Reserve, _token: &Token) -> u64 {
-        self.0.range.max(request.count)
+        self.0.settings.range.max(request.count)
     }
 
     fn install<'a>(
@@ -281,8 +276,7 @@ fn named(error: Error, request: &Reserve) -> Error {
 /// The administration of the global counter: what it changes is known at once here, and
 /// elsewhere at the next check.
 impl Store for DatacenterWindow {
-    idmill::store_calls!(|this| this.0.global =>
-        capabilities reserve inspect list record swap_record list_records);
+    idmill::store_calls!(|this| this.0.global => capabilities reserve inspect list);
 
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
         self.0.knowledge.forget(name);

@@ -27,10 +27,11 @@ pub(super) struct Windows {
 }
 
 impl Windows {
-    pub(super) async fn prepare(client: Client, table: Table, datacenter: &str) -> Result<Self> {
+    pub(super) fn new(client: Client, table: Table, datacenter: &str) -> Self {
         let t = table.cql();
         let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} {KEY} IF {ERA}{also}");
-        let write = |cql| client.prepare(cql, Serial::Local, Asked::Write);
+        let (serial, read) = (Serial::Local, format!("SELECT {READ} FROM {t} {KEY}"));
+        let write = |cql| Statement { cql, serial, asked: Asked::Write };
         // A take does not touch what is preloaded: it may have been installed since the window was read.
         let taking = "next = ?, until = ?";
         let switching = "next = ?, until = ?, preloaded_next = null, preloaded_until = null";
@@ -41,17 +42,17 @@ impl Windows {
             "(name, datacenter, incarnation, epoch, recalls, start, max, generation, next, until, format)";
         let create =
             format!("INSERT INTO {t} {creating} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) IF NOT EXISTS");
-        Ok(Self {
-            read: client.prepare(format!("SELECT {READ} FROM {t} {KEY}"), Serial::Local, Asked::Read).await?,
-            create: write(create).await?,
-            take: write(update(taking, " AND next = ?")).await?,
-            switch: write(update(switching, " AND next = ?")).await?,
-            install: write(update(installing, " AND generation = ?")).await?,
-            reset: write(update(resetting, "")).await?,
+        Self {
+            read: Statement { cql: read, serial, asked: Asked::Read },
+            create: write(create),
+            take: write(update(taking, " AND next = ?")),
+            switch: write(update(switching, " AND next = ?")),
+            install: write(update(installing, " AND generation = ?")),
+            reset: write(update(resetting, "")),
             client,
             table,
             datacenter: datacenter.to_owned(),
-        })
+        }
     }
 
     pub(super) async fn read(&self, name: &SequenceName) -> Result<Option<WindowRow>> {

@@ -6,25 +6,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use idmill::Result;
-use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Typed, Word, duration, text, whole, words};
+use idmill_kit::options::{Kind, Options as _, TIMEOUT, Tls, Word, duration, text, whole, words};
 use idmill_kit::{Authority, Target, query, refuse};
 
 use super::CassandraStore;
 use super::client::Serial;
 use super::geo::GeoSettings;
-use super::schema::{DEFAULT_TABLE, Replicas, TABLE, check_name};
+use super::schema::{DEFAULT_TABLE, KEYSPACE, REPLICAS, TABLE};
 use connecting::Translation;
 
 const PORT: u16 = 9042;
-/// Cassandra's limit for the name of a keyspace.
-const LONGEST_KEYSPACE: usize = 48;
 const DATACENTER: Kind =
     text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
-const REPLICAS: Kind =
-    text("DC:REPLICAS,…", "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`", |text| {
-        parse_replicas(text).is_some()
-    });
-
 /// How sequences are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -94,22 +87,9 @@ idmill_kit::options! {
     pub create_tables ("create"): bool = "true" in words::<bool>();
     /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that
     /// contains the CQL.
-    replicas ("create_keyspace"): Replicas = "" in REPLICAS;
+    pub(super) replicas ("create_keyspace"): Option<String> = "" in REPLICAS;
 
     use tls;
-}
-
-/// Options that were checked.
-#[derive(Clone, Debug)]
-pub(super) struct Checked {
-    pub(super) keyspace: String,
-    pub(super) table: String,
-    pub(super) datacenter: Option<String>,
-    pub(super) serial: Serial,
-    pub(super) timeout: Duration,
-    pub(super) create: bool,
-    pub(super) replicas: Replicas,
-    pub(super) geo: Option<GeoSettings>,
 }
 
 impl CassandraOptions {
@@ -129,8 +109,8 @@ impl CassandraOptions {
     /// Creates the keyspace if it is missing, with this number of replicas in each datacenter.
     #[must_use]
     pub fn create_keyspace<D: Into<String>>(mut self, replicas: impl IntoIterator<Item = (D, u32)>) -> Self {
-        let each = replicas.into_iter().map(|(datacenter, count)| (datacenter.into(), count));
-        self.replicas = Replicas(each.collect());
+        let each = replicas.into_iter().map(|(datacenter, count)| format!("{}:{count}", datacenter.into()));
+        self.replicas = Some(each.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty());
         self
     }
 
@@ -167,27 +147,18 @@ impl CassandraOptions {
         format!("cassandra://{}/{}", self.authority, self.keyspace)
     }
 
-    /// Everything that can be known to be wrong without asking the cluster.
-    pub(super) fn check(&self) -> Result<Checked> {
+    /// Everything that can be known to be wrong without asking the cluster. Returns the settings of geo mode.
+    pub(super) fn check(&self) -> Result<Option<GeoSettings>> {
         self.authority.addresses(PORT)?;
         self.authority.login()?;
-        check_name("keyspace", &self.keyspace, LONGEST_KEYSPACE)?;
+        KEYSPACE.check("the keyspace", &self.keyspace)?;
         self.check_values()?;
         self.tls.check("tls=false", "tls=true")?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
             return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
         }
-        Ok(Checked {
-            keyspace: self.keyspace.clone(),
-            table: self.table.clone(),
-            datacenter: self.datacenter.clone(),
-            serial: self.serial,
-            timeout: self.timeout,
-            create: self.create_tables,
-            replicas: self.replicas.clone(),
-            geo,
-        })
+        Ok(geo)
     }
 
     fn check_geo(&self) -> Result<Option<GeoSettings>> {
@@ -215,32 +186,8 @@ impl CassandraOptions {
 
 impl Target for CassandraOptions {
     idmill_kit::target!(|options| "cassandra" => CassandraStore::open, existing {
-        (options.create_tables, options.replicas) = (false, Replicas::default());
+        (options.create_tables, options.replicas) = (false, None);
     });
-}
-
-impl Typed for Replicas {
-    fn of(text: &str) -> Option<Self> {
-        parse_replicas(text)
-    }
-
-    fn text(&self) -> Option<String> {
-        let each = self.0.iter().map(|(datacenter, count)| format!("{datacenter}:{count}"));
-        Some(each.collect::<Vec<_>>().join(",")).filter(|text| !text.is_empty())
-    }
-
-    fn unset() -> Option<Self> {
-        Some(Self::default())
-    }
-}
-
-fn parse_replicas(text: &str) -> Option<Replicas> {
-    let one = |part: &str| {
-        let (datacenter, count) = part.rsplit_once(':')?;
-        let count = count.parse().ok().filter(|count| *count > 0)?;
-        (!datacenter.is_empty()).then(|| (datacenter.to_owned(), count))
-    };
-    text.split(',').map(one).collect::<Option<_>>().map(Replicas)
 }
 
 #[cfg(test)]
@@ -273,7 +220,7 @@ mod tests {
         assert!(parse(url).unwrap() == expected);
         let local = parse("//a/ids?serial=local&dc=x").unwrap();
         assert!(local == CassandraOptions::new(["a"], "ids").serial(Serial::Local).datacenter("x"));
-        assert_eq!(expected.check().unwrap().geo.unwrap().threshold, 250);
+        assert_eq!(expected.check().unwrap().unwrap().threshold, 250);
     }
 
     #[test]

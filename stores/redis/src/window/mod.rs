@@ -4,7 +4,7 @@
 //! The protocol and why it holds are in [`idmill_shared_cache::fenced`]; this runs its scripts, and is honest about
 //! what it did not hear.
 
-mod known;
+mod key;
 mod options;
 mod view;
 
@@ -16,10 +16,11 @@ use idmill::{Error, ErrorKind, Operation, Range, Result};
 use idmill_kit::{WindowTarget, WindowView};
 use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::counts::{Counts, late};
+use idmill_shared_cache::known::Known;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window, fenced};
 use tokio::time::Instant;
 
-use self::known::Known;
+use self::key::{NEAR, key};
 use crate::classify::{Asked, Fault};
 use crate::link::{Answer, Call, Link};
 
@@ -32,19 +33,12 @@ macro_rules! script {
     };
 }
 
-/// In the order of the numbers below.
-const SCRIPTS: [&str; 5] = [
-    script!("scripts/draw.lua"),
-    script!("scripts/install.lua"),
-    script!("scripts/release.lua"),
-    script!("scripts/recall.lua"),
-    script!("scripts/look.lua"),
-];
-const DRAW: usize = 0;
-const INSTALL: usize = 1;
-const RELEASE: usize = 2;
-const RECALL: usize = 3;
-const LOOK: usize = 4;
+const DRAW: &str = script!("scripts/draw.lua");
+const INSTALL: &str = script!("scripts/install.lua");
+const RELEASE: &str = script!("scripts/release.lua");
+const RECALL: &str = script!("scripts/recall.lua");
+const LOOK: &str = script!("scripts/look.lua");
+const SCRIPTS: [&str; 5] = [DRAW, INSTALL, RELEASE, RECALL, LOOK];
 
 /// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
 const WAIT: Duration = Duration::from_millis(2);
@@ -112,7 +106,7 @@ impl RedisWindow {
 
     async fn run<const N: usize>(
         &self,
-        script: usize,
+        script: &'static str,
         known: &Known,
         arguments: [String; N],
     ) -> Result<Answer, Fault> {
@@ -159,21 +153,11 @@ impl RedisWindow {
                     latest.pace.drawn(&self.options.window.limits(), base, next, self.began.elapsed());
                 });
                 let ahead = RedisToken { token, known: known.clone(), asked, lives, ahead: Some(left) };
-                Ok(self.taken(request, &known, range, low.then_some(ahead)))
+                let grant = self.sequences.granted(&request.name, range, &known);
+                Ok(Drawn::Ids { grant, low: low.then_some(ahead) })
             }
             _ => Err(failed(answer.garbled())),
         }
-    }
-
-    fn taken(
-        &self,
-        request: &Reserve,
-        known: &Known,
-        range: Range,
-        low: Option<RedisToken>,
-    ) -> Drawn<RedisToken> {
-        let bounds = self.sequences.bounds_after(&request.name, range, known.bounds);
-        Drawn::Ids { grant: Grant::new(range, known.identity, bounds), low }
     }
 
     async fn install(&self, request: &Reserve, held: RedisToken, grant: Grant) -> Result<Installed> {
@@ -293,7 +277,8 @@ impl Window for RedisWindow {
     fn wants_news(&self, request: &Reserve) -> bool {
         // Before ids are reserved for a caller that could not hold them.
         let known = self.sequences.last_known(&request.name);
-        known.is_none_or(|known| known.near(request.ceiling, self.options.window.block))
+        let reserved = self.options.window.block.saturating_mul(NEAR);
+        known.is_none_or(|known| known.near(request.ceiling, reserved))
     }
 
     fn install<'a>(
@@ -307,12 +292,7 @@ impl Window for RedisWindow {
 
     fn release<'a>(&'a self, request: &'a Reserve, token: RedisToken, lost: bool) -> StoreFuture<'a, ()> {
         Box::pin(async move {
-            self.sequences.update(&request.name, |latest| {
-                if !lost {
-                    latest.pace.was_refused();
-                }
-                latest.pace.took(token.asked.elapsed());
-            });
+            self.sequences.released(&request.name, token.asked, lost);
             self.give_back(token.token, &token.known).await;
         })
     }
@@ -322,8 +302,7 @@ impl Window for RedisWindow {
     }
 
     fn introduce(&self, sequence: &SequenceInfo) {
-        let heard = |before: Option<&Known>| Known::of(sequence, &self.options.window.prefix, before);
-        self.sequences.introduce(&sequence.name, heard);
+        self.sequences.hear(sequence, key(&self.options.window.prefix, sequence));
     }
 }
 

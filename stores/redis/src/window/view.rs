@@ -3,15 +3,16 @@
 use idmill::store::{SequenceInfo, StoreFuture};
 use idmill::{ErrorKind, Result};
 use idmill_kit::WindowView;
+use idmill_shared_cache::known::Known;
 
-use super::known::Known;
+use super::key::key;
 use super::{LOOK, RedisWindow};
 use crate::classify::{Asked, Fault};
 use crate::link::Call;
 
 impl RedisWindow {
     async fn look(&self, sequence: &SequenceInfo) -> Result<Option<u128>> {
-        let known = Known::of(sequence, &self.options.window.prefix, None);
+        let known = Known::of(sequence, key(&self.options.window.prefix, sequence), None);
         let keys = vec![known.key.to_string()];
         let call = Call { script: LOOK, keys, arguments: Vec::new(), asked: Asked::Read };
         let failed = |fault: Fault| self.link.failed(&fault, Asked::Read);

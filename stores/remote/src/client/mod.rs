@@ -72,7 +72,7 @@ impl RemoteStore {
 
     /// At most [`MOST`].
     async fn reserve_some(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
-        let said = self.write(Ask::Reserve(requests.iter().map(Into::into).collect())).await;
+        let said = self.write(Ask::Reserve(requests.to_vec())).await;
         let outcomes = match said {
             Ok(Said::Grants(outcomes)) if outcomes.len() == requests.len() => outcomes,
             other => return vec![Err(self.refused(other, Asked::Write)); requests.len()],
@@ -124,7 +124,7 @@ impl RemoteStore {
     }
 
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        self.changed(self.write(Ask::Set { name: name.clone(), change: change.into() }).await, name)
+        self.changed(self.write(Ask::Set { name: name.clone(), change }).await, name)
     }
 
     fn changed(&self, said: Result<Said>, name: &SequenceName) -> Result<SequenceInfo> {
@@ -140,7 +140,7 @@ impl RemoteStore {
     }
 
     async fn try_list(&self, page: &Page) -> Result<Listing> {
-        match self.read(Ask::List(page.into())).await {
+        match self.read(Ask::List(page.clone())).await {
             Ok(Said::Rows(rows)) => Ok(rows.into()),
             other => Err(self.refused(other, Asked::Read)),
         }
@@ -163,7 +163,7 @@ impl RemoteStore {
     }
 
     async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        match self.read(Ask::ListRecords(page.into())).await {
+        match self.read(Ask::ListRecords(page.clone())).await {
             Ok(Said::Records(records)) => Ok(records.into()),
             other => Err(self.refused(other, Asked::Read)),
         }

@@ -14,8 +14,7 @@
 mod fault;
 mod rows;
 
-use idmill::store;
-use idmill::store::{Bounds, Capabilities, Cursor, Identity, SequenceInfo};
+use idmill::store::{Bounds, Capabilities, Change, Grant, Identity, Page, Reserve, SequenceInfo};
 use idmill::{Error, Range, Result, SequenceName};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -42,7 +41,7 @@ pub struct Request {
     pub ask: Ask,
 }
 
-/// The calls of [`Store`](store::Store).
+/// The calls of [`Store`](idmill::store::Store).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
@@ -115,52 +114,6 @@ pub enum Outcome<T> {
     Failed(Fault),
 }
 
-/// As [`store::Reserve`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
-pub struct Reserve {
-    pub name: SequenceName,
-    pub count: u64,
-    pub ceiling: u64,
-    pub create: Option<Bounds>,
-}
-
-/// As [`store::Grant`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
-pub struct Grant {
-    pub range: Range<u64>,
-    pub identity: Identity,
-    pub bounds: Bounds,
-}
-
-/// As [`store::Page`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
-pub struct Page {
-    pub prefix: String,
-    pub after: Option<Cursor>,
-    pub limit: usize,
-}
-
-/// As [`store::Change`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
-pub struct Change {
-    pub next: Option<u64>,
-    pub max: Option<u64>,
-    pub backwards: bool,
-    pub revoke: bool,
-    // Only where it is set: servers of earlier versions refuse a field that they do not know.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub keep_history: bool,
-    pub expect: Option<Identity>,
-}
-
 impl Request {
     /// As it is sent.
     pub fn encode(&self) -> Vec<u8> {
@@ -201,75 +154,19 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 
 impl<T> Outcome<T> {
     /// Of what a store returned.
-    pub fn of<S: Into<T>>(result: Result<S>) -> Self {
-        match result {
-            Ok(value) => Self::Ok(value.into()),
-            Err(error) => Self::Failed(Fault::of(&error)),
-        }
+    pub fn of(result: Result<T>) -> Self {
+        result.map_or_else(|error| Self::Failed(Fault::of(&error)), Self::Ok)
     }
 
     /// As the store returned it.
     ///
     /// # Errors
     /// The store's.
-    pub fn result<S: From<T>>(self) -> Result<S> {
+    pub fn result(self) -> Result<T> {
         match self {
-            Self::Ok(value) => Ok(value.into()),
+            Self::Ok(value) => Ok(value),
             Self::Failed(fault) => Err(fault.error()),
         }
-    }
-}
-
-impl From<&store::Reserve> for Reserve {
-    fn from(request: &store::Reserve) -> Self {
-        let store::Reserve { name, count, ceiling, create, .. } = request;
-        Self { name: name.clone(), count: *count, ceiling: *ceiling, create: *create }
-    }
-}
-
-impl From<Reserve> for store::Reserve {
-    fn from(Reserve { name, count, ceiling, create }: Reserve) -> Self {
-        Self::new(name, count).ceiling(ceiling).create(create)
-    }
-}
-
-impl From<store::Grant> for Grant {
-    fn from(grant: store::Grant) -> Self {
-        Self { range: grant.range, identity: grant.identity, bounds: grant.bounds }
-    }
-}
-
-impl From<Grant> for store::Grant {
-    fn from(Grant { range, identity, bounds }: Grant) -> Self {
-        Self::new(range, identity, bounds)
-    }
-}
-
-impl From<&store::Page> for Page {
-    fn from(page: &store::Page) -> Self {
-        Self { prefix: page.prefix.clone(), after: page.after.clone(), limit: page.limit }
-    }
-}
-
-impl From<Page> for store::Page {
-    fn from(Page { prefix, after, limit }: Page) -> Self {
-        Self::of(prefix).after(after).limit(limit)
-    }
-}
-
-impl From<store::Change> for Change {
-    fn from(change: store::Change) -> Self {
-        let store::Change { next, max, backwards, revoke, keep_history, expect, .. } = change;
-        Self { next, max, backwards, revoke, keep_history, expect }
-    }
-}
-
-impl From<Change> for store::Change {
-    fn from(Change { next, max, backwards, revoke, keep_history, expect }: Change) -> Self {
-        let change = Self::new().next(next).max(max).backwards(backwards).revoke(revoke);
-        let mut change = change.expect(expect);
-        change.keep_history = keep_history;
-        change
     }
 }
 

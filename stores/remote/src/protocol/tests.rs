@@ -1,5 +1,5 @@
 use idmill::ErrorKind;
-use idmill::store::Durability;
+use idmill::store::{Cursor, Durability};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,20 +15,20 @@ fn identity() -> Identity {
 /// One of each.
 fn asks() -> Vec<Ask> {
     let (name, identity) = (name(), identity());
-    let change = store::Change::new().next(7).max(u64::MAX).backwards(true).revoke(true).expect(identity);
-    let page = Page { prefix: "shop.".to_owned(), after: Some(Cursor::new("x")), limit: 9 };
-    let create = Some(Bounds::new(0, u64::MAX).unwrap());
+    let change = Change::new().next(7).max(u64::MAX).backwards(true).revoke(true).expect(identity);
+    let page = Page::of("shop.").after(Cursor::new("x")).limit(9);
+    let create = Bounds::new(0, u64::MAX).unwrap();
     vec![
         Ask::Capabilities,
         Ask::Reserve(vec![
-            Reserve { name: name.clone(), count: u64::MAX, ceiling: 5, create },
-            Reserve { name: name.clone(), count: 1, ceiling: 5, create: None },
+            Reserve::new(name.clone(), u64::MAX).ceiling(5).create(create),
+            Reserve::new(name.clone(), 1).ceiling(5),
         ]),
         Ask::GiveBack { name: name.clone(), identity, rest: Range::new(u64::MAX, 1).unwrap() },
         Ask::Create { name: name.clone(), bounds: Bounds::new(1, 2).unwrap() },
         Ask::Inspect(vec![name.clone()]),
         Ask::List(page.clone()),
-        Ask::Set { name: name.clone(), change: change.into() },
+        Ask::Set { name: name.clone(), change },
         Ask::Remove(name.clone()),
         Ask::Record(name.clone()),
         Ask::SwapRecord { name, seen: None, wanted: "\"'\\".to_owned() },
@@ -46,7 +46,7 @@ fn said() -> Vec<Said> {
     vec![
         Said::Capabilities(Capabilities::new(Durability::Disk).records(true)),
         Said::Grants(vec![
-            Outcome::Ok(Grant { range: Range::new(3, 4).unwrap(), identity, bounds }),
+            Outcome::Ok(Grant::new(Range::new(3, 4).unwrap(), identity, bounds)),
             Outcome::Failed(fault.clone()),
         ]),
         Said::Sequences(vec![
@@ -92,14 +92,26 @@ fn what_a_request_says_more_is_refused_at_every_depth() {
 
 #[test]
 fn the_stores_own_types_survive() {
-    let reserve = store::Reserve::new(name(), 4).ceiling(9).create(Bounds::new(1, 2).unwrap());
-    assert_eq!(store::Reserve::from(Reserve::from(&reserve)), reserve);
-    let change = store::Change::new().next(7).max(8).backwards(true).revoke(true).expect(identity());
-    assert_eq!(store::Change::from(Change::from(change)), change);
-    let page = store::Page::of("a").after(Cursor::new("b")).limit(3);
-    assert_eq!(store::Page::from(Page::from(&page)), page);
-    let grant = store::Grant::new(Range::new(1, 2).unwrap(), identity(), Bounds::new(1, 2).unwrap());
-    assert_eq!(store::Grant::from(Grant::from(grant)), grant);
+    fn survives<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
+        assert_eq!(String::from_utf8(encode(value)).unwrap(), text);
+        assert_eq!(decode::<T>(text.as_bytes()).unwrap(), *value);
+    }
+    let reserve = Reserve::new(name(), 4).ceiling(9);
+    let text = r#"{"name":"shop.orders","count":4,"ceiling":9,"create":"#;
+    survives(&reserve, &format!("{text}null}}"));
+    let reserve = reserve.create(Bounds::new(1, 2).unwrap());
+    survives(&reserve, &format!(r#"{text}{{"start":1,"max":2}}}}"#));
+    let change = Change::new().next(7).max(8).backwards(true).revoke(true).expect(identity());
+    let text = r#"{"next":7,"max":8,"backwards":true,"revoke":true,"#;
+    let expect = r#""expect":"7fffffffffffffff.3"}"#;
+    survives(&change, &format!("{text}{expect}"));
+    survives(&change.keep_history(true), &format!(r#"{text}"keep_history":true,{expect}"#));
+    let page = Page::of("a").after(Cursor::new("b")).limit(3);
+    survives(&page, r#"{"prefix":"a","after":"b","limit":3}"#);
+    let grant = Grant::new(Range::new(1, 2).unwrap(), identity(), Bounds::new(1, 2).unwrap());
+    let text =
+        r#"{"range":{"start":1,"len":2},"identity":"7fffffffffffffff.3","bounds":{"start":1,"max":2}}"#;
+    survives(&grant, text);
 }
 
 proptest! {

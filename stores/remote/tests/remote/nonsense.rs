@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use idmill::store::{Bounds, Capabilities, Durability, Identity, Reserve, SequenceInfo, Store};
+use idmill::store::{Bounds, Capabilities, Durability, Grant, Identity, Reserve, SequenceInfo, Store};
 use idmill::{ErrorKind, Range};
 use idmill_remote::RemoteStore;
-use idmill_remote::protocol::{Answer, Grant, Outcome, Request, Said};
+use idmill_remote::protocol::{Answer, Outcome, Request, Said};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -93,7 +93,7 @@ fn answer(number: u64, said: Said) -> Vec<u8> {
 fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
     let identity = Identity { incarnation: 1, epoch: 0 };
     let (range, bounds) = (Range::new(start, len).unwrap(), Bounds::new(bounds.0, bounds.1).unwrap());
-    answer(number, Said::Grants(vec![Outcome::Ok(Grant { range, identity, bounds })]))
+    answer(number, Said::Grants(vec![Outcome::Ok(Grant::new(range, identity, bounds))]))
 }
 
 /// Of a change it is unknown, and of what only reads it passes. Nothing waits, and nothing panics.

@@ -1,0 +1,41 @@
+//! The key of a sequence's window, and how much others may have reserved.
+
+use idmill::store::{Identity, SequenceInfo};
+
+/// How many blocks may have been reserved since the store was last asked.
+pub(super) const NEAR: u64 = 1_000;
+
+/// The hash's key. Incarnation and epoch tell it from every other sequence of this name; the braces have a
+/// cluster keep all of a prefix in one slot.
+pub(super) fn key(prefix: &str, info: &SequenceInfo) -> String {
+    let Identity { incarnation, epoch } = info.identity;
+    format!("{{{prefix}}}:w:{incarnation:x}:{epoch}:{}", info.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use idmill::SequenceName;
+    use idmill::store::Bounds;
+    use idmill_shared_cache::known::Known;
+
+    use super::*;
+
+    fn info(name: &str, next: Option<u64>) -> SequenceInfo {
+        let (name, bounds) = (SequenceName::new(name).unwrap(), Bounds::new(1, 1_000_000).unwrap());
+        SequenceInfo::stored(name, next, bounds, Identity { incarnation: 255, epoch: 2 })
+    }
+
+    #[test]
+    fn a_key_tells_what_it_is_of() {
+        assert_eq!(key("idmill", &info("order s", None)), "{idmill}:w:ff:2:order s");
+    }
+
+    #[test]
+    fn a_ceiling_is_near_where_others_may_have_come_to_it() {
+        let known = |next| Known::of(&info("s", next), "k".to_owned(), None);
+        let near = |next, ceiling| known(next).near(ceiling, 10 * NEAR);
+        assert!(!near(Some(1), 1_000_000), "its own end");
+        assert!(near(Some(1), 10_000) && !near(Some(1), 10_001));
+        assert!(near(None, 10_001), "exhausted");
+    }
+}
