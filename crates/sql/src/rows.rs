@@ -94,9 +94,23 @@ fn next_page(page: &Page, rows: &[Row], name: impl Fn(&Row) -> Option<Cursor>) -
     rows.last().filter(|_| rows.len() >= page.limit.max(1)).and_then(name)
 }
 
-/// A new sequence from which the first range is taken.
-pub(crate) fn first(request: &Reserve) -> Result<(SequenceInfo, Grant)> {
-    let mut info = SequenceInfo::new(request.name.clone(), request.creation()?);
+/// What is granted, and the sequence after it, which may be a new one. With a floor, all that was asked for and
+/// nothing below.
+pub(crate) fn decide(
+    seen: Option<SequenceInfo>,
+    request: &Reserve,
+    floor: Option<u64>,
+) -> Result<(SequenceInfo, Grant)> {
+    let mut info = match seen {
+        Some(info) => info,
+        None => SequenceInfo::new(request.name.clone(), request.creation()?),
+    };
     let grant = info.grant(request.count, request.ceiling)?;
+    fits(&grant, request, floor)?;
     Ok((info, grant))
+}
+
+/// Whether a grant may be taken.
+pub(crate) fn fits(grant: &Grant, request: &Reserve, floor: Option<u64>) -> Result<()> {
+    floor.map_or(Ok(()), |floor| grant.must_fit(&request.name, request.count, floor, request.ceiling))
 }

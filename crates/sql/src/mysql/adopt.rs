@@ -5,7 +5,7 @@ use idmill::{Error, Result, SequenceName};
 use idmill_kit::history::{Failover, Histories};
 
 use super::history::History;
-use super::run::{read, text, write};
+use super::run::{read, text};
 use super::table::Table;
 use crate::{Executor, Row};
 
@@ -55,19 +55,4 @@ impl Seen {
         let (was, here) = (self.was.as_deref()?, self.here.as_deref()?);
         (was != here).then_some(Histories { was, here })
     }
-}
-
-/// Has a row of another history go on here, if it is still as it was seen. Later processes find it changed.
-pub(super) async fn adopt<E: Executor>(
-    executor: &mut E,
-    table: &Table,
-    history: History,
-    seen: &SequenceInfo,
-    histories: Histories<'_>,
-) -> Result<()> {
-    let after = history.failover.adopt(seen, histories)?;
-    if write(executor, &table.adopt(seen, &after, histories.was, history)).await?.changed == 1 {
-        history.failover.report(&seen.name, histories);
-    }
-    Ok(())
 }

@@ -12,7 +12,7 @@ use idmill::store::{Grant, Reserve};
 use idmill::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
-use super::calls::{Calls, Fit};
+use super::calls::Calls;
 use super::rows::{self, granted};
 use crate::{Executor, Patience, Row, Statement, Value, each_of};
 
@@ -100,7 +100,7 @@ impl Calls {
 
     /// Of one of several, which the others wait for.
     async fn reserve_briefly<E: Executor + Clone>(&self, executor: &E, request: &Reserve) -> Result<Grant> {
-        self.reserve_with(&mut executor.clone(), request, Fit::UpTo, Patience::Brief).await
+        self.reserve_with(&mut executor.clone(), request, None, Patience::Brief).await
     }
 
     /// Of those requests, in one statement.

@@ -16,7 +16,7 @@ use super::open::{find, must_sync};
 use super::rows;
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
-use crate::rows::listing;
+use crate::rows::{decide, fits, listing};
 use crate::{Dialect, Executor, Patience, Row, Statement, Value, must_be_alone};
 
 /// The calls of a store over the rows of a table, which was found or created: what
@@ -60,31 +60,6 @@ pub struct Calls {
     pub(super) witness: Arc<OnceLock<Table>>,
     /// The statements of reserves, built once: in a transaction or not, exactly or not.
     pub(super) reserves: Arc<[OnceLock<String>; 4]>,
-}
-
-/// Whether fewer ids than were asked for are of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// What is left of the sequence.
-    UpTo,
-    /// All of them or none, and none below this id.
-    Exactly { floor: u64 },
-}
-
-impl Fit {
-    /// Whether this grant may be taken.
-    fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
-        let Self::Exactly { floor } = self else { return Ok(()) };
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)
-    }
-
-    /// The last parameter of [`Table::reserve`], if it has that.
-    fn floor(self) -> Option<Value> {
-        match self {
-            Self::UpTo => None,
-            Self::Exactly { floor } => Some(floor.to_string().into()),
-        }
-    }
 }
 
 impl Calls {
@@ -141,15 +116,15 @@ impl Calls {
 
     /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
     /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a
-    /// process that loses that race begins again.
+    /// process that loses that race begins again. With a floor, all that was asked for is taken, and no id below.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,
         request: &Reserve,
-        fit: Fit,
+        floor: Option<u64>,
         patience: Patience,
     ) -> Result<Grant> {
-        let (table, exactly) = (self.writable()?, fit.floor().is_some());
+        let (table, exactly) = (self.writable()?, floor.is_some());
         let built = &self.reserves[2 * usize::from(E::IN_TRANSACTION) + usize::from(exactly)];
         let sql = built.get_or_init(|| table.reserve(E::IN_TRANSACTION, exactly, self.history));
         let mut stuck = Stuck::default();
@@ -160,7 +135,7 @@ impl Calls {
                 request.ceiling.to_string().into(),
                 Value::Patience,
             ];
-            values.extend(fit.floor());
+            values.extend(floor.map(|floor| Value::from(floor.to_string())));
             let statement = Statement::write(sql, values).with_patience(patience).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
@@ -173,19 +148,14 @@ impl Calls {
                 return Err(hidden());
             }
             let missing = seen.is_none();
-            let mut info = match seen {
-                Some(info) => info,
-                None => SequenceInfo::new(request.name.clone(), request.creation()?),
-            };
-            let grant = info.grant(request.count, request.ceiling)?;
-            fit.check(&grant, request)?;
+            let (info, grant) = decide(seen, request, floor)?;
             if !missing {
                 continue;
             }
             let from = Some(grant.range.start());
             if let Some(row) = self.insert(executor, &info, from, patience).await? {
                 let grant = rows::granted(&row, request)?;
-                return fit.check(&grant, request).map(|()| grant);
+                return fits(&grant, request, floor).map(|()| grant);
             }
         }
         Err(crowded())
@@ -247,7 +217,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
 
     async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         const { must_be_alone::<E>() };
-        self.reserve_with(executor, request, Fit::UpTo, Patience::Full).await
+        self.reserve_with(executor, request, None, Patience::Full).await
     }
 
     async fn reserve_many(&self, executor: &mut E, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {

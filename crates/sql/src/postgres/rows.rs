@@ -1,7 +1,7 @@
 //! Rows as sequences: what is written of one, and how it is read and checked.
 
-use idmill::store::{Cursor, Grant, Reserve, SequenceInfo};
 use idmill::Result;
+use idmill::store::{Cursor, Grant, Reserve, SequenceInfo};
 use idmill_kit::Fault;
 
 use crate::Row;

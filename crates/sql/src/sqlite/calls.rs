@@ -10,6 +10,7 @@ use idmill_kit::Mode;
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
 use super::table::{DEFAULT_TABLE, Table};
+use crate::rows::decide;
 use crate::{Answer, Dialect, Draws, Executor, Fault, Statement};
 
 /// The calls of a store, each that writes in one transaction.
@@ -176,23 +177,6 @@ async fn reserve<E: Executor>(
     };
     write(db, if exists { table.update(&info) } else { table.insert(&info) }).await?;
     Ok(Ok(grant))
-}
-
-/// What is granted, and the sequence after it. With a floor, all that was asked for and nothing below.
-fn decide(
-    stored: Option<SequenceInfo>,
-    request: &Reserve,
-    floor: Option<u64>,
-) -> Result<(SequenceInfo, Grant)> {
-    let mut info = match stored {
-        Some(info) => info,
-        None => SequenceInfo::new(request.name.clone(), request.creation()?),
-    };
-    let grant = info.grant(request.count, request.ceiling)?;
-    if let Some(floor) = floor {
-        grant.must_fit(&request.name, request.count, floor, request.ceiling)?;
-    }
-    Ok((info, grant))
 }
 
 /// Reads one sequence; the inner error says what is wrong with its row.
