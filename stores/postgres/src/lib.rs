@@ -162,7 +162,7 @@ impl PostgresStore {
         if mode != Mode::ReadOnly && !sessions.driver().has_several() {
             sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
         }
-        let calls = Calls::open(&mut &sessions, table, mode, sessions.keeps(), failover).await?;
+        let calls = Calls::open(&mut sessions.clone(), table, mode, sessions.keeps(), failover).await?;
         Ok(Self(SqlStore::new(sessions, calls)))
     }
 }

@@ -59,8 +59,7 @@ impl Table {
     }
 
     fn decode_record(&self, row: &Row) -> Result<String> {
-        let record = text(row, 0).and(text(row, 1)).map(str::to_owned);
-        record.ok_or_else(|| witness::unsound(&self.to_string(), &legible(row, 0)))
+        witness::record(&self.to_string(), &legible(row, 0), text(row, 0).and(text(row, 1)))
     }
 }
 

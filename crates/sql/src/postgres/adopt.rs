@@ -8,10 +8,10 @@ use idmill_kit::history::{Failover, Histories};
 use super::calls::Calls;
 use super::history::{Adopted, History};
 use super::open::find;
-use super::rows;
+use super::rows::{self, asks};
 use super::run::read;
 use super::table::Table;
-use crate::{Executor, Patience, Statement, Value};
+use crate::{Executor, Patience, Statement};
 
 /// Where a row that is read for it says in which history it was written. The present one is behind it.
 const WAS_AT: usize = 8;
@@ -70,15 +70,9 @@ impl Calls {
         patience: Patience,
     ) -> Result<()> {
         let after = self.history.failover.adopt(seen, histories)?;
-        let values = [
-            seen.name.as_str().into(),
-            seen.identity.incarnation.to_string().into(),
-            seen.identity.epoch.to_string().into(),
-            seen.reached().to_string().into(),
-            histories.was.into(),
-            after.reached().to_string().into(),
-            Value::Patience,
-        ];
+        let SequenceInfo { name, identity, .. } = seen;
+        let (was, next) = (seen.reached(), after.reached());
+        let values = asks(&[name, &identity.incarnation, &identity.epoch, &was, &histories.was, &next]);
         let sql = self.table.adopt(E::IN_TRANSACTION, self.history);
         if !self.write(executor, Statement::write(sql, values).with_patience(patience)).await?.is_empty() {
             self.history.failover.report(&seen.name, histories);

@@ -3,17 +3,17 @@
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Mode;
 use idmill_kit::history::Failover;
 
-use super::durable::Keeps;
+use super::durable::{DURABLE_AT, Keeps};
 use super::history::{Adopted, History, server};
 use super::open::{find, must_sync};
-use super::rows;
+use super::rows::{self, asks, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
 use crate::rows::{decide, fits, listing};
@@ -129,12 +129,7 @@ impl Calls {
         let sql = built.get_or_init(|| table.reserve(E::IN_TRANSACTION, exactly, self.history));
         let mut stuck = Stuck::default();
         for _ in 0..TRIES {
-            let mut values = vec![
-                request.name.as_str().into(),
-                request.count.max(1).to_string().into(),
-                request.ceiling.to_string().into(),
-                Value::Patience,
-            ];
+            let mut values = asks(&[&request.name, &request.count.max(1), &request.ceiling]);
             values.extend(floor.map(|floor| Value::from(floor.to_string())));
             let statement = Statement::write(sql, values).with_patience(patience).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
@@ -198,7 +193,8 @@ impl Calls {
         executor: &mut E,
         statement: Statement<'_>,
     ) -> Result<Vec<Row>> {
-        write(executor, statement, self.keeps).await.map_err(|error| self.located(error))
+        let written = write(executor, statement.durable_at(DURABLE_AT), self.keeps).await;
+        written.map_err(|error| self.located(error))
     }
 
     /// Says in which schema the table is, where PostgreSQL names only the table.
@@ -238,14 +234,8 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
         if back.rest.is_empty() {
             return Ok(false);
         }
-        let values = [
-            back.name.as_str().into(),
-            back.identity.incarnation.to_string().into(),
-            back.identity.epoch.to_string().into(),
-            back.rest.start().to_string().into(),
-            back.rest.end().to_string().into(),
-            Value::Patience,
-        ];
+        let GiveBack { name, identity, rest, .. } = back;
+        let values = asks(&[name, &identity.incarnation, &identity.epoch, &rest.start(), &rest.end()]);
         self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
     }
 
@@ -259,9 +249,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     }
 
     async fn list(&self, executor: &mut E, page: &Page) -> Result<Listing> {
-        let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values = [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()];
-        let found = read(executor, &self.table.select_page(), values).await;
+        let found = read(executor, &self.table.select_page(), of_page(page)).await;
         let found = found.map_err(|error| self.located(error))?;
         Ok(listing(page, &found, rows::cursor, rows::decode))
     }
@@ -272,17 +260,10 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
             let seen = self.look(executor, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
-            let values = [
-                name.as_str().into(),
-                seen.identity.incarnation.to_string().into(),
-                seen.identity.epoch.to_string().into(),
-                seen.bounds.max().to_string().into(),
-                seen.reached().to_string().into(),
-                after.bounds.max().to_string().into(),
-                after.reached().to_string().into(),
-                after.identity.epoch.to_string().into(),
-                Value::Patience,
-            ];
+            let (was, identity, epoch) = (seen.reached(), seen.identity, after.identity.epoch);
+            let (max, new_max, next) = (seen.bounds.max(), after.bounds.max(), after.reached());
+            let values =
+                asks(&[name, &identity.incarnation, &identity.epoch, &max, &was, &new_max, &next, &epoch]);
             if self.wrote(executor, Statement::write(&sql, values)).await? {
                 return Ok(after);
             }
@@ -291,8 +272,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     }
 
     async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
-        let values = [name.as_str().into(), Value::Patience];
-        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), values)).await
+        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), asks(&[name]))).await
     }
 }
 

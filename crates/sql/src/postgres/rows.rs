@@ -1,11 +1,13 @@
 //! Rows as sequences: what is written of one, and how it is read and checked.
 
 use idmill::Result;
-use idmill::store::{Cursor, Grant, Reserve, SequenceInfo};
+use std::fmt::Display;
+
+use idmill::store::{Cursor, Grant, Page, Reserve, SequenceInfo};
 use idmill_kit::Fault;
 
-use crate::Row;
 use crate::rows::Stored;
+use crate::{Row, Value};
 
 /// The values of a new row, of which the ids from there on were reserved last, if any were, in the order of
 /// the columns but for the last two.
@@ -20,6 +22,18 @@ pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
         identity.incarnation.to_string(),
         identity.epoch.to_string(),
     ]
+}
+
+/// Parameters, which travel as texts; the last is how long locks are waited for.
+pub(super) fn asks(parameters: &[&(dyn Display + Sync)]) -> Vec<Value> {
+    let texts = parameters.iter().map(|parameter| Value::from(parameter.to_string()));
+    texts.chain([Value::Patience]).collect()
+}
+
+/// The parameters of a page: the name that it follows, the prefix and the number of rows.
+pub(super) fn of_page(page: &Page) -> [Value; 3] {
+    let after = page.after.as_ref().map_or("", Cursor::as_str);
+    [after.into(), page.prefix.as_str().into(), page.rows().to_string().into()]
 }
 
 /// What [`Table::reserve`](super::Table::reserve) took, from the row as it left it.
@@ -73,7 +87,6 @@ mod tests {
     use idmill::{ErrorKind, SequenceName};
 
     use super::*;
-    use crate::Value;
     use crate::rows::FORMAT;
 
     proptest! {
