@@ -48,7 +48,8 @@ impl PostgresStore {
     async fn open(pool: &PgPool, options: &PostgresOptions) -> Result<Self> {
         let table = options.check()?;
         let sessions = sessions(pool, options);
-        let calls = Calls::open(&mut sessions.clone(), table, options.mode, options.keeps, options.failover).await?;
+        let calls =
+            Calls::open(&mut sessions.clone(), table, options.mode, options.keeps, options.failover).await?;
         Ok(Self(SqlStore::new(sessions, calls)))
     }
 }

@@ -72,11 +72,7 @@ impl Calls {
     /// # Errors
     /// [`Denied`](ErrorKind::Denied) if it does not.
     pub fn may_write(&self) -> Result<()> {
-        if self.mode == Mode::ReadOnly {
-            let message = "the store was opened with mode=ro, to look only; use mode=rw (Mode::ReadWrite)";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(())
+        self.mode.must_write()
     }
 
     pub(super) fn writing<E: Executor>(&self) -> Result<()> {

@@ -15,14 +15,18 @@ use idmill::store::{Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Range, Result, SequenceName};
 use idmill_kit::history::Histories;
 
-use super::adopt::Seen;
 use super::classify::{failed, is_duplicate};
 use super::history::History;
-use super::run::{read, try_write, write};
+use super::run::{read, text, try_write, write};
 use super::table::{Known, Table};
 use crate::executor::to_write;
+use crate::history::Seen;
 use crate::rows::decide;
 use crate::{Answer, Executor, Fault, Statement};
+
+/// Where a row that is read to be written has the history that it was written in. The present one is behind
+/// it.
+const WAS_AT: usize = 7;
 
 /// How often others may get in between before a call gives up. Each time one of them makes progress.
 pub(super) const TRIES: usize = 200;
@@ -68,7 +72,7 @@ impl Reserving<'_> {
             };
             duplicates = 0;
             *known = Some(Known::of(&seen.info));
-            if let Some(histories) = seen.differs(self.history) {
+            if let Some(histories) = seen.moved().filter(|_| self.history.looks) {
                 self.adopt(executor, &seen.info, histories).await?;
             } else if let Some(range) = self.last(executor, &seen.info).await? {
                 return Ok(range);
@@ -154,7 +158,10 @@ pub(super) async fn read_to_write<E: Executor>(
     name: &SequenceName,
 ) -> Result<Option<Seen>> {
     let found = read(executor, &table.select_to_write(name)).await?;
-    found.last().map(|row| Seen::read(table, row)).transpose()
+    let told = |row, column| text(row, column).map(str::to_owned);
+    let seen =
+        |row| Ok(Seen { info: table.decode(row)?, was: told(row, WAS_AT), here: told(row, WAS_AT + 1) });
+    found.last().map(seen).transpose()
 }
 
 /// Others were always faster; nothing was done.

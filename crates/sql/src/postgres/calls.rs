@@ -11,7 +11,7 @@ use idmill_kit::Mode;
 use idmill_kit::history::Failover;
 
 use super::durable::{DURABLE_AT, Keeps};
-use super::history::{Adopted, History, server};
+use super::history::{History, server};
 use super::open::{find, must_sync};
 use super::rows::{self, asks, of_page};
 use super::run::{TRIES, crowded, read, write};
@@ -78,12 +78,11 @@ impl Calls {
         failover: Option<Failover>,
     ) -> Result<Self> {
         const { must_be_alone::<E>() };
-        if mode == Mode::ReadOnly {
-            let table = find(executor, table, mode).await?;
-            return Ok(Self { keeps, mode, ..Self::unopened(table) });
+        let mut history = History::in_transaction(Failover::default());
+        if mode != Mode::ReadOnly {
+            must_sync(executor, keeps).await?;
+            history = History::open(executor, failover).await?;
         }
-        must_sync(executor, keeps).await?;
-        let history = History::open(executor, failover).await?;
         let table = find(executor, table, mode).await?;
         Ok(Self { keeps, mode, history, ..Self::unopened(table) })
     }
@@ -107,11 +106,7 @@ impl Calls {
     }
 
     fn writable(&self) -> Result<&Table> {
-        if self.mode == Mode::ReadOnly {
-            let message = "the store was opened to look only; open it with mode=rw (Mode::ReadWrite)";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(&self.table)
+        self.mode.must_write().map(|()| &self.table)
     }
 
     /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
@@ -136,7 +131,7 @@ impl Calls {
                 return rows::granted(row, request);
             }
             let (seen, adopted) = self.look_again(executor, request, patience).await?;
-            if adopted == Adopted::Tried {
+            if adopted {
                 continue;
             }
             if stuck.is_at(seen.as_ref()) {

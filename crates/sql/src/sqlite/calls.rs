@@ -48,7 +48,15 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
 
     async fn give_back(&self, session: &mut Session<E>, back: &GiveBack) -> Result<bool> {
         session.begin().await?;
-        let outcome = session.try_give_back(back).await;
+        let outcome = async {
+            let Some(mut info) = session.stored(&back.name).await? else { return Ok(false) };
+            let taken = info.take_back(back);
+            if taken {
+                session.write(session.table.update(&info)).await?;
+            }
+            Ok(taken)
+        };
+        let outcome = outcome.await;
         session.end(outcome).await
     }
 
@@ -59,7 +67,14 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         bounds: Bounds,
     ) -> Result<SequenceInfo> {
         session.begin().await?;
-        let outcome = session.try_create(name, bounds).await;
+        let outcome = async {
+            if session.stored(name).await?.is_some() {
+                return Err(already_exists(name));
+            }
+            let info = SequenceInfo::new(name.clone(), bounds);
+            session.write(session.table.insert(&info)).await.map(|()| info)
+        };
+        let outcome = outcome.await;
         session.end(outcome).await
     }
 
@@ -82,7 +97,12 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         change: Change,
     ) -> Result<SequenceInfo> {
         session.begin().await?;
-        let outcome = session.try_set(name, &change).await;
+        let outcome = async {
+            let mut info = session.stored(name).await?.ok_or_else(|| not_found(name))?;
+            info.apply(&change)?;
+            session.write(session.table.update(&info)).await.map(|()| info)
+        };
+        let outcome = outcome.await;
         session.end(outcome).await
     }
 
@@ -94,31 +114,6 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
 }
 
 impl<E: Executor> Session<E> {
-    async fn try_give_back(&mut self, back: &GiveBack) -> Result<bool> {
-        let Some(mut info) = self.stored(&back.name).await? else { return Ok(false) };
-        let taken = info.take_back(back);
-        if taken {
-            self.write(self.table.update(&info)).await?;
-        }
-        Ok(taken)
-    }
-
-    async fn try_create(&mut self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        if self.stored(name).await?.is_some() {
-            return Err(already_exists(name));
-        }
-        let info = SequenceInfo::new(name.clone(), bounds);
-        self.write(self.table.insert(&info)).await?;
-        Ok(info)
-    }
-
-    async fn try_set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
-        let mut info = self.stored(name).await?.ok_or_else(|| not_found(name))?;
-        info.apply(change)?;
-        self.write(self.table.update(&info)).await?;
-        Ok(info)
-    }
-
     async fn stored(&mut self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
         select(&mut self.db, &self.table, name).await.map_err(in_transaction)?
     }

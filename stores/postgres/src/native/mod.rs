@@ -30,7 +30,8 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 use idmill_sql::postgres::native::{
-    CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
+    CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql,
+    see_sql, set_sql,
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
@@ -69,7 +70,7 @@ pub struct NativeSequences {
     schema: Option<Arc<str>>,
     increment: u64,
     values: Option<Values>,
-    read_only: bool,
+    mode: Mode,
     /// Of each sequence one reserve at a time: so that what is kept is below all that is drawn later.
     kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
 }
@@ -128,17 +129,8 @@ impl NativeSequences {
         }
         // There has to be a schema; of what name the sequences in it are does not matter.
         look(&mut sessions.clone(), schema, "").await?;
-        let read_only = mode == Mode::ReadOnly;
         let schema = schema.map(Into::into);
-        Ok(Self { sessions, schema, increment, values, read_only, kept: Arc::default() })
-    }
-
-    fn must_write(&self) -> Result<()> {
-        if self.read_only {
-            let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(())
+        Ok(Self { sessions, schema, increment, values, mode, kept: Arc::default() })
     }
 
     /// As SQL names it, where it is, or in the schema in which it would be created.
@@ -165,7 +157,7 @@ impl NativeSequences {
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
-        self.must_write()?;
+        self.mode.must_write()?;
         let kept = self.kept(&request.name);
         let kept = &mut *kept.lock().await;
         for _ in 0..TRIES {
@@ -224,7 +216,8 @@ impl NativeSequences {
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
         let sql = draw_sql(&kept.sql);
         let asked = [values.to_string().into(), Value::Patience, request.ceiling.to_string().into()];
-        let (rows, fault) = self.sessions.run_some(&Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await;
+        let (rows, fault) =
+            self.sessions.run_some(&Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await;
         match fault {
             None => {}
             // Others drew the last values meanwhile. Those that came before are ours,
@@ -297,7 +290,7 @@ impl NativeSequences {
         bounds: Bounds,
         count: u64,
     ) -> Result<(SequenceInfo, Option<u64>)> {
-        self.must_write()?;
+        self.mode.must_write()?;
         qualified::must_not_be(&mut self.sessions.clone(), name).await?;
         // What a statement without an answer commits is not looked at afterwards.
         must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
@@ -313,7 +306,7 @@ impl NativeSequences {
 
     /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        self.must_write()?;
+        self.mode.must_write()?;
         if let Some(max) = change.max.filter(|max| *max > LARGEST) {
             return Err(too_large("max", max));
         }
@@ -347,7 +340,7 @@ impl NativeSequences {
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        self.must_write()?;
+        self.mode.must_write()?;
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;
