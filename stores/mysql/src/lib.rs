@@ -75,11 +75,11 @@ impl MysqlStore {
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
-    pub async fn new(pool: &Pool) -> Result<Self> {
+    pub async fn from_pool(pool: &Pool) -> Result<Self> {
         Self::over(pool, DEFAULT_TABLE, Mode::default()).await
     }
 
-    /// Like [`new`](Self::new), with this table and mode.
+    /// Like [`from_pool`](Self::from_pool), with this table and mode.
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).

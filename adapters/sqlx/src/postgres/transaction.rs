@@ -18,7 +18,7 @@ use crate::version::postgres::rows;
 /// use idmill_sqlx::postgres::next_in;
 ///
 /// let mut tx = pool.begin().await?;
-/// let number: i64 = next_in(&mut *tx, "invoices").await?;
+/// let number: i64 = next_in(&mut tx, "invoices").await?;
 /// sqlx::query("INSERT INTO invoices VALUES ($1, 4200)").bind(number).execute(&mut *tx).await?;
 /// tx.commit().await?; // the number and the invoice, or neither
 /// # Ok(()) }
