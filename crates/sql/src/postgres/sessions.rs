@@ -53,8 +53,9 @@ pub trait Driver: Send + Sync {
         deadline: Instant,
     ) -> impl Future<Output = bool> + Send;
 
-    /// Sends a statement, once, and adds its rows, whose columns are all texts, until the server is ready for another query: only then has
-    /// this one committed. Returns the last warning of the server that concerns the commit.
+    /// Sends a statement, once, and adds its rows, whose columns are all texts, until the server is ready for
+    /// another query: only then has this one committed. Returns the last warning of the server that concerns
+    /// the commit.
     ///
     /// # Errors
     /// How it failed.
