@@ -19,7 +19,7 @@ async fn connect(endpoint: Endpoint) -> Result<Arc<dyn Store>> {
     // The store has connections of its own: nothing else uses the pool.
     let pool = PgPoolOptions::new().max_connections(8).connect_lazy_with(server);
     let options = PostgresOptions::new().timeout(endpoint.timeout());
-    Ok(Arc::new(PostgresStore::with(&pool, options).await?))
+    Ok(Arc::new(PostgresStore::with_options(&pool, options).await?))
 }
 
 fn main() {

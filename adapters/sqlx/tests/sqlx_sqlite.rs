@@ -31,7 +31,7 @@ fn patient() -> SqliteOptions {
 }
 
 async fn open(pool: &SqlitePool) -> SqliteStore {
-    SqliteStore::with(pool, patient()).await.unwrap()
+    SqliteStore::with_options(pool, patient()).await.unwrap()
 }
 
 fn name(text: &str) -> SequenceName {
@@ -132,7 +132,7 @@ async fn who_has_written_and_waits_for_a_refill_hears_why_it_fails() {
     let dir = tempfile::tempdir().unwrap();
     let pool = pool(dir.path(), 2);
     let options = SqliteOptions::new().busy_timeout(Duration::from_millis(100));
-    let store = SqliteStore::with(&pool, options).await.unwrap();
+    let store = SqliteStore::with_options(&pool, options).await.unwrap();
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -173,17 +173,17 @@ async fn opening_makes_no_more_than_it_may() {
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
         let missing = SqlitePoolOptions::new().connect_lazy_with(options(dir.path()));
         let options = SqliteOptions::new().mode(mode).busy_timeout(Duration::ZERO);
-        SqliteStore::with(&missing, options).await.unwrap_err();
+        SqliteStore::with_options(&missing, options).await.unwrap_err();
         assert!(!file.exists(), "none is created");
     }
     let pool = pool(dir.path(), 1);
     let store = open(&pool).await;
-    let reader = SqliteStore::with(&pool, patient().mode(Mode::ReadOnly)).await.unwrap();
+    let reader = SqliteStore::with_options(&pool, patient().mode(Mode::ReadOnly)).await.unwrap();
     assert_eq!(reserve(&reader, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
-    let other = SqliteStore::with(&pool, patient().table("numbers")).await.unwrap();
+    let other = SqliteStore::with_options(&pool, patient().table("numbers")).await.unwrap();
     assert_eq!(ids(reserve(&other, "s", 1).await.unwrap().range), (1, 1));
     assert_eq!(ids(reserve(&store, "s", 2).await.unwrap().range), (1, 2));
-    let error = SqliteStore::with(&pool, patient().table("a b")).await.unwrap_err();
+    let error = SqliteStore::with_options(&pool, patient().table("a b")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     let memory = SqlitePool::connect("sqlite::memory:").await.unwrap();
     let error = SqliteStore::from_pool(&memory).await.unwrap_err();

@@ -13,7 +13,7 @@ async fn connect(endpoint: Endpoint) -> Result<Arc<dyn Store>> {
     // The store has a connection of its own: nothing else uses the pool.
     let pool = SqlitePoolOptions::new().connect_lazy_with(file);
     let options = SqliteOptions::new().busy_timeout(endpoint.timeout());
-    Ok(Arc::new(SqliteStore::with(&pool, options).await?))
+    Ok(Arc::new(SqliteStore::with_options(&pool, options).await?))
 }
 
 fn main() {

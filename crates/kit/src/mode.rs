@@ -1,5 +1,7 @@
 //! What opening a store may do.
 
+use idmill::{Error, ErrorKind, Result};
+
 use super::options::Word;
 
 idmill::named! {
@@ -37,6 +39,19 @@ impl Word for Mode {
 }
 
 impl Mode {
+    /// Whether anything may be changed.
+    ///
+    /// # Errors
+    /// [`Denied`](idmill::ErrorKind::Denied) if not.
+    pub fn must_write(self) -> Result<()> {
+        if self == Self::ReadOnly {
+            let message =
+                "the store was opened to look only, with mode=ro; open it with mode=rw (Mode::ReadWrite)";
+            return Err(Error::new(ErrorKind::Denied, message));
+        }
+        Ok(())
+    }
+
     /// The same mode, except that it creates nothing.
     #[must_use]
     pub fn existing(self) -> Self {

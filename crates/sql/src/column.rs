@@ -1,8 +1,9 @@
 //! Ids in columns of signed integers, as SQL has them.
 
 use std::fmt::Display;
+use std::num::ParseIntError;
 
-use idmill::{Error, Id, Result};
+use idmill::{Error, Id, Operation, Result};
 use idmill_kit::{ColumnPath, Largest};
 
 /// Returns what a column holds for an id.
@@ -35,6 +36,19 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
+/// Whether a name is up to so many ASCII letters, digits and `_`, and does not begin with a digit: what SQL reads
+/// alike everywhere.
+pub(crate) fn is_plain(name: &str, longest: usize) -> bool {
+    (1..=longest).contains(&name.len())
+        && !name.starts_with(|first: char| first.is_ascii_digit())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// The error of a name that cannot be `what`, by this rule.
+pub(crate) fn no_name(what: &str, name: &str, rule: &str) -> Error {
+    Error::invalid(format!("{name:?} cannot be the {what}: {rule}")).during(Operation::Connect)
+}
+
 /// The query of the largest number in a column, and of the largest below 0: two searches, since an index
 /// serves each only by itself. `cast` turns a number into text.
 pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> String) -> String {
@@ -44,20 +58,20 @@ pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> Stri
     )
 }
 
-/// The largest id of a column of this type, by the digits that the database wrote; `holds` is the largest
-/// that the type has room for.
+/// The largest id of a column of this type, by the digits that the database wrote of it and of the largest number
+/// below 0; `holds` is the largest that the type has room for.
 ///
 /// # Errors
 /// [`Unsupported`](idmill::ErrorKind::Unsupported) for a number that is not whole.
 pub(crate) fn of_digits(
     path: &ColumnPath,
-    digits: Option<&str>,
+    digits: [Option<&str>; 2],
     of_type: &str,
     holds: Option<u64>,
 ) -> Result<Largest> {
-    let id = digits.map(str::parse::<i128>).transpose();
-    let id = id.map_err(|_| path.not_of_integers(of_type))?;
-    Ok(Largest::new(id, of_type, holds))
+    let [id, negative] = digits.map(|digits| digits.map(str::parse::<i128>).transpose());
+    let whole = |id: Result<_, _>| id.map_err(|_: ParseIntError| path.not_of_integers(of_type));
+    Ok(Largest::new(whole(id)?, of_type, holds).negative(whole(negative)?))
 }
 
 /// The largest id that fits a decimal type with this number of digits before its point; `None` for any id.

@@ -63,6 +63,9 @@ pub struct Statement<'a> {
     /// Whether it is the statement of reserves, whose cost is felt: worth the round trips that it takes to keep
     /// it prepared where the driver alone cannot.
     pub often: bool,
+    /// Where the rows of a write say so, the column that tells how durably they were written. The next one has
+    /// the transaction.
+    pub durable_at: usize,
 }
 
 /// How long a statement may wait for locks that others hold. The adapter knows how long that is.
@@ -87,7 +90,7 @@ impl<'a> Statement<'a> {
     }
 
     fn new(sql: Cow<'a, str>, values: Vec<Value>, writes: bool) -> Self {
-        Self { sql, values, writes, patience: Patience::Full, again: true, often: false }
+        Self { sql, values, writes, patience: Patience::Full, again: true, often: false, durable_at: 0 }
     }
 
     /// The same, with this patience.
@@ -100,6 +103,12 @@ impl<'a> Statement<'a> {
     #[must_use]
     pub fn often(self) -> Self {
         Self { often: true, ..self }
+    }
+
+    /// The same, whose rows say in this column how durable they are.
+    #[must_use]
+    pub fn durable_at(self, column: usize) -> Self {
+        Self { durable_at: column, ..self }
     }
 
     /// The same, which must not be kept prepared.

@@ -85,15 +85,12 @@ impl Fault {
     pub fn after_write(self) -> Self {
         match self {
             Self::Engine(EngineError { source: Some(source), .. }) => Self::Broken(source),
-            Self::Engine(error) => Self::said(&error),
+            Self::Engine(error) => {
+                Self::Broken(Box::<dyn StdError + Send + Sync>::from(error.to_string()).into())
+            }
             Self::Refused(error) => Self::broken(error),
             other => other,
         }
-    }
-
-    fn said(error: &EngineError) -> Self {
-        let error: Box<dyn StdError + Send + Sync> = error.to_string().into();
-        Self::Broken(error.into())
     }
 
     /// The error that it is: of this kind and in these words, with the driver's as its cause; or ours.
@@ -104,6 +101,26 @@ impl Fault {
                 Error::new(kind, message).because_shared(cause)
             }
             _ => Error::new(kind, message),
+        }
+    }
+
+    /// Of a connection that is in no transaction, with what to do: its type may be that of any connection.
+    pub fn outside(remedy: &str) -> Self {
+        let message = format!(
+            "the connection is in no transaction, so that ids would be taken at once, with gaps: {remedy}"
+        );
+        Self::Refused(Error::invalid(message))
+    }
+
+    /// What it says; what the engine said of it, and of a transaction that was over, each dialect words itself.
+    pub(crate) fn words(&self, engine: impl Fn(&EngineError) -> String, uncommitted: &str) -> String {
+        match self {
+            Self::Engine(error) => engine(error),
+            Self::Broken(error) => chain(&**error),
+            Self::Silent(time) => format!("no answer within {time:?}"),
+            Self::Refused(error) => error.to_string(),
+            Self::Warned(said) | Self::Answer(said) => said.clone(),
+            Self::Uncommitted => uncommitted.to_owned(),
         }
     }
 

@@ -16,6 +16,7 @@
 pub mod column;
 mod executor;
 mod fault;
+mod history;
 pub mod mysql;
 pub mod postgres;
 mod rows;

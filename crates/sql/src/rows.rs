@@ -2,16 +2,14 @@
 
 use std::borrow::Cow;
 
-use idmill::store::{Bounds, Cursor, Grant, Identity, Listing, Page, Records, Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::store::{Cursor, Grant, Listing, Page, Records, Reserve, SequenceInfo};
+use idmill::{Result, SequenceName};
+use idmill_kit::{Fault, Numbers, must_fit};
 
 use crate::{Row, Value};
 
 /// The layout of a row. Another version's rows are neither written nor read.
 pub(crate) const FORMAT: i64 = 1;
-
-/// The fault of a row of another layout.
-const LATER: &str = "is in another format, perhaps a later version's";
 
 /// A row of a sequence: name, next, start, max, incarnation, epoch and format, in this order.
 pub(crate) struct Stored<'a, N> {
@@ -28,45 +26,28 @@ pub(crate) struct Stored<'a, N> {
 
 impl<N: Fn(usize) -> Option<i128>> Stored<'_, N> {
     /// # Errors
-    /// [`StoreViolation`](ErrorKind::StoreViolation) for a row that cannot be;
-    /// [`Unsupported`](ErrorKind::Unsupported) for one of another version.
+    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for a row that cannot be;
+    /// [`Unsupported`](idmill::ErrorKind::Unsupported) for one of another version.
     pub(crate) fn decode(&self) -> Result<SequenceInfo> {
         self.try_decode().map_err(|fault| {
-            let kind = if fault == LATER { ErrorKind::Unsupported } else { ErrorKind::StoreViolation };
-            let of = self.table.map(|table| format!("of `{table}` ")).unwrap_or_default();
-            unsound(kind, &legible(self.row, 0), &format!("{of}{fault}"))
+            let of = self.table.map(|table| format!(" of `{table}`")).unwrap_or_default();
+            fault.of(format_args!("the row {:?}{of}", legible(self.row, 0)))
         })
     }
 
-    fn try_decode(&self) -> Result<SequenceInfo, String> {
+    fn try_decode(&self) -> Result<SequenceInfo, Fault> {
         let whole = |column: usize, what: &str| {
             (self.number)(column).ok_or_else(|| format!("has no whole number for {what}"))
         };
         if whole(6, "format")? != i128::from(FORMAT) {
-            return Err(LATER.to_owned());
+            return Err(Fault::Format);
         }
         let name = SequenceName::new(self.name?).map_err(|error| format!("has no valid name: {error}"))?;
-        let (start, max) = (whole(2, "start")?, whole(3, "max")?);
-        let bounds = u64::try_from(start).ok().zip(u64::try_from(max).ok());
-        let bounds = bounds.and_then(|(start, max)| Bounds::new(start, max).ok());
-        let bounds = bounds.ok_or_else(|| format!("has bounds {start}..={max} without ids"))?;
         let next = if self.used_up { None } else { Some(whole(1, "next")?) };
-        if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
-            return Err(format!("has next {next} outside its bounds {start}..={max}"));
-        }
+        let (start, max) = (whole(2, "start")?, whole(3, "max")?);
         let (incarnation, epoch) = (whole(4, "incarnation")?, whole(5, "epoch")?);
-        let numbers = u64::try_from(incarnation).ok().zip(u64::try_from(epoch).ok());
-        let Some((incarnation, epoch)) = numbers.filter(|(incarnation, _)| *incarnation > 0) else {
-            return Err(format!("has incarnation {incarnation} and epoch {epoch}, which never are"));
-        };
-        let next = next.and_then(|next| u64::try_from(next).ok());
-        Ok(SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch }))
+        Numbers { next, start, max, incarnation, epoch }.of(name)
     }
-}
-
-/// An error that names a row and its fault. The name is given as far as it can be read.
-pub(crate) fn unsound(kind: ErrorKind, name: &str, fault: &str) -> Error {
-    Error::new(kind, format!("the row {name:?} {fault}; nothing is reserved from it"))
 }
 
 /// Text as it is, or whatever else there is, legibly.
@@ -113,9 +94,23 @@ fn next_page(page: &Page, rows: &[Row], name: impl Fn(&Row) -> Option<Cursor>) -
     rows.last().filter(|_| rows.len() >= page.limit.max(1)).and_then(name)
 }
 
-/// A new sequence from which the first range is taken.
-pub(crate) fn first(request: &Reserve) -> Result<(SequenceInfo, Grant)> {
-    let mut info = SequenceInfo::new(request.name.clone(), request.creation()?);
+/// What is granted, and the sequence after it, which may be a new one. With a floor, all that was asked for and
+/// nothing below.
+pub(crate) fn decide(
+    seen: Option<SequenceInfo>,
+    request: &Reserve,
+    floor: Option<u64>,
+) -> Result<(SequenceInfo, Grant)> {
+    let mut info = match seen {
+        Some(info) => info,
+        None => SequenceInfo::new(request.name.clone(), request.creation()?),
+    };
     let grant = info.grant(request.count, request.ceiling)?;
+    fits(&grant, request, floor)?;
     Ok((info, grant))
+}
+
+/// Whether a grant may be taken.
+pub(crate) fn fits(grant: &Grant, request: &Reserve, floor: Option<u64>) -> Result<()> {
+    floor.map_or(Ok(()), |floor| must_fit(grant, &request.name, request.count, floor, request.ceiling))
 }

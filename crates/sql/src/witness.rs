@@ -1,7 +1,7 @@
 //! The table of the records, beside that of the sequences, which is alike in all dialects but for its
 //! columns' types.
 
-use idmill::{Error, ErrorKind};
+use idmill::{Error, ErrorKind, Result};
 
 pub(crate) use idmill_kit::{never_made, witness_beside as name_beside};
 
@@ -17,8 +17,10 @@ pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// A row whose record cannot be read.
-pub(crate) fn unsound(table: &str, name: &str) -> Error {
-    let message = format!("the row {name:?} of {table} is no text under a name; nothing was changed");
-    Error::new(ErrorKind::StoreViolation, message)
+/// The record of a row, if that is a text under a name.
+pub(crate) fn record(table: &str, name: &str, record: Option<&str>) -> Result<String> {
+    record.map(str::to_owned).ok_or_else(|| {
+        let message = format!("the row {name:?} of {table} is no text under a name; nothing was changed");
+        Error::new(ErrorKind::StoreViolation, message)
+    })
 }

@@ -119,10 +119,7 @@ impl sql::Pool for Database {
 /// Not the pool, whose options hold a password.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database")
-            .field("place", &self.place)
-            .field("timeout", &self.timeout)
-            .finish_non_exhaustive()
+        f.debug_struct("Database").field("place", &self.place).finish_non_exhaustive()
     }
 }
 

@@ -61,14 +61,6 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// How long one statement may take unless told otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a store is opened with.
-#[derive(Debug)]
-struct Opening {
-    table: Table,
-    mode: Mode,
-    failover: Option<Failover>,
-}
-
 /// Sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share the connections.
@@ -83,11 +75,11 @@ impl MysqlStore {
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
-    pub async fn new(pool: &Pool) -> Result<Self> {
+    pub async fn from_pool(pool: &Pool) -> Result<Self> {
         Self::over(pool, DEFAULT_TABLE, Mode::default()).await
     }
 
-    /// Like [`new`](Self::new), with this table and mode.
+    /// Like [`from_pool`](Self::from_pool), with this table and mode.
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
@@ -96,7 +88,7 @@ impl MysqlStore {
             let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
             let place = "the pool's server".to_owned();
             let database = Database { connections, timeout: DEFAULT_TIMEOUT, place };
-            Self::within(database, Opening { table, mode, failover: None }).await
+            Self::within(database, table, mode, None).await
         };
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
@@ -128,14 +120,18 @@ impl MysqlStore {
     /// neither MySQL nor MariaDB; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async {
-            let (database, opening) = options.open_database()?;
-            Self::within(database, opening).await
+            let (database, table) = options.open_database()?;
+            Self::within(database, table, options.mode, options.failover).await
         };
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    async fn within(database: Database, opening: Opening) -> Result<Self> {
-        let Opening { table, mode, failover } = opening;
+    async fn within(
+        database: Database,
+        table: Table,
+        mode: Mode,
+        failover: Option<Failover>,
+    ) -> Result<Self> {
         let mut session = database.connect(Asked::Read).await?;
         let calls = Calls::open(&mut session, table, mode, &database.place, failover).await?;
         drop(session);

@@ -17,7 +17,7 @@ use super::session::Bare;
 /// use idmill_mysql::{MysqlStore, next_in};
 ///
 /// let pool = Pool::new("mysql://app:secret@localhost/shop");
-/// MysqlStore::new(&pool).await?; // creates the table, once
+/// MysqlStore::from_pool(&pool).await?; // creates the table, once
 ///
 /// let mut tx = pool.start_transaction(TxOpts::default()).await?;
 /// let number: i64 = next_in(&mut tx, "invoices").await?;
@@ -52,7 +52,7 @@ pub async fn reserve_in<T: Id>(
 /// first id to the commit: so draw late and commit soon. One round trip as a rule, at any isolation level.
 ///
 /// The sequence is created on first use, in the same transaction; the table is not, since to create one would
-/// commit: [`MysqlStore::new`](super::MysqlStore::new) does. It is looked for in the database that the
+/// commit: [`MysqlStore::from_pool`](super::MysqlStore::from_pool) does. It is looked for in the database that the
 /// connection uses. The sequences are those of [`MysqlStore`](super::MysqlStore), and both may draw from one
 /// without ever sharing an id, but then it has the gaps of the latter.
 ///

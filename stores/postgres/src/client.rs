@@ -79,7 +79,7 @@ mod pool {
                 "the pool that this store uses is closed: open a store of another",
             ),
             Ok(Err(PoolError::Timeout(_))) | Err(_) => {
-                return Err(exhausted(most, patience, "`with_config`", "max_size"));
+                return Err(exhausted(most, patience, "`from_config`", "max_size"));
             }
             Ok(Err(error)) => Error::new(ErrorKind::Unavailable, error.to_string()).because(error),
         };

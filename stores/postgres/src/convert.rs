@@ -7,7 +7,6 @@ use idmill::ErrorKind;
 use idmill_sql::{EngineError, Fault, Row, Value, chain, postgres};
 use rustls::Error as TlsError;
 use tokio_postgres::error::{DbError, Severity};
-use tokio_postgres::row::RowIndex;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error as PgError, Row as PgRow};
 
@@ -36,12 +35,8 @@ pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a String) -> V
 /// A row, all of whose columns are texts.
 pub(super) fn row_of(row: &PgRow) -> Row {
     let columns = 0..row.len();
-    Row::new(columns.map(|column| value(row, column).map_or(Value::Null, Value::Text)).collect())
-}
-
-/// The text of a column, if there is such a column and it has one.
-pub(super) fn value(row: &PgRow, column: impl RowIndex + std::fmt::Display) -> Option<String> {
-    row.try_get(column).ok().flatten()
+    let text = |column| row.try_get(column).ok().flatten();
+    Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
 /// How a statement failed.

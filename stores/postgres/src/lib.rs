@@ -108,12 +108,12 @@ impl PostgresStore {
     /// other, so waits for locks are short.
     ///
     /// A closed client is not replaced: all calls then fail with [`Closed`](idmill::ErrorKind::Closed). Use
-    /// [`with_config`](Self::with_config), which reconnects. Warnings of the server go to the task that polls
+    /// [`from_config`](Self::from_config), which reconnects. Warnings of the server go to the task that polls
     /// the connection, so the store does not see that a wait for a synchronous standby was cancelled.
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
-    pub async fn new(client: impl Into<Arc<Client>>) -> Result<Self> {
+    pub async fn from_client(client: impl Into<Arc<Client>>) -> Result<Self> {
         Self::beside(given(client.into(), DEFAULT_TIMEOUT)).await
     }
 
@@ -128,20 +128,20 @@ impl PostgresStore {
     /// use idmill_postgres::driver::Config;
     ///
     /// let config: Config = "host=db1 user=app password=secret dbname=shop".parse()?;
-    /// let store = PostgresStore::with_config(config).await?;
+    /// let store = PostgresStore::from_config(config).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// As [`open_with`](Self::open_with).
-    pub async fn with_config(config: Config) -> Result<Self> {
+    pub async fn from_config(config: Config) -> Result<Self> {
         let tls = connector(SslMode::Prefer, None)?;
         let place = PostgresOptions::servers(&config);
         Self::beside(connecting(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
     }
 
     /// Uses the connections of the caller's pool, up to four at a time and four more while locks are waited
-    /// for; each write costs a second round trip. The table is that of [`new`](Self::new). Draw ids before
+    /// for; each write costs a second round trip. The table is that of [`from_client`](Self::from_client). Draw ids before
     /// you take a connection: callers that hold all connections and wait for an id wait for a refill, and the
     /// refill waits for a connection. It then fails after half of the timeout of 10 s with
     /// [`Unavailable`](idmill::ErrorKind::Unavailable).
@@ -162,7 +162,7 @@ impl PostgresStore {
         if mode != Mode::ReadOnly && !sessions.driver().has_several() {
             sessions.must_be_outside().await.map_err(|fault| failed(fault, Asked::Read))?;
         }
-        let calls = Calls::open(&mut &sessions, table, mode, sessions.keeps(), failover).await?;
+        let calls = Calls::open(&mut sessions.clone(), table, mode, sessions.keeps(), failover).await?;
         Ok(Self(SqlStore::new(sessions, calls)))
     }
 }

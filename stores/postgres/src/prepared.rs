@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures_util::TryStreamExt;
-use idmill_sql::postgres::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER, Told};
+use idmill_sql::postgres::{PREPARED_IS_MISSING, Prepared, SYSTEM_IDENTIFIER};
 use idmill_sql::{Row, Statement, Value};
 use tokio::time::{Instant, timeout_at};
-use tokio_postgres::{Client, Error, Row as PgRow, SimpleQueryMessage, SimpleQueryRow};
+use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
-use super::convert::{Parameter, is_error, parameters, row_of, value};
+use super::convert::{Parameter, is_error, parameters, row_of};
 
 /// The statements of reserves that a session has run. Each is kept from the second time on, since many a
 /// session lasts for one.
@@ -33,7 +33,7 @@ impl Kept {
         client: &Client,
         statement: &Statement<'_>,
         lock_timeout: &String,
-        rows: &mut Vec<Told>,
+        rows: &mut Vec<Row>,
     ) -> Result<(), Error> {
         let kept = self.statements.iter().find(|(sql, _)| **sql == *statement.sql);
         if let Some((_, Some(kept))) = kept {
@@ -94,7 +94,7 @@ async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared,
     let begin = if asks { format!("BEGIN; {SYSTEM_IDENTIFIER}") } else { "BEGIN".to_owned() };
     let mut told = Vec::new();
     execute(client, &begin, &mut told).await?;
-    let prepared = Prepared::new(statement, told.first().and_then(|told| told.row.text(0)));
+    let prepared = Prepared::new(statement, told.first().and_then(|row| row.text(0)));
     client.batch_execute(&format!("{}; COMMIT", prepared.prepare())).await?;
     Ok(prepared)
 }
@@ -105,15 +105,8 @@ fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }
 
-fn typed(row: &PgRow) -> Told {
-    Told { row: row_of(row), durable: value(row, "durable"), xid: value(row, "xid") }
-}
-
-fn simple(row: &SimpleQueryRow) -> Told {
-    let text = |column| row.get(column).map(str::to_owned);
-    let named = |name| row.columns().iter().position(|column| column.name() == name).and_then(text);
-    let values = (0..row.len()).map(|column| text(column).map_or(Value::Null, Value::Text));
-    Told { row: Row::new(values.collect()), durable: named("durable"), xid: named("xid") }
+fn simple(row: &SimpleQueryRow) -> Row {
+    Row::new((0..row.len()).map(|column| row.get(column).map_or(Value::Null, Value::from)).collect())
 }
 
 /// Until the server is ready for another query: only then has this one committed.
@@ -121,18 +114,18 @@ async fn collect(
     client: &Client,
     sql: &str,
     parameters: &[Parameter<'_>],
-    rows: &mut Vec<Told>,
+    rows: &mut Vec<Row>,
 ) -> Result<(), Error> {
     let parameters = parameters.iter().map(|(value, kind)| (*value, kind.clone()));
     let mut answers = pin!(client.query_typed_raw(sql, parameters).await?);
     while let Some(row) = answers.try_next().await? {
-        rows.push(typed(&row));
+        rows.push(row_of(&row));
     }
     Ok(())
 }
 
 /// Runs what has no parameters, until the server is ready for another query.
-async fn execute(client: &Client, sql: &str, rows: &mut Vec<Told>) -> Result<(), Error> {
+async fn execute(client: &Client, sql: &str, rows: &mut Vec<Row>) -> Result<(), Error> {
     let mut answers = pin!(client.simple_query_raw(sql).await?);
     while let Some(answer) = answers.try_next().await? {
         if let SimpleQueryMessage::Row(row) = answer {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use idmill::{Error, ErrorKind, Result};
-use idmill_sql::postgres::{CANNOT_CONNECT_NOW, Driver, Keeps, Told, failed, halfway, is_of_commit};
-use idmill_sql::{Asked, Fault, Statement};
+use idmill_sql::postgres::{CANNOT_CONNECT_NOW, Driver, Keeps, failed, halfway, is_of_commit};
+use idmill_sql::{Asked, Fault, Row, Statement};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_postgres::error::Severity;
@@ -96,7 +96,7 @@ impl Driver for Source {
         match self {
             Self::Given(client) if client.is_closed() => Err(Fault::Refused(Error::new(
                 ErrorKind::Closed,
-                "the client that this store was given is closed: open the store `with_config`, which reconnects",
+                "the client that this store was given is closed: open the store `from_config`, which reconnects",
             ))),
             Self::Given(client) => {
                 Ok(Session::new(Held::Own(client.clone()), Arc::default(), Arc::default()))
@@ -123,7 +123,7 @@ impl Driver for Source {
         session: &mut Session,
         statement: &Statement<'_>,
         lock_timeout: &str,
-        rows: &mut Vec<Told>,
+        rows: &mut Vec<Row>,
     ) -> Result<Option<String>, Fault> {
         session.warning.lock().take();
         let Session { client, kept, .. } = session;

@@ -26,8 +26,6 @@
 mod database;
 mod executor;
 mod options;
-#[cfg(test)]
-mod table_tests;
 mod transaction;
 
 use std::path::Path;
@@ -40,7 +38,7 @@ use idmill::store::{
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_kit::Scheme;
 use idmill_sql::sqlite::{Calls, Session};
-use idmill_sql::{Dialect, Witnesses, at_once, each_of};
+use idmill_sql::{Asked, Dialect, Witnesses, at_once, each_of};
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::task::JoinError;
@@ -107,83 +105,53 @@ impl SqliteStore {
         Ok(Self { database: Arc::new(Mutex::new(database)), calls })
     }
 
-    /// A call that asks for nothing, so that nothing is unknown.
-    async fn read<R: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
-    ) -> Result<R> {
-        self.run(job).await?.map_err(|error| died(ErrorKind::Unavailable, error))?
-    }
-
-    async fn write<R: Send + 'static>(
-        &self,
-        job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
-    ) -> Result<R> {
-        self.run(job).await?.map_err(|error| died(ErrorKind::UnknownOutcome, error))?
-    }
-
+    /// Runs a job where it may block. Where the thread ends early, nobody knows what a write has done.
     async fn run<R: Send + 'static>(
         &self,
+        asked: Asked,
         job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
-    ) -> Result<Result<Result<R>, JoinError>> {
+    ) -> Result<R> {
         let runtime = runtime()?;
         // Moves into the job: a call that is dropped does not let another at the
         // connection before the job ends.
         let mut database = Arc::clone(&self.database).lock_owned().await;
         let calls = self.calls;
-        Ok(runtime.spawn_blocking(move || database.run(|session| job(session, calls))).await)
-    }
-
-    async fn try_reserve_many(&self, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
-        let requests = requests.to_vec();
-        self.write(move |session, calls| at_once(calls.reserve_many(session, &requests))).await
-    }
-
-    async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
-        let back = back.clone();
-        self.write(move |session, calls| at_once(calls.give_back(session, &back))).await
-    }
-
-    async fn try_create(&self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        let name = name.clone();
-        self.write(move |session, calls| at_once(calls.create(session, &name, bounds))).await
-    }
-
-    async fn try_inspect(&self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
-        let name = name.clone();
-        self.read(move |session, calls| at_once(calls.inspect(session, &name))).await
-    }
-
-    async fn try_list(&self, page: &Page) -> Result<Listing> {
-        let page = page.clone();
-        self.read(move |session, calls| at_once(calls.list(session, &page))).await
-    }
-
-    async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        let name = name.clone();
-        self.write(move |session, calls| at_once(calls.set(session, &name, change))).await
-    }
-
-    async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        let name = name.clone();
-        self.write(move |session, calls| at_once(calls.remove(session, &name))).await
-    }
-
-    async fn try_record(&self, name: &SequenceName) -> Result<Option<String>> {
-        let name = name.clone();
-        self.read(move |session, calls| at_once(calls.record(session, &name))).await
+        let done = runtime.spawn_blocking(move || database.run(|session| job(session, calls))).await;
+        done.map_err(|error| died(asked.doubt(), error))?
     }
 
     async fn try_swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Result<bool> {
         let (name, seen, wanted) = (name.clone(), seen.map(str::to_owned), wanted.to_owned());
-        self.write(move |session, calls| at_once(calls.swap_record(session, &name, seen.as_deref(), &wanted)))
-            .await
+        let job = move |session: &mut _, calls: Calls| {
+            at_once(calls.swap_record(session, &name, seen.as_deref(), &wanted))
+        };
+        self.run(Asked::Write, job).await
     }
+}
 
-    async fn try_list_records(&self, page: &Page) -> Result<Records> {
-        let page = page.clone();
-        self.read(move |session, calls| at_once(calls.list_records(session, &page))).await
-    }
+/// The calls, each with copies of what it is asked for: its job may outlive the caller.
+macro_rules! calls {
+    ($($asked:ident $try:ident: $call:ident(&$lent:ident: $of:ty $(, $name:ident: $by:ty)?) -> $outcome:ty;)*) => {
+        impl SqliteStore {$(
+            async fn $try(&self, $lent: &$of $(, $name: $by)?) -> Result<$outcome> {
+                let $lent = $lent.to_owned();
+                let job = move |session: &mut _, calls: Calls| at_once(calls.$call(session, &$lent $(, $name)?));
+                self.run(Asked::$asked, job).await
+            }
+        )*}
+    };
+}
+
+calls! {
+    Write try_reserve_many: reserve_many(&requests: [Reserve]) -> Vec<Result<Grant>>;
+    Write try_give_back: give_back(&back: GiveBack) -> bool;
+    Write try_create: create(&name: SequenceName, bounds: Bounds) -> SequenceInfo;
+    Read try_inspect: inspect(&name: SequenceName) -> Option<SequenceInfo>;
+    Read try_list: list(&page: Page) -> Listing;
+    Write try_set: set(&name: SequenceName, change: Change) -> SequenceInfo;
+    Write try_remove: remove(&name: SequenceName) -> bool;
+    Read try_record: record(&name: SequenceName) -> Option<String>;
+    Read try_list_records: list_records(&page: Page) -> Records;
 }
 
 impl Store for SqliteStore {
@@ -223,24 +191,4 @@ fn died(kind: ErrorKind, error: JoinError) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_write_whose_thread_died_is_unknown_and_the_store_goes_on() {
-        let dir = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(dir.path().join("ids.db")).await.unwrap();
-        let error = store.write(|_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
-        let error = store.read(|_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable);
-        assert_eq!(store.list_all().await.unwrap(), []);
-    }
-
-    #[test]
-    fn without_a_runtime_it_says_so() {
-        let opening = SqliteStore::open("ids.db");
-        let error = futures_util::FutureExt::now_or_never(opening).expect("ready at once").unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-    }
-}
+mod tests;

@@ -64,9 +64,7 @@ pub(super) fn must_be_inside(depth: QueryResult<Option<NonZeroU32>>) -> Result<(
     match depth {
         Ok(Some(_)) => Ok(()),
         Ok(None) => {
-            let message = "the connection is in no transaction, so that ids would be taken at once, with gaps: draw inside of \
-                           `conn.transaction(…)`, from the connection that it passes";
-            Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)))
+            Err(Fault::outside("draw inside of `conn.transaction(…)`, from the connection that it passes"))
         }
         Err(error) => {
             let message = "diesel does not know whether the connection is in a transaction, since a COMMIT or ROLLBACK failed: \

@@ -24,11 +24,8 @@ fn bound(value: &Value) -> Bound {
 /// A row, all of whose columns are texts.
 pub(super) fn row_of(row: &QueryResult) -> Row {
     let columns = 0..row.column_names().len();
-    Row::new(columns.map(|column| at(row, column).map_or(Value::Null, Value::Text)).collect())
-}
-
-fn at(row: &QueryResult, column: usize) -> Option<String> {
-    row.try_get_by_index(column).ok().flatten()
+    let text = |column| row.try_get_by_index(column).ok().flatten();
+    Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
 /// How a statement failed. SeaORM wraps the error of sqlx, in which the server's is, and adds nothing to it.

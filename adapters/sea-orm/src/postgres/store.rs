@@ -22,9 +22,9 @@ impl PostgresStore {
     /// its first schema, where it is created.
     ///
     /// # Errors
-    /// Those of [`with`](Self::with).
+    /// Those of [`with_options`](Self::with_options).
     pub async fn from_connection(connection: &DatabaseConnection) -> Result<Self> {
-        Self::with(connection, PostgresOptions::new()).await
+        Self::with_options(connection, PostgresOptions::new()).await
     }
 
     /// Beside this connection, with these options. Creates the table where they say so; dropping the future
@@ -37,9 +37,9 @@ impl PostgresStore {
     /// if the database is missing, the schema, or the table and it is not to be created;
     /// [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two are to be seen, or
     /// the server does not sync what it writes.
-    pub async fn with(connection: &DatabaseConnection, options: PostgresOptions) -> Result<Self> {
+    pub async fn with_options(connection: &DatabaseConnection, options: PostgresOptions) -> Result<Self> {
         let pool = pool(connection).map_err(|error| error.during(Operation::Connect))?;
-        Inner::with(pool, options).await.map(Self)
+        Inner::with_options(pool, options).await.map(Self)
     }
 }
 

@@ -42,7 +42,7 @@ fn patient() -> PostgresOptions {
 }
 
 async fn open(db: &DatabaseConnection) -> PostgresStore {
-    PostgresStore::with(db, patient()).await.unwrap()
+    PostgresStore::with_options(db, patient()).await.unwrap()
 }
 
 fn name(text: &str) -> SequenceName {

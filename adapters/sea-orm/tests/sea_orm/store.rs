@@ -38,11 +38,11 @@ async fn opening_makes_no_more_than_it_may() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
-        let error = PostgresStore::with(&db, patient().mode(mode)).await.unwrap_err();
+        let error = PostgresStore::with_options(&db, patient().mode(mode)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     }
     PostgresStore::from_connection(&db).await.unwrap();
-    let reader = PostgresStore::with(&db, patient().mode(Mode::ReadOnly)).await.unwrap();
+    let reader = PostgresStore::with_options(&db, patient().mode(Mode::ReadOnly)).await.unwrap();
     assert_eq!(reserve(&reader, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
 }
 

@@ -8,16 +8,8 @@ use sqlx::{Error as SqlxError, Row as _};
 /// A row, all of whose columns are texts.
 pub(super) fn row_of(row: &PgRow) -> Row {
     let columns = 0..row.len();
-    Row::new(columns.map(|column| at(row, column).map_or(Value::Null, Value::Text)).collect())
-}
-
-fn at(row: &PgRow, column: usize) -> Option<String> {
-    row.try_get(column).ok().flatten()
-}
-
-/// The text of a column of this name, if there is one and it has one.
-pub(super) fn named(row: &PgRow, column: &str) -> Option<String> {
-    row.try_get(column).ok().flatten()
+    let text = |column| row.try_get(column).ok().flatten();
+    Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
 /// How a statement failed, by the driver's error: for adapters of what is built on sqlx.

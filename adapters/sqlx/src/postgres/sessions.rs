@@ -4,13 +4,13 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
-use idmill_sql::postgres::{CONNECTIONS, Driver, Told, WAITING, exhausted, failed, halfway};
-use idmill_sql::{Asked, Fault, Statement};
+use idmill_sql::postgres::{CONNECTIONS, Driver, WAITING, exhausted, failed, halfway};
+use idmill_sql::{Asked, Fault, Row, Statement};
 use sqlx::pool::PoolConnection;
 use sqlx::{ConnectOptions, Connection, Error as SqlxError, PgConnection, PgPool, Postgres};
 use tokio::time::{Instant, timeout_at};
 
-use super::convert::{fault_of, named, row_of, unconnected};
+use super::convert::{fault_of, row_of, unconnected};
 use super::notices::listening;
 use super::options::PostgresOptions;
 use super::text::inlined;
@@ -83,16 +83,11 @@ impl Driver for Source {
         session: &mut Session,
         statement: &Statement<'_>,
         lock_timeout: &str,
-        told: &mut Vec<Told>,
+        told: &mut Vec<Row>,
     ) -> Result<Option<String>, Fault> {
         let sql = inlined(statement, lock_timeout)?;
         let (answer, warning) = listening(rows(session, &sql)).await;
-        let answer = answer.map_err(fault_of)?;
-        told.extend(answer.iter().map(|row| Told {
-            row: row_of(row),
-            durable: named(row, "durable"),
-            xid: named(row, "xid"),
-        }));
+        told.extend(answer.map_err(fault_of)?.iter().map(row_of));
         Ok(warning)
     }
 

@@ -24,9 +24,9 @@ impl PostgresStore {
     /// first schema, where it is created.
     ///
     /// # Errors
-    /// Those of [`with`](Self::with).
+    /// Those of [`with_options`](Self::with_options).
     pub async fn from_pool(pool: &PgPool) -> Result<Self> {
-        Self::with(pool, PostgresOptions::new()).await
+        Self::with_options(pool, PostgresOptions::new()).await
     }
 
     /// Beside this pool, with these options. Creates the table where they say so; dropping the future can
@@ -41,14 +41,15 @@ impl PostgresStore {
     /// idmill's, if two are to be seen, or the server does not sync what it writes;
     /// [`Unsupported`](idmill::ErrorKind::Unsupported) if it does not tell what the `failover` that the
     /// options ask for needs.
-    pub async fn with(pool: &PgPool, options: PostgresOptions) -> Result<Self> {
+    pub async fn with_options(pool: &PgPool, options: PostgresOptions) -> Result<Self> {
         Self::open(pool, &options).await.map_err(|error| error.during(Operation::Connect))
     }
 
     async fn open(pool: &PgPool, options: &PostgresOptions) -> Result<Self> {
         let table = options.check()?;
         let sessions = sessions(pool, options);
-        let calls = Calls::open(&mut &sessions, table, options.mode, options.keeps, options.failover).await?;
+        let calls =
+            Calls::open(&mut sessions.clone(), table, options.mode, options.keeps, options.failover).await?;
         Ok(Self(SqlStore::new(sessions, calls)))
     }
 }

@@ -1,6 +1,6 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::{Error, ErrorKind, Id, Range, Result};
+use idmill::{Id, Range, Result};
 use idmill_sql::postgres::Calls;
 use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 use sqlx::{Connection, PgConnection};
@@ -18,7 +18,7 @@ use crate::version::postgres::rows;
 /// use idmill_sqlx::postgres::next_in;
 ///
 /// let mut tx = pool.begin().await?;
-/// let number: i64 = next_in(&mut *tx, "invoices").await?;
+/// let number: i64 = next_in(&mut tx, "invoices").await?;
 /// sqlx::query("INSERT INTO invoices VALUES ($1, 4200)").bind(number).execute(&mut *tx).await?;
 /// tx.commit().await?; // the number and the invoice, or neither
 /// # Ok(()) }
@@ -85,17 +85,12 @@ impl Executor for Within<'_> {
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
         if !self.0.is_in_transaction() {
-            return Err(Fault::Refused(outside()));
+            return Err(Fault::outside(
+                "begin one with `begin` of the pool or the connection, and pass `&mut *tx`",
+            ));
         }
         let sql = inlined(&statement, "")?;
         let rows = rows(self.0, &sql).await.map_err(fault_of)?;
         Ok(Answer::rows(rows.iter().map(row_of).collect()))
     }
-}
-
-/// The type of the argument is that of any connection.
-fn outside() -> Error {
-    let message = "the connection is in no transaction, so that ids would be taken at once, with gaps: begin one with `begin` of the pool \
-                   or the connection, and pass `&mut *tx`";
-    Error::new(ErrorKind::InvalidInput, message)
 }

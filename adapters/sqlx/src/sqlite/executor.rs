@@ -31,17 +31,12 @@ impl Executor for Within<'_> {
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
         if !self.0.is_in_transaction() {
-            return Err(Fault::Refused(outside()));
+            return Err(Fault::outside(
+                "begin one with `begin` of the pool or the connection, and pass `&mut *tx`",
+            ));
         }
         run(self.0, &statement).await
     }
-}
-
-/// The type of the argument is that of any connection.
-fn outside() -> Error {
-    let message = "the connection is in no transaction, so that ids would be taken at once, with gaps: begin one with `begin` of the pool \
-                   or the connection, and pass `&mut *tx`";
-    Error::new(ErrorKind::InvalidInput, message)
 }
 
 async fn run(connection: &mut SqliteConnection, statement: &Statement<'_>) -> Result<Answer, Fault> {

@@ -48,9 +48,9 @@ impl SqliteStore {
     /// Beside this pool, in the table `idmill_sequences`, created where it is missing.
     ///
     /// # Errors
-    /// Those of [`with`](Self::with).
+    /// Those of [`with_options`](Self::with_options).
     pub async fn from_pool(pool: &SqlitePool) -> Result<Self> {
-        Self::with(pool, SqliteOptions::new()).await
+        Self::with_options(pool, SqliteOptions::new()).await
     }
 
     /// Beside this pool, with these options. Creates the table where they say so; dropping the future can
@@ -63,7 +63,7 @@ impl SqliteStore {
     /// it; [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the file is no database or corrupt;
     /// [`Conflict`](idmill::ErrorKind::Conflict) if the table is there but not idmill's;
     /// [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable.
-    pub async fn with(pool: &SqlitePool, options: SqliteOptions) -> Result<Self> {
+    pub async fn with_options(pool: &SqlitePool, options: SqliteOptions) -> Result<Self> {
         Self::open(pool, options).await.map_err(|error| error.during(Operation::Connect))
     }
 

@@ -16,7 +16,7 @@ use super::executor::Within;
 /// use idmill_sqlx::sqlite::next_in;
 ///
 /// let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
-/// let number: i64 = next_in(&mut *tx, "invoices").await?;
+/// let number: i64 = next_in(&mut tx, "invoices").await?;
 /// sqlx::query("INSERT INTO invoices VALUES (?1, 4200)").bind(number).execute(&mut *tx).await?;
 /// tx.commit().await?; // the number and the invoice, or neither
 /// # Ok(()) }

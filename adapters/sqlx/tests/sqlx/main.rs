@@ -40,7 +40,7 @@ fn patient() -> PostgresOptions {
 }
 
 async fn open(pool: &PgPool) -> PostgresStore {
-    PostgresStore::with(pool, patient()).await.unwrap()
+    PostgresStore::with_options(pool, patient()).await.unwrap()
 }
 
 fn name(text: &str) -> SequenceName {

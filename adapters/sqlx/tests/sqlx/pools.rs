@@ -38,7 +38,7 @@ async fn the_deadlock_of_a_shared_pool_is_reported() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 2);
     let shared = PostgresOptions::new().timeout(Duration::from_secs(1)).share_pool();
-    let store = PostgresStore::with(&pool, shared).await.unwrap();
+    let store = PostgresStore::with_options(&pool, shared).await.unwrap();
     assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (1, 3));
     let (one, two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     let error = reserve(&store, "orders", 3).await.unwrap_err();
@@ -58,7 +58,7 @@ async fn an_impatient_shared_pool_is_exhausted_as_well() {
     let Some(engine) = server().await else { return };
     let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(200));
     let pool = pool.connect_lazy_with(options(&engine));
-    let store = PostgresStore::with(&pool, patient().share_pool()).await.unwrap();
+    let store = PostgresStore::with_options(&pool, patient().share_pool()).await.unwrap();
     let _held = pool.begin().await.unwrap();
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -72,7 +72,7 @@ async fn an_impatient_shared_pool_is_exhausted_as_well() {
 async fn a_shared_pool_serves_all_calls_with_its_own_connections_alone() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 2), admin(&engine));
-    let store = Arc::new(PostgresStore::with(&pool, patient().share_pool()).await.unwrap());
+    let store = Arc::new(PostgresStore::with_options(&pool, patient().share_pool()).await.unwrap());
     let all: Vec<_> = (0..20)
         .map(|number| {
             let store = store.clone();
@@ -92,7 +92,7 @@ async fn a_shared_pool_serves_all_calls_with_its_own_connections_alone() {
 async fn a_transaction_left_open_in_a_shared_pool_is_noticed() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 1);
-    let store = PostgresStore::with(&pool, patient().share_pool()).await.unwrap();
+    let store = PostgresStore::with_options(&pool, patient().share_pool()).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (1, 1));
     pool.execute("BEGIN").await.unwrap();
     let error = reserve(&store, "s", 1).await.unwrap_err();
@@ -110,7 +110,7 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
         let pool = pool(&engine, 1);
         let options = PostgresOptions::new().timeout(Duration::from_secs(120));
         let options = if shared { options.share_pool() } else { options };
-        let store = PostgresStore::with(&pool, options).await.unwrap();
+        let store = PostgresStore::with_options(&pool, options).await.unwrap();
         reserve(&store, "s", 1).await.unwrap();
         let mut holder = admin.begin().await.unwrap();
         holder.execute("SELECT FROM idmill_sequences WHERE name = 's' FOR UPDATE").await.unwrap();
@@ -204,7 +204,7 @@ async fn connections_end_with_the_pool_when_asked_to() {
     let admin = admin(&engine);
     sqlx::query("CREATE DATABASE brief").execute(&admin).await.unwrap();
     let pool = PgPoolOptions::new().connect_lazy_with(options(&engine).database("brief"));
-    let store = PostgresStore::with(&pool, patient().close_with_pool()).await.unwrap();
+    let store = PostgresStore::with_options(&pool, patient().close_with_pool()).await.unwrap();
     let sequences = Sequences::new(store.clone()).unwrap();
     let orders = sequences.sequence::<i64>("orders").await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);

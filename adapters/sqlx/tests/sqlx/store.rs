@@ -49,13 +49,13 @@ async fn opening_makes_no_more_than_it_may() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 1);
     for mode in [Mode::ReadOnly, Mode::ReadWrite] {
-        let error = PostgresStore::with(&pool, patient().mode(mode)).await.unwrap_err();
+        let error = PostgresStore::with_options(&pool, patient().mode(mode)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     }
     open(&pool).await;
-    let reader = PostgresStore::with(&pool, patient().mode(Mode::ReadOnly)).await.unwrap();
+    let reader = PostgresStore::with_options(&pool, patient().mode(Mode::ReadOnly)).await.unwrap();
     assert_eq!(reserve(&reader, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
-    let other = PostgresStore::with(&pool, patient().table("numbers")).await.unwrap();
+    let other = PostgresStore::with_options(&pool, patient().table("numbers")).await.unwrap();
     assert_eq!(ids(reserve(&other, "s", 1).await.unwrap().range), (1, 1));
 }
 
@@ -74,8 +74,8 @@ async fn a_server_that_does_not_sync_is_refused_while_it_runs() {
         }
     };
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    assert_eq!(PostgresStore::with(&pool, patient()).await.unwrap_err().kind(), ErrorKind::Conflict);
-    let trusting = PostgresStore::with(&pool, patient().keeps(Keeps::Trust)).await.unwrap();
+    assert_eq!(PostgresStore::with_options(&pool, patient()).await.unwrap_err().kind(), ErrorKind::Conflict);
+    let trusting = PostgresStore::with_options(&pool, patient().keeps(Keeps::Trust)).await.unwrap();
     reserve(&trusting, "s", 1).await.unwrap();
 }
 
@@ -98,12 +98,12 @@ async fn why_there_is_no_connection_is_said() {
     let Some(engine) = server().await else { return };
     let soon = PostgresOptions::new().timeout(Duration::from_secs(2));
     let missing = PgPoolOptions::new().connect_lazy_with(options(&engine).database("missing"));
-    let error = PostgresStore::with(&missing, soon.clone()).await.unwrap_err();
+    let error = PostgresStore::with_options(&missing, soon.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("cannot connect to 127.0.0.1:"), "{error}");
     for options in [soon.clone(), soon.share_pool()] {
         let nobody = PgPoolOptions::new().connect_lazy_with(crate::options(&engine).port(1));
-        let error = PostgresStore::with(&nobody, options).await.unwrap_err();
+        let error = PostgresStore::with_options(&nobody, options).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("refused"), "{error}");
     }

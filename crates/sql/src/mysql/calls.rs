@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use super::classify::{failed, is_duplicate};
 use super::history::{History, UNKNOWN_VARIABLE};
-use super::reserve::{DUPLICATES, TRIES, crowded, read_to_write, reserve};
+use super::reserve::{DUPLICATES, Reserving, TRIES, crowded, read_to_write};
 use super::rows::cursor;
 use super::run::{read, text, try_read, try_write, write};
 use super::server;
@@ -72,11 +72,7 @@ impl Calls {
     /// # Errors
     /// [`Denied`](ErrorKind::Denied) if it does not.
     pub fn may_write(&self) -> Result<()> {
-        if self.mode == Mode::ReadOnly {
-            let message = "the store was opened with mode=ro, to look only; use mode=rw (Mode::ReadWrite)";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(())
+        self.mode.must_write()
     }
 
     pub(super) fn writing<E: Executor>(&self) -> Result<()> {
@@ -97,11 +93,13 @@ impl<E: Executor + Send> Dialect<E> for Calls {
         self.writing::<E>()?;
         let before = self.known.lock().get(&request.name).copied();
         let mut known = before;
-        let outcome = reserve(executor, &self.table, self.history, request, &mut known).await;
+        let reserving = Reserving { table: &self.table, history: self.history, request, floor: None };
+        let outcome = reserving.run(executor, &mut known).await;
         if let Some(known) = known.filter(|_| known != before) {
             self.known.lock().insert(request.name.clone(), known);
         }
-        outcome
+        let (range, known) = (outcome?, known.expect("what was reserved from is known"));
+        Ok(Grant::new(range, known.identity, known.bounds))
     }
 
     async fn reserve_many(&self, _: &mut E, _: &[Reserve]) -> Result<Vec<Result<Grant>>> {

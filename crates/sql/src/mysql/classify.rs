@@ -117,14 +117,11 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
 
 fn words(fault: &Fault) -> String {
     match fault {
-        Fault::Engine(EngineError { code, message, .. }) => format!("the server says: {message} ({code})"),
         Fault::Broken(error) => plain(&**error),
-        Fault::Silent(timeout) => format!("no answer within {timeout:?}"),
-        Fault::Refused(error) => error.to_string(),
-        Fault::Uncommitted => {
-            "the transaction is no longer open, or the statement was not committed".to_owned()
-        }
-        Fault::Warned(what) | Fault::Answer(what) => what.clone(),
+        _ => fault.words(
+            |EngineError { code, message, .. }| format!("the server says: {message} ({code})"),
+            "the transaction is no longer open, or the statement was not committed",
+        ),
     }
 }
 

@@ -11,6 +11,7 @@ use idmill_kit::history::Failover;
 
 use super::classify::failed;
 use super::run::{text, try_read, unsigned};
+use crate::history::untold;
 use crate::{Asked, Executor};
 
 /// The present history, as SQL.
@@ -40,20 +41,13 @@ impl History {
     /// [`Unsupported`](ErrorKind::Unsupported) if they get statements, and a refusal was asked for; those of
     /// the executor.
     pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<Self> {
-        let nothing = Self { looks: false, failover: Failover::Allow };
         if !logs_statements(executor).await? {
             return Ok(Self { looks: true, failover: failover.unwrap_or_default() });
         }
         let message = "the server logs statements (binlog_format = STATEMENT), and its replicas cannot tell who wrote: set \
                        binlog_format to MIXED or ROW, or open the store with failover=allow (Failover::Allow)";
-        match failover {
-            Some(Failover::Allow) => Ok(nothing),
-            Some(_) => Err(Error::new(ErrorKind::Unsupported, message)),
-            None => {
-                tracing::warn!(cause = message, "a failover to another server will not be noticed");
-                Ok(nothing)
-            }
-        }
+        untold(failover, Error::new(ErrorKind::Unsupported, message))?;
+        Ok(Self { looks: false, failover: Failover::Allow })
     }
 
     /// The assignment, behind others.

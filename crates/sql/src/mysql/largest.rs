@@ -31,9 +31,8 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     let of_type = if unsigned { format!("{of_type} unsigned") } else { of_type };
     let sql = largest_sql(&table, &column, |number| format!("CAST({number} AS CHAR)"));
     let rows = read(executor, &sql).await?;
-    let found = |column| rows.first().and_then(|row| text(row, column));
-    let negative = of_digits(path, found(1).as_deref(), &of_type, None)?.id;
-    let largest = of_digits(path, found(0).as_deref(), &of_type, holds)?.negative(negative);
+    let digits = [0, 1].map(|column| rows.first().and_then(|row| text(row, column)));
+    let largest = of_digits(path, digits.each_ref().map(Option::as_deref), &of_type, holds)?;
     let hidden_by = hidden_by.map(|_| "it is a view, which need not show every row of its table".to_owned());
     Ok(largest.hidden_by(hidden_by).default_value(default))
 }

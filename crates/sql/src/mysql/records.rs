@@ -3,7 +3,7 @@
 //! They are bytes, as names are: no collation takes one of them for another.
 
 use idmill::store::{Page, Records};
-use idmill::{Error, ErrorKind, Result, SequenceName};
+use idmill::{Result, SequenceName};
 use idmill_kit::Mode;
 
 use super::calls::Calls;
@@ -59,8 +59,7 @@ impl Table {
     }
 
     fn decode_record(&self, row: &Row) -> Result<String> {
-        let record = text(row, 0).and(text(row, 1)).map(str::to_owned);
-        record.ok_or_else(|| witness::unsound(&self.to_string(), &legible(row, 0)))
+        witness::record(&self.to_string(), &legible(row, 0), text(row, 0).and(text(row, 1)))
     }
 }
 
@@ -87,11 +86,7 @@ impl Calls {
         }
         let created = try_write(executor, &witness.records_ddl()).await;
         created.map_err(|fault| failed(fault, Asked::Read))?;
-        self.witness(executor).await?.ok_or_else(|| {
-            let message =
-                format!("the table {witness} was created and cannot be seen: grant the user SELECT on it");
-            Error::new(ErrorKind::Denied, message)
-        })
+        self.witness(executor).await?.ok_or_else(|| server::unseen(&witness))
     }
 
     async fn first_record<E: Executor>(

@@ -142,6 +142,11 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place:
     if exists(executor, table).await? {
         return Ok(());
     }
-    let message = format!("the table `{name}` was created and cannot be seen: grant the user SELECT on it");
-    Err(Error::new(ErrorKind::Denied, message))
+    Err(unseen(table))
+}
+
+/// A table that was created a moment ago.
+pub(super) fn unseen(table: &Table) -> Error {
+    let message = format!("the table {table} was created and cannot be seen: grant the user SELECT on it");
+    Error::new(ErrorKind::Denied, message)
 }

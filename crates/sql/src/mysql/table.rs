@@ -12,11 +12,12 @@ use std::borrow::Cow;
 use std::fmt::{self, Write};
 
 use idmill::store::{Bounds, GiveBack, Identity, Page, Reserve, SequenceInfo};
-use idmill::{Error, Operation, Result, SequenceName};
+use idmill::{Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 use idmill_kit::paging;
 
 use super::history::{HERE, History};
+use crate::column::{is_plain, no_name};
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
@@ -102,10 +103,8 @@ impl Table {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another name.
     pub fn new(name: &str) -> Result<Self> {
-        if is_name(name) {
-            return Ok(Self { database: "".into(), name: name.into() });
-        }
-        Err(Error::invalid(format!("{name:?} cannot be the table: {RULE}")).during(Operation::Connect))
+        let table = Self { database: "".into(), name: name.into() };
+        if is_name(name) { Ok(table) } else { Err(no_name("table", name, RULE)) }
     }
 
     /// The same in this database.
@@ -348,9 +347,7 @@ fn hex_bytes(text: &[u8]) -> String {
 }
 
 fn is_name(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-    begins && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') && name.len() <= LONGEST_NAME
+    is_plain(name, LONGEST_NAME)
 }
 
 #[cfg(test)]

@@ -6,12 +6,13 @@ use idmill_kit::Mode;
 use idmill_kit::history::{Failover, Histories};
 
 use super::calls::Calls;
-use super::history::{Adopted, History};
+use super::history::History;
 use super::open::find;
-use super::rows;
+use super::rows::{self, asks};
 use super::run::read;
 use super::table::Table;
-use crate::{Executor, Patience, Statement, Value};
+use crate::history::{Seen, refusal};
+use crate::{Executor, Patience, Statement};
 
 /// Where a row that is read for it says in which history it was written. The present one is behind it.
 const WAS_AT: usize = 8;
@@ -28,37 +29,31 @@ pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<
     };
     let table = find(executor, table, Mode::ReadOnly).await?;
     let rows = read(executor, &table.select_moved(here), [Page::LIMIT.to_string().into()]).await?;
-    let refused = rows.iter().filter_map(|row| {
-        let name = SequenceName::new(row.text(0)?).ok()?;
-        let error = Histories { was: row.text(1)?, here: row.text(2)? }.refusal(&name);
-        Some((name, error))
-    });
-    Ok(refused.collect())
+    Ok(rows.iter().filter_map(|row| refusal([0, 1, 2].map(|column| row.text(column)))).collect())
 }
 
 impl Calls {
-    /// The row, and whether it stands in the way of a reserve that it was written in another history. If the
-    /// row may be adopted, that is done; the caller then tries again.
+    /// The row, and whether it stood in the way of a reserve that it was written in another history. If the row may
+    /// be adopted, this process or another has done that; the caller then tries again.
     pub(super) async fn look_again<E: Executor>(
         &self,
         executor: &mut E,
         request: &Reserve,
         patience: Patience,
-    ) -> Result<(Option<SequenceInfo>, Adopted)> {
+    ) -> Result<(Option<SequenceInfo>, bool)> {
         let Some(here) = self.history.here else {
-            return Ok((self.look(executor, &request.name).await?, Adopted::Not));
+            return Ok((self.look(executor, &request.name).await?, false));
         };
         let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
-        let Some(row) = rows.first() else { return Ok((None, Adopted::Not)) };
-        let seen = rows::decode(row)?;
-        let (Some(was), Some(here)) = (row.text(WAS_AT), row.text(WAS_AT + 1)) else {
-            return Ok((Some(seen), Adopted::Not));
-        };
-        if was == here {
-            return Ok((Some(seen), Adopted::Not));
+        let Some(row) = rows.first() else { return Ok((None, false)) };
+        let [was, here] = [WAS_AT, WAS_AT + 1].map(|column| row.text(column).map(str::to_owned));
+        let seen = Seen { info: rows::decode(row)?, was, here };
+        let moved = seen.moved();
+        if let Some(histories) = moved {
+            self.adopt(executor, &seen.info, histories, patience).await?;
         }
-        self.adopt(executor, &seen, Histories { was, here }, patience).await?;
-        Ok((Some(seen), Adopted::Tried))
+        let adopted = moved.is_some();
+        Ok((Some(seen.info), adopted))
     }
 
     /// Has the row go on here, if it is still as it was seen, in the history that was seen.
@@ -70,15 +65,9 @@ impl Calls {
         patience: Patience,
     ) -> Result<()> {
         let after = self.history.failover.adopt(seen, histories)?;
-        let values = [
-            seen.name.as_str().into(),
-            seen.identity.incarnation.to_string().into(),
-            seen.identity.epoch.to_string().into(),
-            seen.reached().to_string().into(),
-            histories.was.into(),
-            after.reached().to_string().into(),
-            Value::Patience,
-        ];
+        let SequenceInfo { name, identity, .. } = seen;
+        let (was, next) = (seen.reached(), after.reached());
+        let values = asks(&[name, &identity.incarnation, &identity.epoch, &was, &histories.was, &next]);
         let sql = self.table.adopt(E::IN_TRANSACTION, self.history);
         if !self.write(executor, Statement::write(sql, values).with_patience(patience)).await?.is_empty() {
             self.history.failover.report(&seen.name, histories);

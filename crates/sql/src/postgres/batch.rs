@@ -12,17 +12,12 @@ use idmill::store::{Grant, Reserve};
 use idmill::{Error, ErrorKind, Result};
 use tokio::time::sleep;
 
-use super::calls::{Calls, Fit};
+use super::calls::Calls;
 use super::rows::{self, granted};
 use crate::{Executor, Patience, Row, Statement, Value, each_of};
 
 /// After which pauses rows are looked at that others held.
-const PAUSES: [Duration; 4] = [
-    Duration::from_millis(4),
-    Duration::from_millis(8),
-    Duration::from_millis(16),
-    Duration::from_millis(32),
-];
+const PAUSES_MS: [u64; 4] = [4, 8, 16, 32];
 
 /// What a statement for several said of one.
 enum Found {
@@ -53,12 +48,16 @@ impl Calls {
         let mut seen = HashSet::new();
         // A row is locked and moved once in a statement.
         if !requests.iter().all(|request| seen.insert(&request.name)) {
-            return self.reserve_in_turn(executor, requests).await;
+            let mut outcomes = Vec::with_capacity(requests.len());
+            for request in requests {
+                outcomes.push(self.reserve_briefly(executor, request).await);
+            }
+            return outcomes;
         }
         let mut outcomes: Vec<_> = requests.iter().map(|_| None).collect();
         let mut left: Vec<usize> = (0..requests.len()).collect();
         let mut absent = Vec::new();
-        let mut pauses = PAUSES.into_iter();
+        let mut pauses = PAUSES_MS.into_iter().map(Duration::from_millis);
         while !left.is_empty() {
             let found = match self.reserve_found(executor, requests, &left).await {
                 Ok(found) => found,
@@ -86,21 +85,9 @@ impl Calls {
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(held()))).collect()
     }
 
-    async fn reserve_in_turn<E: Executor + Clone>(
-        &self,
-        executor: &E,
-        requests: &[Reserve],
-    ) -> Vec<Result<Grant>> {
-        let mut outcomes = Vec::with_capacity(requests.len());
-        for request in requests {
-            outcomes.push(self.reserve_briefly(executor, request).await);
-        }
-        outcomes
-    }
-
     /// Of one of several, which the others wait for.
     async fn reserve_briefly<E: Executor + Clone>(&self, executor: &E, request: &Reserve) -> Result<Grant> {
-        self.reserve_with(&mut executor.clone(), request, Fit::UpTo, Patience::Brief).await
+        self.reserve_with(&mut executor.clone(), request, None, Patience::Brief).await
     }
 
     /// Of those requests, in one statement.

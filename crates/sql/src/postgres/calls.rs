@@ -3,20 +3,20 @@
 use std::sync::{Arc, OnceLock};
 
 use idmill::store::{
-    Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
+    Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::history::Failover;
-use idmill_kit::{Mode, history, must_fit, paging};
+use idmill_kit::{Mode, history};
 
-use super::durable::Keeps;
-use super::history::{Adopted, History, server};
+use super::durable::{DURABLE_AT, Keeps};
+use super::history::{History, server};
 use super::open::{find, must_sync};
-use super::rows;
+use super::rows::{self, asks, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
-use crate::rows::listing;
+use crate::rows::{decide, fits, listing};
 use crate::{Dialect, Executor, Patience, Row, Statement, Value, must_be_alone};
 
 /// The calls of a store over the rows of a table, which was found or created: what
@@ -62,31 +62,6 @@ pub struct Calls {
     pub(super) reserves: Arc<[OnceLock<String>; 4]>,
 }
 
-/// Whether fewer ids than were asked for are of use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// What is left of the sequence.
-    UpTo,
-    /// All of them or none, and none below this id.
-    Exactly { floor: u64 },
-}
-
-impl Fit {
-    /// Whether this grant may be taken.
-    fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
-        let Self::Exactly { floor } = self else { return Ok(()) };
-        must_fit(&grant, &request.name, request.count, floor, request.ceiling)
-    }
-
-    /// The last parameter of [`Table::reserve`], if it has that.
-    fn floor(self) -> Option<Value> {
-        match self {
-            Self::UpTo => None,
-            Self::Exactly { floor } => Some(floor.to_string().into()),
-        }
-    }
-}
-
 impl Calls {
     /// Opens a table, and creates it where the mode says so. Dropping the future can leave the table created.
     ///
@@ -103,12 +78,11 @@ impl Calls {
         failover: Option<Failover>,
     ) -> Result<Self> {
         const { must_be_alone::<E>() };
-        if mode == Mode::ReadOnly {
-            let table = find(executor, table, mode).await?;
-            return Ok(Self { keeps, mode, ..Self::unopened(table) });
+        let mut history = History::in_transaction(Failover::default());
+        if mode != Mode::ReadOnly {
+            must_sync(executor, keeps).await?;
+            history = History::open(executor, failover).await?;
         }
-        must_sync(executor, keeps).await?;
-        let history = History::open(executor, failover).await?;
         let table = find(executor, table, mode).await?;
         Ok(Self { keeps, mode, history, ..Self::unopened(table) })
     }
@@ -132,60 +106,46 @@ impl Calls {
     }
 
     fn writable(&self) -> Result<&Table> {
-        if self.mode == Mode::ReadOnly {
-            let message = "the store was opened to look only; open it with mode=rw (Mode::ReadWrite)";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(&self.table)
+        self.mode.must_write().map(|()| &self.table)
     }
 
     /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
     /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a
-    /// process that loses that race begins again.
+    /// process that loses that race begins again. With a floor, all that was asked for is taken, and no id below.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,
         request: &Reserve,
-        fit: Fit,
+        floor: Option<u64>,
         patience: Patience,
     ) -> Result<Grant> {
-        let (table, exactly) = (self.writable()?, fit.floor().is_some());
+        let (table, exactly) = (self.writable()?, floor.is_some());
         let built = &self.reserves[2 * usize::from(E::IN_TRANSACTION) + usize::from(exactly)];
         let sql = built.get_or_init(|| table.reserve(E::IN_TRANSACTION, exactly, self.history));
         let mut stuck = Stuck::default();
         for _ in 0..TRIES {
-            let mut values = vec![
-                request.name.as_str().into(),
-                request.count.max(1).to_string().into(),
-                request.ceiling.to_string().into(),
-                Value::Patience,
-            ];
-            values.extend(fit.floor());
+            let mut values = asks(&[&request.name, &request.count.max(1), &request.ceiling]);
+            values.extend(floor.map(|floor| Value::from(floor.to_string())));
             let statement = Statement::write(sql, values).with_patience(patience).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }
             let (seen, adopted) = self.look_again(executor, request, patience).await?;
-            if adopted == Adopted::Tried {
+            if adopted {
                 continue;
             }
             if stuck.is_at(seen.as_ref()) {
                 return Err(hidden());
             }
             let missing = seen.is_none();
-            let mut info = match seen {
-                Some(info) => info,
-                None => SequenceInfo::new(request.name.clone(), request.creation()?),
-            };
-            let grant = info.grant(request.count, request.ceiling)?;
-            fit.check(&grant, request)?;
+            let (info, grant) = decide(seen, request, floor)?;
             if !missing {
                 continue;
             }
             let from = Some(grant.range.start());
             if let Some(row) = self.insert(executor, &info, from, patience).await? {
                 let grant = rows::granted(&row, request)?;
-                return fit.check(&grant, request).map(|()| grant);
+                return fits(&grant, request, floor).map(|()| grant);
             }
         }
         Err(crowded())
@@ -228,7 +188,8 @@ impl Calls {
         executor: &mut E,
         statement: Statement<'_>,
     ) -> Result<Vec<Row>> {
-        write(executor, statement, self.keeps).await.map_err(|error| self.located(error))
+        let written = write(executor, statement.durable_at(DURABLE_AT), self.keeps).await;
+        written.map_err(|error| self.located(error))
     }
 
     /// Says in which schema the table is, where PostgreSQL names only the table.
@@ -247,7 +208,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
 
     async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         const { must_be_alone::<E>() };
-        self.reserve_with(executor, request, Fit::UpTo, Patience::Full).await
+        self.reserve_with(executor, request, None, Patience::Full).await
     }
 
     async fn reserve_many(&self, executor: &mut E, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
@@ -268,14 +229,8 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
         if back.rest.is_empty() {
             return Ok(false);
         }
-        let values = [
-            back.name.as_str().into(),
-            back.identity.incarnation.to_string().into(),
-            back.identity.epoch.to_string().into(),
-            back.rest.start().to_string().into(),
-            back.rest.end().to_string().into(),
-            Value::Patience,
-        ];
+        let GiveBack { name, identity, rest, .. } = back;
+        let values = asks(&[name, &identity.incarnation, &identity.epoch, &rest.start(), &rest.end()]);
         self.wrote(executor, Statement::write(table.give_back(self.history), values)).await
     }
 
@@ -289,9 +244,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     }
 
     async fn list(&self, executor: &mut E, page: &Page) -> Result<Listing> {
-        let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values = [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()];
-        let found = read(executor, &self.table.select_page(), values).await;
+        let found = read(executor, &self.table.select_page(), of_page(page)).await;
         let found = found.map_err(|error| self.located(error))?;
         Ok(listing(page, &found, rows::cursor, rows::decode))
     }
@@ -302,17 +255,10 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
             let seen = self.look(executor, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.clone();
             after.apply(&change)?;
-            let values = [
-                name.as_str().into(),
-                seen.identity.incarnation.to_string().into(),
-                seen.identity.epoch.to_string().into(),
-                seen.bounds.max().to_string().into(),
-                seen.reached().to_string().into(),
-                after.bounds.max().to_string().into(),
-                after.reached().to_string().into(),
-                after.identity.epoch.to_string().into(),
-                Value::Patience,
-            ];
+            let (was, identity, epoch) = (seen.reached(), seen.identity, after.identity.epoch);
+            let (max, new_max, next) = (seen.bounds.max(), after.bounds.max(), after.reached());
+            let values =
+                asks(&[name, &identity.incarnation, &identity.epoch, &max, &was, &new_max, &next, &epoch]);
             if self.wrote(executor, Statement::write(&sql, values)).await? {
                 return Ok(after);
             }
@@ -321,8 +267,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     }
 
     async fn remove(&self, executor: &mut E, name: &SequenceName) -> Result<bool> {
-        let values = [name.as_str().into(), Value::Patience];
-        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), values)).await
+        self.wrote(executor, Statement::write(self.writing::<E>()?.delete(), asks(&[name]))).await
     }
 }
 

@@ -179,22 +179,16 @@ pub fn not_created(fault: Fault, asked: Asked) -> Error {
 }
 
 fn describe(fault: &Fault) -> String {
+    let engine = |error: &EngineError| {
+        let severity = if error.ends_session { "FATAL" } else { "ERROR" };
+        let severity = error.severity.as_deref().unwrap_or(severity);
+        format!("{severity} {}: {}", error.code, error.message)
+    };
+    let inside = "the client that the store was given is in a transaction, whose ROLLBACK would take back what is \
+                  reserved in it: nothing of it is used";
     match fault {
-        Fault::Refused(error) => error.to_string(),
-        Fault::Silent(patience) => format!("no answer within {patience:?}"),
         Fault::Warned(warning) => format!("committed, but with the warning {warning:?}"),
-        Fault::Uncommitted => {
-            "the client that the store was given is in a transaction, whose ROLLBACK would take back what is \
-             reserved in it: nothing of it is used"
-                .to_owned()
-        }
-        Fault::Engine(error) => {
-            let severity = if error.ends_session { "FATAL" } else { "ERROR" };
-            let severity = error.severity.as_deref().unwrap_or(severity);
-            format!("{severity} {}: {}", error.code, error.message)
-        }
-        Fault::Broken(error) => chain(&**error),
-        Fault::Answer(what) => what.clone(),
+        _ => fault.words(engine, inside),
     }
 }
 

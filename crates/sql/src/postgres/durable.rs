@@ -50,11 +50,11 @@ pub(super) const WRITTEN: &str = "session.durable, txid_current()::text AS xid";
 /// and on which a transaction may be open: see [`TRANSACTION_STATUS`].
 pub const CURRENT_TRANSACTION: &str = "SELECT txid_current()::text AS xid";
 /// Says of a transaction of this number, a text, what became of it: a row with `committed`, or else it is not
-/// over. A write says its own in the column `xid`. Where that is not committed once it was answered, the
+/// over. A write says its own behind the column [`durable_at`](crate::Statement::durable_at). Where that is not committed once it was answered, the
 /// connection is in a transaction, and the write is [`Fault::Uncommitted`](crate::Fault::Uncommitted).
 pub const TRANSACTION_STATUS: &str = "SELECT txid_status($1::text::bigint)";
 
-/// Looks at what a row that was written says in its column `durable`. Settings can be changed while the
+/// Looks at what a row that was written says in the column [`durable_at`](crate::Statement::durable_at). Settings can be changed while the
 /// server runs, and behind a pooler, or after a failover, the next statement may run on another.
 ///
 /// # Errors
@@ -78,7 +78,7 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
     }
 }
 
-pub(super) fn unsynced(setting: &str, value: &str) -> Error {
+fn unsynced(setting: &str, value: &str) -> Error {
     let message = format!(
         "the server has {setting} = {value}: after a crash it would hand out ids again, so nothing is used that it confirms; set \
          {setting} = on in postgresql.conf and reload it; or, for a throwaway test database, set durability=trust, or keeps(Keeps::Trust) in code"

@@ -5,6 +5,7 @@ use idmill::{Error, ErrorKind, Result};
 use idmill_kit::history::Failover;
 
 use super::classify::failed;
+use crate::history::untold;
 use crate::{Asked, Executor, Fault, Statement};
 
 /// The cluster, a number. It is read from a file, and is the same for as long as a session lasts.
@@ -55,15 +56,8 @@ impl History {
                 Err(fault) => return Err(failed(fault, Asked::Read)),
             }
         }
-        let nothing = Self { here: None, failover: Failover::Allow };
-        match (failover, fault) {
-            (Some(Failover::Allow), _) => Ok(nothing),
-            (Some(_), fault) => Err(not_told(fault)),
-            (None, fault) => {
-                tracing::warn!(cause = %not_told(fault), "a failover to another server, or a restore, will not be noticed");
-                Ok(nothing)
-            }
-        }
+        untold(failover, not_told(fault))?;
+        Ok(Self { here: None, failover: Failover::Allow })
     }
 
     /// The column `here` of a statement's first part.
@@ -135,13 +129,4 @@ pub async fn server<E: Executor>(executor: &mut E) -> Result<Option<String>> {
         Err(fault) if is_missing(&fault) || fault.code() == Some(DENIED) => Ok(None),
         Err(fault) => Err(failed(fault, Asked::Read)),
     }
-}
-
-/// Whether a row of another history was in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Adopted {
-    /// It was not.
-    Not,
-    /// It was, and this process or another has had it go on.
-    Tried,
 }

@@ -47,9 +47,8 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     let of_type = digits.map_or_else(|| of_type.to_owned(), |digits| format!("{of_type} of {digits} digits"));
     let sql = largest_sql(&table, &column, |number| format!("{number}::text"));
     let rows = read(executor, &sql, []).await?;
-    let text = |column| rows.first().and_then(|row: &Row| row.text(column));
-    let negative = of_digits(path, text(1), &of_type, None)?.id;
-    let largest = of_digits(path, text(0), &of_type, holds)?.negative(negative);
+    let digits = [0, 1].map(|column| rows.first().and_then(|row| row.text(column)));
+    let largest = of_digits(path, digits, &of_type, holds)?;
     Ok(largest.hidden_by(hidden_by(&found)).default_value(default_value(&found)))
 }
 

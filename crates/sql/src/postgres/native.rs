@@ -5,6 +5,7 @@ use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::options::Word;
 
 use super::durable::DURABLE;
+use super::prepared::literal;
 use crate::Row;
 
 /// The upper half of the advisory locks' numbers; the lower is the sequence's.
@@ -14,6 +15,9 @@ const NOTE: &str = "[idmill ";
 
 /// The column of a row of [`draw_sql`] that [`must_be_durable`](super::must_be_durable) looks at.
 pub const DRAWN_DURABLE_AT: usize = 13;
+
+/// The same of a row of [`flush_sql`].
+pub const FLUSHED_DURABLE_AT: usize = 1;
 
 /// The code that is raised where a sequence is not as it was seen.
 pub const CHANGED: &str = "ID001";
@@ -288,9 +292,9 @@ pub fn draw_sql(sql: &str) -> String {
 }
 
 /// Writes a record whose commit syncs all that the server has written so far. Its answer is one row, with
-/// what its commit waits for.
+/// what its commit waits for, [`FLUSHED_DURABLE_AT`].
 pub fn flush_sql() -> String {
-    format!("SELECT {DURABLE}, pg_logical_emit_message(true, 'idmill', '')::text")
+    format!("SELECT pg_logical_emit_message(true, 'idmill', '')::text, {DURABLE}")
 }
 
 /// A sequence that is to be created.
@@ -440,14 +444,4 @@ fn note_sql(sql: &str, remark: &str, reading: &str, identity: Identity) -> Strin
     format!(
         "EXECUTE format('COMMENT ON SEQUENCE %s IS %L', {name}, {before} || '{note}' || pg_relation_filenode({name}::regclass) || ']');"
     )
-}
-
-/// A text as SQL writes it, whatever `standard_conforming_strings` says.
-fn literal(text: &str) -> String {
-    let doubled = text.replace('\'', "''");
-    if doubled.contains('\\') {
-        format!("E'{}'", doubled.replace('\\', "\\\\"))
-    } else {
-        format!("'{doubled}'")
-    }
 }

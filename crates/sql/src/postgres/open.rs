@@ -5,7 +5,7 @@ use idmill_kit::Mode;
 use idmill_kit::mode::NEVER_MADE;
 
 use super::classify::not_created;
-use super::durable::{Keeps, unsynced};
+use super::durable::{Keeps, must_be_durable};
 use super::place::{self, Place};
 use super::run::{TRIES, crowded, read};
 use super::table::Table;
@@ -77,11 +77,6 @@ pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()
     let rows = read(executor, sql, []).await?;
     let row =
         rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server has no settings"))?;
-    for (column, setting) in ["fsync", "full_page_writes"].into_iter().enumerate() {
-        let value = row.text(column).unwrap_or_default();
-        if value != "on" {
-            return Err(unsynced(setting, value));
-        }
-    }
-    Ok(())
+    let [fsync, writes] = [0, 1].map(|column| row.text(column).unwrap_or_default());
+    must_be_durable(&format!("on {fsync} {writes}"), keeps)
 }

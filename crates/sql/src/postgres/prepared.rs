@@ -69,37 +69,19 @@ fn of_type(value: &Value) -> Option<&'static str> {
 
 fn push(sql: &mut String, value: &Value, patience: &str) {
     match value {
-        Value::Text(text) => push_literal(sql, text),
+        Value::Text(text) => sql.push_str(&literal(text)),
         Value::Texts(texts) => {
-            sql.push_str("ARRAY[");
-            for (place, text) in texts.iter().enumerate() {
-                sql.push_str(if place == 0 { "" } else { ", " });
-                push_literal(sql, text);
-            }
-            sql.push_str("]::text[]");
+            let texts: Vec<_> = texts.iter().map(|text| literal(text)).collect();
+            sql.extend(["ARRAY[", &texts.join(", "), "]::text[]"]);
         }
-        Value::Patience => push_literal(sql, patience),
+        Value::Patience => sql.push_str(&literal(patience)),
         other => unreachable!("no reserve has the value {other:?}"),
     }
 }
 
-fn literal(text: &str) -> String {
-    let mut sql = String::new();
-    push_literal(&mut sql, text);
-    sql
-}
-
-/// With `E`, as the setting `standard_conforming_strings` does not change what is read.
-fn push_literal(sql: &mut String, text: &str) {
-    sql.push_str("E'");
-    for char in text.chars() {
-        match char {
-            '\'' => sql.push_str("''"),
-            '\\' => sql.push_str("\\\\"),
-            char => sql.push(char),
-        }
-    }
-    sql.push('\'');
+/// A text as SQL writes it; with `E`, as the setting `standard_conforming_strings` does not change what is read.
+pub(super) fn literal(text: &str) -> String {
+    format!("E'{}'", text.replace('\'', "''").replace('\\', "\\\\"))
 }
 
 #[cfg(test)]

@@ -1,22 +1,19 @@
 //! Records, in a table of their own, which is created when the first of them is written.
 
-use idmill::store::{Cursor, Page, Records};
+use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Mode, paging};
+use idmill_kit::Mode;
 
 use super::calls::Calls;
 use super::durable::WRITTEN;
 use super::open::run_ddl;
 use super::place::{Place, look};
-use super::rows::{cursor, name};
-use super::run::{TRIES, crowded, read, write_rows};
+use super::rows::{asks, cursor, name, of_page};
+use super::run::{TRIES, crowded, read, write};
 use super::table::{LONGEST_NAME, Table, session};
 use crate::rows::records;
 use crate::witness::{self, COLUMNS};
-use crate::{Executor, Row, Statement, Value, Witnesses};
-
-/// Where [`WRITTEN`] begins in a row of a statement that writes.
-const DURABLE_AT: usize = 0;
+use crate::{Executor, Row, Statement, Witnesses};
 
 impl Table {
     /// The statement that creates the table of the records unless it exists: what a store runs before it
@@ -30,12 +27,7 @@ impl Table {
 
     /// The table of the records, beside this one.
     fn witness(&self) -> Result<Self> {
-        Self::new(None, &witness::name_beside(self.name(), LONGEST_NAME)?).map(|witness| {
-            match self.schema() {
-                Some(schema) => witness.within(schema),
-                None => witness,
-            }
-        })
+        Ok(self.beside(&witness::name_beside(self.name(), LONGEST_NAME)?))
     }
 
     fn records_ddl(&self) -> String {
@@ -82,8 +74,7 @@ impl Table {
     }
 
     fn decode_record(&self, row: &Row) -> Result<String> {
-        let record = row.text(1).map(str::to_owned);
-        record.ok_or_else(|| witness::unsound(&self.sql(), name(row)))
+        witness::record(&self.sql(), name(row), row.text(1))
     }
 }
 
@@ -136,7 +127,7 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
         wanted: &str,
     ) -> Result<bool> {
         self.writing::<E>()?;
-        let mut values = vec![name.as_str().into(), wanted.into(), Value::Patience];
+        let mut values = asks(&[name, &wanted]);
         let sql = match seen {
             None => self.witness_made(executor).await?.insert_record(),
             Some(seen) => {
@@ -145,15 +136,13 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
                 witness.replace_record()
             }
         };
-        let written = write_rows(executor, Statement::write(sql, values), self.keeps, DURABLE_AT).await?;
+        let written = write(executor, Statement::write(sql, values), self.keeps).await?;
         Ok(!written.is_empty())
     }
 
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
-        let after = page.after.as_ref().map_or("", Cursor::as_str);
-        let values = [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()];
-        let found = read(executor, &witness.select_records(), values).await?;
+        let found = read(executor, &witness.select_records(), of_page(page)).await?;
         Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -1,10 +1,13 @@
 //! Rows as sequences: what is written of one, and how it is read and checked.
 
-use idmill::store::{Cursor, Grant, Reserve, SequenceInfo};
-use idmill::{ErrorKind, Result};
+use std::fmt::Display;
 
-use crate::Row;
-use crate::rows::{Stored, unsound};
+use idmill::Result;
+use idmill::store::{Cursor, Grant, Page, Reserve, SequenceInfo};
+use idmill_kit::{Fault, paging};
+
+use crate::rows::Stored;
+use crate::{Row, Value};
 
 /// The values of a new row, of which the ids from there on were reserved last, if any were, in the order of
 /// the columns but for the last two.
@@ -21,10 +24,22 @@ pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
     ]
 }
 
+/// Parameters, which travel as texts; the last is how long locks are waited for.
+pub(super) fn asks(parameters: &[&(dyn Display + Sync)]) -> Vec<Value> {
+    let texts = parameters.iter().map(|parameter| Value::from(parameter.to_string()));
+    texts.chain([Value::Patience]).collect()
+}
+
+/// The parameters of a page: the name that it follows, the prefix and the number of rows.
+pub(super) fn of_page(page: &Page) -> [Value; 3] {
+    let after = page.after.as_ref().map_or("", Cursor::as_str);
+    [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()]
+}
+
 /// What [`Table::reserve`](super::Table::reserve) took, from the row as it left it.
 pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     let after = decode(row)?;
-    let unsound = |fault| Err(unsound(ErrorKind::StoreViolation, &after.name, fault));
+    let unsound = |fault: &str| Err(Fault::from(fault).of(format_args!("the row {:?}", after.name.as_str())));
     if after.name != request.name {
         return unsound("was reserved from instead of another");
     }
@@ -55,7 +70,8 @@ pub(super) fn cursor(row: &Row) -> Option<Cursor> {
 /// A row as a sequence. `next` is beyond `max` once all ids are reserved.
 ///
 /// # Errors
-/// [`ErrorKind::StoreViolation`] for what cannot be; [`ErrorKind::Unsupported`] for another version's.
+/// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for what cannot be;
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) for another version's.
 pub(super) fn decode(row: &Row) -> Result<SequenceInfo> {
     let number = |column| row.text(column)?.parse().ok();
     let used_up = number(1).is_some_and(|next: i128| number(3).is_some_and(|max| next == max + 1));
@@ -66,11 +82,11 @@ pub(super) fn decode(row: &Row) -> Result<SequenceInfo> {
 mod tests {
     use proptest::prelude::*;
 
-    use idmill::SequenceName;
     use idmill::store::{Bounds, Identity};
 
+    use idmill::{ErrorKind, SequenceName};
+
     use super::*;
-    use crate::Value;
     use crate::rows::FORMAT;
 
     proptest! {

@@ -3,7 +3,7 @@
 use idmill::{Error, ErrorKind, Result};
 
 use super::classify::failed;
-use super::durable::{DURABLE_AT, Keeps, must_be_durable};
+use super::durable::{Keeps, must_be_durable};
 use crate::executor::{to_read, to_write};
 use crate::{Executor, Row, Statement, Value};
 
@@ -27,17 +27,7 @@ pub(super) async fn write<E: Executor>(
     statement: Statement<'_>,
     keeps: Keeps,
 ) -> Result<Vec<Row>> {
-    write_rows(executor, statement, keeps, DURABLE_AT).await
-}
-
-/// The same, of rows that say in this column how durable they are.
-pub(super) async fn write_rows<E: Executor>(
-    executor: &mut E,
-    statement: Statement<'_>,
-    keeps: Keeps,
-    durable_at: usize,
-) -> Result<Vec<Row>> {
-    let asked = to_write::<E>();
+    let (asked, durable_at) = (to_write::<E>(), statement.durable_at);
     let rows = executor.execute(statement).await.map_err(|fault| failed(fault, asked))?.rows;
     if !E::IN_TRANSACTION {
         for row in &rows {

@@ -53,8 +53,9 @@ pub trait Driver: Send + Sync {
         deadline: Instant,
     ) -> impl Future<Output = bool> + Send;
 
-    /// Sends a statement, once, and adds its rows, until the server is ready for another query: only then has
-    /// this one committed. Returns the last warning of the server that concerns the commit.
+    /// Sends a statement, once, and adds its rows, whose columns are all texts, until the server is ready for
+    /// another query: only then has this one committed. Returns the last warning of the server that concerns
+    /// the commit.
     ///
     /// # Errors
     /// How it failed.
@@ -63,7 +64,7 @@ pub trait Driver: Send + Sync {
         session: &mut Self::Session,
         statement: &Statement<'_>,
         lock_timeout: &str,
-        rows: &mut Vec<Told>,
+        rows: &mut Vec<Row>,
     ) -> impl Future<Output = Result<Option<String>, Fault>> + Send;
 
     /// Has the session keep a statement that was run; whether the session can be used again.
@@ -78,18 +79,6 @@ pub trait Driver: Send + Sync {
 
     /// Takes a session back that is as good as before; returns it if it is to be kept for the next statement.
     fn give_back(&self, session: Self::Session) -> Option<Self::Session>;
-}
-
-/// A row, all of whose columns are texts, with its columns about the commit.
-#[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "made by adapters")]
-pub struct Told {
-    /// All of it.
-    pub row: Row,
-    /// The column `durable`.
-    pub durable: Option<String>,
-    /// The column `xid`.
-    pub xid: Option<String>,
 }
 
 /// Where statements are run. Clones share it.
@@ -214,9 +203,12 @@ impl<D: Driver> Sessions<D> {
         let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(patience, deadline));
         let mut fault = self.ask(&mut session, statement, &lock_timeout, &mut rows, deadline).await.err();
         // The reader of the rows refuses those that are not durable; here, their session is not used again.
-        let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| self.is_durable(row));
+        let durable =
+            |row: &Row| must_be_durable(row.text(statement.durable_at).unwrap_or_default(), self.0.keeps);
+        let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| durable(row).is_ok());
         if fault.is_none() && statement.writes && sound {
-            fault = self.must_have_committed(&mut session, &rows, deadline).await.err();
+            let xid = rows.iter().find_map(|row| row.text(statement.durable_at + 1));
+            fault = self.must_have_committed(&mut session, xid, deadline).await.err();
         }
         if let Some(refused) = fault.take_if(|fault| is_read_only(fault)) {
             fault = Some(self.why_read_only(&mut session, refused, deadline).await);
@@ -225,7 +217,7 @@ impl<D: Driver> Sessions<D> {
             sound = self.0.driver.keep(&mut session, statement, deadline).await;
         }
         self.put_back(session, sound, fault.as_ref());
-        (rows.into_iter().map(|told| told.row).collect(), fault)
+        (rows, fault)
     }
 
     async fn ask(
@@ -233,7 +225,7 @@ impl<D: Driver> Sessions<D> {
         session: &mut D::Session,
         statement: &Statement<'_>,
         lock_timeout: &str,
-        rows: &mut Vec<Told>,
+        rows: &mut Vec<Row>,
         deadline: Instant,
     ) -> Result<(), Fault> {
         match timeout_at(deadline, self.0.driver.ask(session, statement, lock_timeout, rows)).await {
@@ -243,23 +235,18 @@ impl<D: Driver> Sessions<D> {
         }
     }
 
-    fn is_durable(&self, told: &Told) -> bool {
-        must_be_durable(told.durable.as_deref().unwrap_or_default(), self.0.keeps).is_ok()
-    }
-
     /// Not within a transaction that somebody has open on a connection that is not this store's alone.
     async fn must_have_committed(
         &self,
         session: &mut D::Session,
-        rows: &[Told],
+        xid: Option<&str>,
         deadline: Instant,
     ) -> Result<(), Fault> {
-        let xid = rows.iter().find_map(|told| told.xid.as_deref());
         let Some(xid) = xid.filter(|_| !self.0.driver.owns()) else { return Ok(()) };
         let (status, mut rows) = (Statement::read(TRANSACTION_STATUS, [xid.into()]), Vec::new());
         let asked = self.ask(session, &status, "", &mut rows, deadline).await;
         asked.map_err(Fault::after_write)?;
-        must_be_over(rows.first().map(|told| &told.row))
+        must_be_over(rows.first())
     }
 
     /// That no transaction is open on a connection of the caller's.
@@ -277,7 +264,7 @@ impl<D: Driver> Sessions<D> {
         let (asks, mut rows) = (Statement::read(IS_STANDBY, []), Vec::new());
         // Without an answer it stays what it is.
         let _ = self.ask(session, &asks, "", &mut rows, deadline).await;
-        read_only(refused, rows.first().and_then(|told| told.row.text(0)))
+        read_only(refused, rows.first().and_then(|row| row.text(0)))
     }
 
     /// Gives a session back after use. A lost session most likely means that the idle ones are lost too.
@@ -318,14 +305,6 @@ impl<D: Driver> Sessions<D> {
 impl<D: Driver> Clone for Sessions<D> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
-    }
-}
-
-impl<D: Driver> Executor for &Sessions<D> {
-    const IN_TRANSACTION: bool = false;
-
-    async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
-        self.run(&statement).await.map(Answer::rows)
     }
 }
 

@@ -7,13 +7,13 @@
 //! locks. Settings of the session would not do: behind a pooler the next statement may run in another, and
 //! they would stay behind for strangers.
 
-use idmill::{Error, ErrorKind, Operation, Result};
+use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::{Kind, text};
 
 use super::durable::{DURABLE, SET, SETTINGS, WRITTEN};
 use super::history::{History, published};
 use super::place::Relation;
-use crate::column::quoted;
+use crate::column::{is_plain, no_name, quoted};
 use crate::rows::FORMAT;
 
 /// The table, where none is named.
@@ -63,6 +63,11 @@ impl Table {
     /// The same table, in the schema that was found for it: no temporary table can stand in for it then.
     pub(super) fn within(&self, schema: &str) -> Self {
         Self { schema: Some(schema.into()), name: self.name.clone() }
+    }
+
+    /// Of another name, in the same schema.
+    pub(super) fn beside(&self, name: &str) -> Self {
+        Self { schema: self.schema.clone(), name: name.into() }
     }
 
     /// The same table, in this schema.
@@ -333,17 +338,11 @@ pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> Str
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for any other.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
-    if is_name(name) {
-        return Ok(());
-    }
-    Err(Error::invalid(format!("{name:?} cannot be the {what}: {RULE}")).during(Operation::Connect))
+    if is_name(name) { Ok(()) } else { Err(no_name(what, name, RULE)) }
 }
 
 fn is_name(name: &str) -> bool {
-    (1..=LONGEST_NAME).contains(&name.len())
-        && !name.starts_with("pg_")
-        && !name.starts_with(|c: char| c.is_ascii_digit())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    is_plain(name, LONGEST_NAME) && !name.starts_with("pg_")
 }
 
 #[cfg(test)]

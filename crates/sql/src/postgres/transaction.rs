@@ -6,7 +6,7 @@ use idmill::store::Reserve;
 use idmill::{Range, Result};
 use idmill_kit::history::Failover;
 
-use super::calls::{Calls, Fit};
+use super::calls::Calls;
 use super::history::History;
 use super::table::{DEFAULT_TABLE, Table};
 use crate::transaction::{Draws, FailsOver};
@@ -26,7 +26,7 @@ impl Draws for Calls {
     }
 
     async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
-        Ok(self.reserve_with(executor, request, Fit::Exactly { floor }, Patience::Full).await?.range)
+        Ok(self.reserve_with(executor, request, Some(floor), Patience::Full).await?.range)
     }
 }
 

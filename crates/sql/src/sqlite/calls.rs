@@ -5,11 +5,12 @@ use idmill::store::{
     already_exists, not_found,
 };
 use idmill::{Range, Result, SequenceName};
-use idmill_kit::{Mode, must_fit};
+use idmill_kit::Mode;
 
 use super::classify::is_missing_table;
 use super::session::{Session, in_transaction};
 use super::table::{DEFAULT_TABLE, Table};
+use crate::rows::decide;
 use crate::{Answer, Dialect, Draws, Executor, Fault, Statement};
 
 /// The calls of a store, each that writes in one transaction.
@@ -47,7 +48,15 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
 
     async fn give_back(&self, session: &mut Session<E>, back: &GiveBack) -> Result<bool> {
         session.begin().await?;
-        let outcome = session.try_give_back(back).await;
+        let outcome = async {
+            let Some(mut info) = session.stored(&back.name).await? else { return Ok(false) };
+            let taken = info.take_back(back);
+            if taken {
+                session.write(session.table.update(&info)).await?;
+            }
+            Ok(taken)
+        };
+        let outcome = outcome.await;
         session.end(outcome).await
     }
 
@@ -58,7 +67,14 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         bounds: Bounds,
     ) -> Result<SequenceInfo> {
         session.begin().await?;
-        let outcome = session.try_create(name, bounds).await;
+        let outcome = async {
+            if session.stored(name).await?.is_some() {
+                return Err(already_exists(name));
+            }
+            let info = SequenceInfo::new(name.clone(), bounds);
+            session.write(session.table.insert(&info)).await.map(|()| info)
+        };
+        let outcome = outcome.await;
         session.end(outcome).await
     }
 
@@ -81,7 +97,12 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
         change: Change,
     ) -> Result<SequenceInfo> {
         session.begin().await?;
-        let outcome = session.try_set(name, &change).await;
+        let outcome = async {
+            let mut info = session.stored(name).await?.ok_or_else(|| not_found(name))?;
+            info.apply(&change)?;
+            session.write(session.table.update(&info)).await.map(|()| info)
+        };
+        let outcome = outcome.await;
         session.end(outcome).await
     }
 
@@ -93,31 +114,6 @@ impl<E: Executor + Send> Dialect<Session<E>> for Calls {
 }
 
 impl<E: Executor> Session<E> {
-    async fn try_give_back(&mut self, back: &GiveBack) -> Result<bool> {
-        let Some(mut info) = self.stored(&back.name).await? else { return Ok(false) };
-        let taken = info.take_back(back);
-        if taken {
-            self.write(self.table.update(&info)).await?;
-        }
-        Ok(taken)
-    }
-
-    async fn try_create(&mut self, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
-        if self.stored(name).await?.is_some() {
-            return Err(already_exists(name));
-        }
-        let info = SequenceInfo::new(name.clone(), bounds);
-        self.write(self.table.insert(&info)).await?;
-        Ok(info)
-    }
-
-    async fn try_set(&mut self, name: &SequenceName, change: &Change) -> Result<SequenceInfo> {
-        let mut info = self.stored(name).await?.ok_or_else(|| not_found(name))?;
-        info.apply(change)?;
-        self.write(self.table.update(&info)).await?;
-        Ok(info)
-    }
-
     async fn stored(&mut self, name: &SequenceName) -> Result<Option<SequenceInfo>> {
         select(&mut self.db, &self.table, name).await.map_err(in_transaction)?
     }
@@ -176,23 +172,6 @@ async fn reserve<E: Executor>(
     };
     write(db, if exists { table.update(&info) } else { table.insert(&info) }).await?;
     Ok(Ok(grant))
-}
-
-/// What is granted, and the sequence after it. With a floor, all that was asked for and nothing below.
-fn decide(
-    stored: Option<SequenceInfo>,
-    request: &Reserve,
-    floor: Option<u64>,
-) -> Result<(SequenceInfo, Grant)> {
-    let mut info = match stored {
-        Some(info) => info,
-        None => SequenceInfo::new(request.name.clone(), request.creation()?),
-    };
-    let grant = info.grant(request.count, request.ceiling)?;
-    if let Some(floor) = floor {
-        must_fit(&grant, &request.name, request.count, floor, request.ceiling)?;
-    }
-    Ok((info, grant))
 }
 
 /// Reads one sequence; the inner error says what is wrong with its row.

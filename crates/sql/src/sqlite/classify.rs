@@ -11,7 +11,7 @@ use idmill::{Error, ErrorKind};
 use idmill_kit::mode::GONE;
 
 use super::codes as code;
-use crate::{Asked, EngineError, Fault, chain};
+use crate::{Asked, EngineError, Fault};
 
 /// What a fault means. [`Asked::Write`] is a COMMIT: no other statement changes anything for good.
 pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
@@ -171,14 +171,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
 }
 
 fn words(fault: &Fault) -> String {
-    match fault {
-        Fault::Engine(error) => error.message.clone(),
-        Fault::Broken(error) => chain(&**error),
-        Fault::Silent(time) => format!("no answer within {time:?}"),
-        Fault::Refused(error) => error.to_string(),
-        Fault::Warned(said) | Fault::Answer(said) => said.clone(),
-        Fault::Uncommitted => "the transaction was over before".to_owned(),
-    }
+    fault.words(|error| error.message.clone(), "the transaction was over before")
 }
 
 fn extended(error: &EngineError) -> i32 {

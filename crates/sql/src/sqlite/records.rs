@@ -10,7 +10,7 @@ use super::session::{Session, in_transaction};
 use super::table::{LONGEST_NAME, Table, columns_of, in_main, select_page};
 use crate::rows::{legible, records};
 use crate::witness::{self, COLUMNS};
-use crate::{Answer, Executor, Row, Statement, Value, Witnesses};
+use crate::{Answer, Executor, Row, Statement, Witnesses};
 
 /// Where a row of a page has its name as bytes.
 const NAME_AS_BYTES: usize = 2;
@@ -73,21 +73,13 @@ impl Witness {
     }
 
     fn decode(&self, row: &Row) -> Result<String> {
-        match (row.get(0), row.get(1)) {
-            (Value::Text(_), Value::Text(record)) => Ok(record.clone()),
-            _ => Err(witness::unsound(&self.sql(), &legible(row, 0))),
-        }
+        witness::record(&self.sql(), &legible(row, 0), row.text(0).and(row.text(1)))
     }
 }
 
 impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
     async fn record(&self, session: &mut Session<E>, name: &SequenceName) -> Result<Option<String>> {
-        let witness = session.table.witness()?;
-        session.check().await?;
-        let columns = session.read(columns_of(&witness.0)).await?;
-        if !witness.is_there(&columns)? {
-            return Ok(None);
-        }
+        let Some(witness) = session.witness().await? else { return Ok(None) };
         let answer = session.read(witness.select(name)).await?;
         answer.rows.first().map(|row| witness.decode(row)).transpose()
     }
@@ -106,12 +98,7 @@ impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
     }
 
     async fn list_records(&self, session: &mut Session<E>, page: &Page) -> Result<Records> {
-        let witness = session.table.witness()?;
-        session.check().await?;
-        let columns = session.read(columns_of(&witness.0)).await?;
-        if !witness.is_there(&columns)? {
-            return Ok(Records::default());
-        }
+        let Some(witness) = session.witness().await? else { return Ok(Records::default()) };
         let answer = session.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
         let (name, decode) = (|row: &Row| cursor(row, NAME_AS_BYTES), |row: &Row| witness.decode(row));
         Ok(records(page, &answer.rows, name, decode))
@@ -119,6 +106,14 @@ impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
 }
 
 impl<E: Executor> Session<E> {
+    /// The table of the records, if it is there.
+    async fn witness(&mut self) -> Result<Option<Witness>> {
+        let witness = self.table.witness()?;
+        self.check().await?;
+        let columns = self.read(columns_of(&witness.0)).await?;
+        Ok(witness.is_there(&columns)?.then_some(witness))
+    }
+
     async fn try_swap_record(
         &mut self,
         witness: &Witness,

@@ -1,10 +1,11 @@
 //! The table, and every statement that touches it.
 
 use idmill::store::{Page, SequenceInfo};
-use idmill::{Error, Operation, Result, SequenceName};
+use idmill::{Result, SequenceName};
 use idmill_kit::options::{Kind, text};
 use idmill_kit::paging;
 
+use crate::column::{is_plain, no_name};
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
@@ -28,10 +29,7 @@ impl Table {
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
     pub fn new(name: &str) -> Result<Self> {
-        if is_name(name) {
-            return Ok(Self(name.into()));
-        }
-        Err(Error::invalid(format!("{name:?} cannot be the table: {RULE}")).during(Operation::Connect))
+        if is_name(name) { Ok(Self(name.into())) } else { Err(no_name("table", name, RULE)) }
     }
 
     /// Its name, as it was given.
@@ -152,10 +150,7 @@ pub(super) fn select_page(table: &str, columns: &str, page: &Page) -> Result<Sta
 }
 
 fn is_name(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    let begins = bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
-    let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    begins && goes_on && name.len() <= LONGEST_NAME && !name.to_ascii_lowercase().starts_with("sqlite_")
+    is_plain(name, LONGEST_NAME) && !name.to_ascii_lowercase().starts_with("sqlite_")
 }
 
 #[cfg(test)]

@@ -5,12 +5,11 @@ use std::time::Duration;
 use futures_util::{FutureExt, TryFutureExt};
 use idmill::Result;
 use idmill_kit::{Address, Mode};
-use idmill_sql::mysql::{must_be_durable, settings};
+use idmill_sql::mysql::{Table, must_be_durable, settings};
 use mysql_async::{Opts, OptsBuilder, Pool, PoolConstraints, PoolOpts, SslOpts};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 use super::MysqlOptions;
-use crate::Opening;
 use crate::convert::Carried;
 use crate::database::{Connections, Database};
 use crate::session::Bare;
@@ -33,7 +32,7 @@ impl MysqlOptions {
     }
 
     /// The parts that a store is opened with.
-    pub(crate) fn open_database(&self) -> Result<(Database, Opening)> {
+    pub(crate) fn open_database(&self) -> Result<(Database, Table)> {
         let (address, table) = self.check()?;
         // The store leaves nothing in a session but a prepared statement.
         let mut options = self.driver(&address, false);
@@ -45,8 +44,7 @@ impl MysqlOptions {
             });
         }
         let connections = Connections::own(options.into());
-        let opening = Opening { table, mode: self.mode, failover: self.failover };
-        Ok((Database { connections, timeout: self.timeout, place: address.to_string() }, opening))
+        Ok((Database { connections, timeout: self.timeout, place: address.to_string() }, table))
     }
 
     fn driver(&self, address: &Address, reset: bool) -> OptsBuilder {

@@ -23,7 +23,7 @@ async fn a_server_that_may_forget_commits_is_refused() {
         cannot_open(&url(address, "t", ""), ErrorKind::Unsupported, "innodb_flush_log_at_trx_commit is")
             .await;
         let pool = pool(address, |options| options);
-        let error = MysqlStore::new(&pool).await.unwrap_err();
+        let error = MysqlStore::from_pool(&pool).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         // To look, it is durable enough.
         assert!(MysqlStore::open(&url(address, "t", "&mode=ro")).await.is_ok());
@@ -108,7 +108,7 @@ async fn a_pool_that_does_not_commit_is_refused_before_anything_is_sent() {
     let found = pool(engine.address(), |options| options.client_found_rows(true));
     assert_eq!(refused(&open_over(&found).await, "s", "client_found_rows").await, ErrorKind::Unsupported);
     let nowhere = pool(engine.address(), |options| options.db_name(None::<String>));
-    let error = MysqlStore::new(&nowhere).await.unwrap_err();
+    let error = MysqlStore::from_pool(&nowhere).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     assert_eq!(inspect(&store, "s").await.next, Some(11));
 }

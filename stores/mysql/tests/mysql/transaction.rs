@@ -9,7 +9,7 @@ use super::*;
 async fn ids_commit_and_roll_back_with_what_they_number() {
     let Some(engine) = server().await else { return };
     let pool = pool(engine.address(), |options| options);
-    let store = MysqlStore::new(&pool).await.unwrap();
+    let store = MysqlStore::from_pool(&pool).await.unwrap();
     for (commit, expected) in [(false, 1), (true, 1), (false, 4), (true, 4)] {
         let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
         assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), expected);

@@ -30,7 +30,8 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
 use idmill_sql::postgres::native::{
-    CHANGED, Creation, DRAWN_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql, see_sql, set_sql,
+    CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql,
+    see_sql, set_sql,
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
@@ -69,7 +70,7 @@ pub struct NativeSequences {
     schema: Option<Arc<str>>,
     increment: u64,
     values: Option<Values>,
-    read_only: bool,
+    mode: Mode,
     /// Of each sequence one reserve at a time: so that what is kept is below all that is drawn later.
     kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
 }
@@ -124,21 +125,12 @@ impl NativeSequences {
         mode: Mode,
     ) -> Result<Self> {
         if mode != Mode::ReadOnly {
-            must_sync(&mut &sessions, sessions.keeps()).await?;
+            must_sync(&mut sessions.clone(), sessions.keeps()).await?;
         }
         // There has to be a schema; of what name the sequences in it are does not matter.
-        look(&mut &sessions, schema, "").await?;
-        let read_only = mode == Mode::ReadOnly;
+        look(&mut sessions.clone(), schema, "").await?;
         let schema = schema.map(Into::into);
-        Ok(Self { sessions, schema, increment, values, read_only, kept: Arc::default() })
-    }
-
-    fn must_write(&self) -> Result<()> {
-        if self.read_only {
-            let message = "the store was opened to look only; open it with mode=rw or mode=rwc";
-            return Err(Error::new(ErrorKind::Denied, message));
-        }
-        Ok(())
+        Ok(Self { sessions, schema, increment, values, mode, kept: Arc::default() })
     }
 
     /// As SQL names it, where it is, or in the schema in which it would be created.
@@ -152,7 +144,7 @@ impl NativeSequences {
         }
         let schema = match &self.schema {
             Some(schema) => schema.to_string(),
-            None => match look(&mut &self.sessions, None, name).await? {
+            None => match look(&mut self.sessions.clone(), None, name).await? {
                 Place::There(found) => found.schema,
                 Place::Nowhere { schema } => schema,
             },
@@ -165,7 +157,7 @@ impl NativeSequences {
     }
 
     async fn try_reserve(&self, request: &Reserve) -> Result<Grant> {
-        self.must_write()?;
+        self.mode.must_write()?;
         let kept = self.kept(&request.name);
         let kept = &mut *kept.lock().await;
         for _ in 0..TRIES {
@@ -224,7 +216,8 @@ impl NativeSequences {
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
         let sql = draw_sql(&kept.sql);
         let asked = [values.to_string().into(), Value::Patience, request.ceiling.to_string().into()];
-        let (rows, fault) = self.sessions.run_some(&Statement::write(sql, asked)).await;
+        let (rows, fault) =
+            self.sessions.run_some(&Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await;
         match fault {
             None => {}
             // Others drew the last values meanwhile. Those that came before are ours,
@@ -248,9 +241,9 @@ impl NativeSequences {
 
     /// Waits until all that the server has written so far is as durable as a commit.
     async fn flush(&self) -> Result<()> {
-        let rows = self.sessions.run(&Statement::write(flush_sql(), [])).await;
+        let rows = self.sessions.run(&Statement::write(flush_sql(), []).durable_at(FLUSHED_DURABLE_AT)).await;
         let rows = rows.map_err(|fault| failed(fault, Asked::Write))?;
-        rows.iter().try_for_each(|row| self.must_be_durable(row, 0))
+        rows.iter().try_for_each(|row| self.must_be_durable(row, FLUSHED_DURABLE_AT))
     }
 
     /// Looks at what the row says in this column of how durable it is.
@@ -297,10 +290,10 @@ impl NativeSequences {
         bounds: Bounds,
         count: u64,
     ) -> Result<(SequenceInfo, Option<u64>)> {
-        self.must_write()?;
-        qualified::must_not_be(&mut &self.sessions, name).await?;
+        self.mode.must_write()?;
+        qualified::must_not_be(&mut self.sessions.clone(), name).await?;
         // What a statement without an answer commits is not looked at afterwards.
-        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
+        must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
         let (increment, told, identity) = (self.increment, self.values, Identity::fresh());
         let creation = Creation { increment, bounds, told, identity, count };
         let (create, taken) = creation.sql(&self.sql(name).await?, &self.lock_timeout())?;
@@ -313,11 +306,11 @@ impl NativeSequences {
 
     /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
-        self.must_write()?;
+        self.mode.must_write()?;
         if let Some(max) = change.max.filter(|max| *max > LARGEST) {
             return Err(too_large("max", max));
         }
-        must_sync(&mut &self.sessions, self.sessions.keeps()).await?;
+        must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;
@@ -343,11 +336,11 @@ impl NativeSequences {
     }
 
     async fn try_server(&self) -> Result<Option<String>> {
-        server(&mut &self.sessions).await
+        server(&mut self.sessions.clone()).await
     }
 
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
-        self.must_write()?;
+        self.mode.must_write()?;
         let kept = self.kept(name);
         let mut kept = kept.lock().await;
         let sql = self.sql(name).await?;

@@ -177,8 +177,8 @@ impl Target for PostgresOptions {
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
             let limit = self.timeout.min(StoreUrl::CONNECT_TIMEOUT);
-            let sessions = to_scan(&self.sessions()?, limit).await?;
-            largest(&mut &sessions, column).await
+            let mut sessions = to_scan(&self.sessions()?, limit).await?;
+            largest(&mut sessions, column).await
         })
     }
 
@@ -189,7 +189,7 @@ impl Target for PostgresOptions {
             if !refuses || matches!(self.sequences, Sequences::Native) {
                 return Ok(Vec::new());
             }
-            refused(&mut &self.sessions()?, self.checked_table()?).await
+            refused(&mut self.sessions()?, self.checked_table()?).await
         })
     }
 
@@ -199,7 +199,7 @@ impl Target for PostgresOptions {
             if self.schema.is_some() || matches!(self.sequences, Sequences::Native) {
                 return Ok(None);
             }
-            let schemas = lookalikes(&mut &self.sessions()?, &self.table).await?;
+            let schemas = lookalikes(&mut self.sessions()?, &self.table).await?;
             let table = &self.table;
             Ok(schemas.map(|schemas| {
                 format!("{table:?} is also in schemas that the search_path does not lead to: {schemas}")

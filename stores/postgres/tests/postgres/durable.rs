@@ -95,11 +95,11 @@ async fn a_client_in_a_transaction_is_refused() {
     let Some(engine) = server().await else { return };
     let client = Arc::new(client(&engine).await);
     client.batch_execute("BEGIN").await.unwrap();
-    let error = PostgresStore::new(client.clone()).await.unwrap_err();
+    let error = PostgresStore::from_client(client.clone()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("is in a transaction"), "{error}");
     client.batch_execute("ROLLBACK").await.unwrap();
-    let store = PostgresStore::new(client.clone()).await.unwrap();
+    let store = PostgresStore::from_client(client.clone()).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
     for end in ["ROLLBACK", "COMMIT"] {
         client.batch_execute("BEGIN").await.unwrap();

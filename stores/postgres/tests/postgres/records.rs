@@ -63,7 +63,7 @@ async fn a_table_that_forgets_or_holds_something_else_is_refused() {
 async fn a_client_in_a_transaction_of_the_caller_s_writes_none() {
     let Some(engine) = server().await else { return };
     let given = std::sync::Arc::new(client(&engine).await);
-    let (store, s) = (PostgresStore::new(given.clone()).await.unwrap(), name("s"));
+    let (store, s) = (PostgresStore::from_client(given.clone()).await.unwrap(), name("s"));
     assert!(store.swap_record(&s, None, "a").await.unwrap());
     given.batch_execute("BEGIN").await.unwrap();
     let error = store.swap_record(&s, Some("a"), "b").await.unwrap_err();

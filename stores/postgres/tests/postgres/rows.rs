@@ -193,7 +193,7 @@ async fn what_is_not_permitted_is_denied() {
 #[tokio::test]
 async fn a_client_of_the_caller_s_serves_until_it_is_closed() {
     let Some(engine) = server().await else { return };
-    let store = PostgresStore::new(Arc::new(client(&engine).await)).await.unwrap();
+    let store = PostgresStore::from_client(Arc::new(client(&engine).await)).await.unwrap();
     let all = (0..20).map(|_| async { reserve(&store, "s", 5).await.unwrap().range.start() });
     let mut starts = futures_all(all).await;
     starts.sort_unstable();
@@ -205,7 +205,7 @@ async fn a_client_of_the_caller_s_serves_until_it_is_closed() {
     assert!(matches!(error.kind(), ErrorKind::Closed | ErrorKind::UnknownOutcome), "{error}");
     let closed = reserve(&store, "s", 1).await.unwrap_err();
     assert_eq!((closed.kind(), closed.status()), (ErrorKind::Closed, Status::Permanent));
-    assert!(closed.to_string().contains("with_config"), "{closed}");
+    assert!(closed.to_string().contains("from_config"), "{closed}");
 }
 
 #[tokio::test]
@@ -214,7 +214,7 @@ async fn store_with_a_config_reconnects() {
     let address = engine.address();
     let mut config = Config::new();
     config.host(address.ip().to_string()).port(address.port()).user("postgres").dbname("postgres");
-    let store = PostgresStore::with_config(config).await.unwrap();
+    let store = PostgresStore::from_config(config).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
     let ours = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL";
     client(&engine).await.batch_execute(ours).await.unwrap();

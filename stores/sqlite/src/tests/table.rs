@@ -7,7 +7,7 @@ use idmill_sql::{Answer, Executor, InTransaction, Statement, at_once};
 use proptest::prelude::*;
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::executor::{Callers, Own};
+use crate::executor::{Callers, Own};
 
 fn table() -> (Own, Table) {
     let (db, table) = (Connection::open_in_memory().unwrap(), Table::new("t").unwrap());

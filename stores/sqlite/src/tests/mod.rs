@@ -1,0 +1,23 @@
+//! The store where a thread or the runtime is missing, and its table in a real database.
+
+mod table;
+
+use super::*;
+
+#[tokio::test]
+async fn a_write_whose_thread_died_is_unknown_and_the_store_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(dir.path().join("ids.db")).await.unwrap();
+    let error = store.run(Asked::Write, |_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
+    let error = store.run(Asked::Read, |_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert_eq!(store.list_all().await.unwrap(), []);
+}
+
+#[test]
+fn without_a_runtime_it_says_so() {
+    let opening = SqliteStore::open("ids.db");
+    let error = futures_util::FutureExt::now_or_never(opening).expect("ready at once").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
