@@ -63,15 +63,12 @@ const NEAR_THE_END: u64 = 1_000;
 ///
 /// ```no_run
 /// # async fn demo() -> idmill::Result<()> {
-/// use std::sync::Arc;
-///
-/// use idmill::store::Store;
 /// use idmill_shared_cache::Tiered;
 /// use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 ///
-/// let store = idmill_url::open_store("sqlite:ids.db").await?;
+/// # let behind = idmill::store::MemoryStore::new();
 /// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
-/// let tier = Tiered::new(store, window);
+/// let tier = Tiered::new(behind, window); // any store
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```

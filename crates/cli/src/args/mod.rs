@@ -12,6 +12,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use idmill::store::Bounds;
 use idmill::{Order, SequenceName};
+use idmill_url::Schemes;
 
 pub(crate) use doctor::Doctor;
 pub(crate) use measuring::{Bench, Check, Drawing, Draws, Mode, Plan};
@@ -84,6 +85,9 @@ pub(crate) struct Global {
     /// Log what happens to stderr; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// The stores whose URLs are read.
+    #[arg(skip)]
+    pub(crate) schemes: Schemes,
 }
 
 #[derive(Debug, Subcommand)]

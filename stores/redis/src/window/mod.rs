@@ -56,15 +56,12 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// ```no_run
 /// # async fn demo() -> idmill::Result<()> {
-/// use std::sync::Arc;
-///
-/// use idmill::store::Store;
 /// use idmill_shared_cache::Tiered;
 /// use idmill_redis::window::{RedisWindow, RedisWindowOptions};
 ///
-/// let store = idmill_url::open_store("sqlite:ids.db").await?;
+/// # let behind = idmill::store::MemoryStore::new();
 /// let window = RedisWindow::new(RedisWindowOptions::new("127.0.0.1:6379")?)?;
-/// let tier = Tiered::new(store, window);
+/// let tier = Tiered::new(behind, window); // any store
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```
