@@ -39,13 +39,11 @@ fn demanding(request: &Reserve) -> Reserve {
 /// The grant, or why there is none: of a sequence that does not exist, although the caller would have created
 /// it. A table or a file that is missing is another matter, and the store's error says so.
 async fn explained(store: &dyn Store, request: &Reserve, granted: Result<Grant>) -> Result<Grant> {
-    match granted {
-        Err(error) if error.kind() == ErrorKind::NotFound && request.create.is_some() => {
-            let is_absent = matches!(store.inspect(&request.name).await, Ok(None));
-            Err(if is_absent { absent(&request.name) } else { error })
-        }
-        granted => granted,
+    let is_missing = matches!(&granted, Err(error) if error.kind() == ErrorKind::NotFound);
+    if is_missing && request.create.is_some() && matches!(store.inspect(&request.name).await, Ok(None)) {
+        return Err(absent(&request.name));
     }
+    granted
 }
 
 fn absent(name: &SequenceName) -> Error {
@@ -102,6 +100,7 @@ mod tests {
         assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
         let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");
+        assert!(opened.to_string().contains("create it without `existing`"), "{opened}");
         let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
         assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
         assert_eq!(memory.list_all().await.unwrap().len(), 1);

@@ -89,7 +89,7 @@ pub async fn open(
 ///     idmill_kit::connect::<ToyOptions>(url).await
 /// }
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     name: &'static str,
     /// Empty for another way to write one that has an example.
@@ -100,7 +100,7 @@ pub struct Scheme {
     reader: fn() -> TypeId,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Reads {
     Store(Read<dyn Target>),
     Window(Read<dyn WindowTarget>),
@@ -192,14 +192,5 @@ impl Scheme {
     /// The type that reads it; `()` if nothing does.
     pub fn reader_type(&self) -> TypeId {
         (self.reader)()
-    }
-}
-
-impl fmt::Debug for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Scheme")
-            .field("name", &self.name)
-            .field("is_window", &self.is_window())
-            .finish_non_exhaustive()
     }
 }
