@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use idmill::{Error, ErrorKind, Operation, Result};
+use idmill_kit::options::{Word, words};
 use idmill_kit::{Read, Scheme, Target, WindowTarget, query, secrets};
 
 use crate::memory::MemoryTarget;
@@ -120,6 +121,15 @@ impl Schemes {
 
 fn is(scheme: &Scheme, name: &str, is_window: bool) -> bool {
     scheme.name() == name && scheme.is_window() == is_window
+}
+
+/// Takes a boolean option out of a URL.
+pub(crate) fn take_flag(option: &str, url: &str) -> Result<(String, bool)> {
+    let (rest, value) = query::take(option, url)?;
+    if let Some(value) = &value {
+        words::<bool>().check(option, value)?;
+    }
+    Ok((rest, value.as_deref() == Some(true.word())))
 }
 
 #[cfg(test)]

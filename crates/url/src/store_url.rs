@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use idmill::store::{Store, StoreFuture};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Sequences};
-use idmill_kit::options::{Word, words};
+use idmill_kit::options::Word;
 use idmill_kit::query::{self, ESCAPED_VALUE};
 use idmill_kit::{CONNECT_TIMEOUT, Existing, Target, WindowTarget, WindowView, open, secrets};
 use percent_encoding::utf8_percent_encode;
 
+use crate::schemes::take_flag;
 use crate::{Schemes, WitnessUrl, guard};
 
 /// The URL of a store, checked but not yet connected to.
@@ -87,7 +88,7 @@ impl StoreUrl {
         let Some((scheme, rest)) = query::split_scheme(url) else { return Err(schemes.none(url)) };
         let read = schemes.store(&scheme)?;
         let (rest, window) = query::take("window", rest)?;
-        let (rest, existing) = query::take("existing", &rest)?;
+        let (rest, existing) = take_flag("existing", &rest)?;
         let (rest, guard) = query::take("guard", &rest)?;
         let target = read(&format!("{scheme}:{rest}"))?;
         let mut url = Self { target, guard: None, window: None, creates: Creates::All };
@@ -97,10 +98,7 @@ impl StoreUrl {
         if let Some(window) = window {
             url.window = Some(schemes.window(&window)?);
         }
-        Ok(match existing {
-            Some(value) if is_true("existing", &value)? => url.existing_sequences(),
-            _ => url,
-        })
+        Ok(if existing { url.existing_sequences() } else { url })
     }
 
     /// The scheme, in lower case.
@@ -274,12 +272,6 @@ impl Schemes {
     pub async fn connect(&self, url: &str) -> Result<Sequences> {
         Sequences::new(self.open(url).await?)
     }
-}
-
-/// Reads the value of a boolean option.
-pub(crate) fn is_true(option: &str, value: &str) -> Result<bool> {
-    words::<bool>().check(option, value)?;
-    Ok(value == true.word())
 }
 
 impl fmt::Display for StoreUrl {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use percent_encoding::percent_encode;
 
-use crate::store_url::is_true;
+use crate::schemes::take_flag;
 use crate::{Schemes, StoreUrl};
 use idmill::store::Store;
 use idmill::{Error, ErrorKind, Operation, Result};
@@ -14,10 +14,8 @@ use idmill_guard::{
     FileWitness, StoreWitness, Witness, drawn_from, is_itself, is_same_file, marked, not_the_server_of,
     was_there,
 };
-use idmill_kit::Target;
-use idmill_kit::query;
 use idmill_kit::query::ESCAPED;
-use idmill_kit::secrets;
+use idmill_kit::{Target, query, secrets};
 
 /// The option that says that the witness is new.
 const NEW: &str = "new";
@@ -72,14 +70,10 @@ enum How {
 impl WitnessUrl {
     pub(crate) fn read(schemes: &Schemes, url: &str) -> Result<Self> {
         let url = secrets::trimmed(url)?;
-        let (url, new) = query::take(NEW, url)?;
-        let new = match new {
-            Some(value) => is_true(NEW, &value)?,
-            None => false,
-        };
-        let place = match strip_scheme(&url) {
-            Some(file) => Place::File(read_file(&url, file)?),
-            None => Place::Store(Box::new(schemes.parse(&url)?)),
+        let (url, new) = take_flag(NEW, url)?;
+        let place = match query::split_scheme(&url) {
+            Some((scheme, file)) if scheme == "file" => Place::File(read_file(&url, file)?),
+            _ => Place::Store(Box::new(schemes.parse(&url)?)),
         };
         Ok(Self { place, new })
     }
@@ -171,9 +165,7 @@ impl WitnessUrl {
             return Ok(opened);
         }
         let drawn = if self.new { None } else { drawn_from(store).await? };
-        let Some(sequence) = drawn else {
-            return self.made(store).await;
-        };
+        let Some(sequence) = drawn else { return self.made(store).await };
         // Another process may have created it before it drew.
         let opened = self.checked(self.find().await?, store).await?;
         opened.ok_or_else(|| self.missing(&sequence))
@@ -276,11 +268,6 @@ fn read_file(url: &str, file: &str) -> Result<PathBuf> {
         )));
     }
     Ok(PathBuf::from(query::decoded(path)?))
-}
-
-fn strip_scheme(url: &str) -> Option<&str> {
-    let (scheme, rest) = url.split_once(':')?;
-    scheme.eq_ignore_ascii_case("file").then_some(rest)
 }
 
 impl fmt::Display for WitnessUrl {
