@@ -1,12 +1,7 @@
-//! The URLs of stores, read by what is registered; each feature alone, as well as all of them.
+//! The URLs of stores, read by what is compiled in; each feature alone, as well as all of them.
 
-use idmill_any::StoreUrl;
-use idmill_any::idmill::{ErrorKind, Operation, Result};
-
-/// As a program reads it that has registered what is compiled in.
-fn parse(url: &str) -> Result<StoreUrl> {
-    idmill_any::schemes()?.parse(url)
-}
+use idmill_any::idmill::{ErrorKind, Operation};
+use idmill_any::parse;
 
 fn refused(url: &str, kind: ErrorKind, remedy: &str) {
     let error = parse(url).unwrap_err();
@@ -110,11 +105,11 @@ async fn a_url_says_it_for_any_store_and_prints_it() {
     assert!(wrong.to_string().contains("there are true, false"), "{wrong}");
 }
 
-#[test]
-fn a_program_registers_all_at_once_and_again() {
-    idmill_any::register().unwrap();
-    idmill_any::register().unwrap();
-    assert_eq!(StoreUrl::parse("memory:").unwrap().scheme(), "memory");
+#[tokio::test]
+async fn a_program_has_all_at_once_and_adds_others() {
     #[cfg(feature = "sqlite")]
-    assert_eq!(StoreUrl::parse("sqlite:ids.db").unwrap().scheme(), "sqlite");
+    assert_eq!(parse("sqlite:ids.db").unwrap().scheme(), "sqlite");
+    assert_eq!(idmill_any::schemes().clone().with(&[]).unwrap().parse("memory:").unwrap().scheme(), "memory");
+    let ids = idmill_any::connect("memory:").await.unwrap();
+    assert_eq!(ids.sequence::<u64>("s").await.unwrap().next().await.unwrap(), 1);
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind as UsageKind;
 use idmill::{Error, ErrorKind, Operation, Status};
-use idmill_kit::said;
+use idmill_kit::{said, secrets};
 use idmill_url::StoreUrl;
 use serde::Serialize;
 
@@ -249,7 +249,7 @@ pub(crate) fn quoted(name: &str) -> String {
 /// The text without what looks like a password in any of its words: what was typed may have
 /// been a URL in the wrong place.
 fn redacted(text: &str) -> String {
-    text.split_inclusive(char::is_whitespace).map(StoreUrl::redacted).collect()
+    text.split_inclusive(char::is_whitespace).map(secrets::redacted).collect()
 }
 
 /// What the arguments themselves had wrong; or the help that was asked for, which is no failure.
@@ -278,11 +278,10 @@ mod tests {
 
     #[test]
     fn a_deadline_says_which_store_it_is_about_and_never_its_password() {
-        idmill_any::register().unwrap();
-        let url = StoreUrl::parse("datastore://p?emulator=127.0.0.1:7&timeout=1s").unwrap();
+        let url = idmill_any::parse("datastore://p?emulator=127.0.0.1:7&timeout=1s").unwrap();
         let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
         assert!(late.0.message.contains("127.0.0.1:7"), "{}", late.0.message);
-        let url = StoreUrl::parse("postgres://u:hunter2@127.0.0.1:7/ids").unwrap();
+        let url = idmill_any::parse("postgres://u:hunter2@127.0.0.1:7/ids").unwrap();
         let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
         assert!(!late.0.message.contains("hunter2"), "{}", late.0.message);
         let other = Failure::from(Error::from(ErrorKind::Exhausted)).of_store(&url);

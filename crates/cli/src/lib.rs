@@ -4,8 +4,7 @@
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
-//!     idmill_url::register(toy_store::SCHEMES).expect("nobody else has `toy:`");
-//!     idmill_cli::main()
+//!     idmill_cli::main(toy_store::SCHEMES)
 //! }
 //! ```
 
@@ -25,6 +24,7 @@ mod suggest;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use idmill_kit::Scheme;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Mutex;
 
@@ -45,10 +45,9 @@ pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
     work.await
 }
 
-/// Runs the command with the arguments of this process. Knows the stores that are compiled in, and those that
-/// the program has [registered](idmill_url::register).
-pub fn main() -> ExitCode {
-    let cli = match Cli::read() {
+/// Runs the command with the arguments of this process, for the stores that are compiled in and these.
+pub fn main(stores: &[Scheme]) -> ExitCode {
+    let mut cli = match Cli::read() {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error),
     };
@@ -56,8 +55,10 @@ pub fn main() -> ExitCode {
     if !cli.command.serves() {
         logging::start(&cli.global);
     }
-    let registered = idmill_any::register().map_err(Failure::from);
-    let outcome = registered.and_then(|()| runtime(cli.command.serves())).and_then(|runtime| {
+    let schemes = idmill_any::schemes().clone().with(stores).map_err(Failure::from);
+    let outcome = schemes.and_then(|schemes| {
+        cli.global.schemes = schemes;
+        let runtime = runtime(cli.command.serves())?;
         let outcome = runtime.block_on(until_done_or_told(cli));
         // Does not wait for a database that is busy: nobody would see its answer.
         runtime.shutdown_background();

@@ -1,5 +1,5 @@
 //! The command `idmill`.
 
 fn main() -> std::process::ExitCode {
-    idmill_cli::main()
+    idmill_cli::main(&[])
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use idmill::store::{Durability, Store};
 use idmill_guard::Witness;
+use idmill_kit::CONNECT_TIMEOUT;
 use idmill_sqlite::SqliteOptions;
 use idmill_url::StoreUrl;
-use idmill_url::WitnessUrl;
 use tempfile::TempDir;
 
 use crate::args::Global;
@@ -35,7 +35,7 @@ pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn
 
 /// Opens the store for a command that looks at or changes what is there: creates nothing.
 pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
-    lasting(&url(global)?.existing(), StoreUrl::CONNECT_TIMEOUT).await
+    lasting(&url(global)?.existing(), CONNECT_TIMEOUT).await
 }
 
 /// Opens the store for a command that hands out ids of what there is: nothing is
@@ -71,7 +71,7 @@ impl Measured {
     /// written to, by explicit wish only.
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
         if let Some(given) = &global.store {
-            let (url, given) = (StoreUrl::parse(given)?, given.clone());
+            let (url, given) = (global.schemes.parse(given)?, given.clone());
             let description = format!("measuring the sequence `{sequence}` of {url}, which is left there");
             return Ok(Self { store: url.connect().await?, url, given, description, _directory: None });
         }
@@ -79,7 +79,7 @@ impl Measured {
         let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
         let file = SqliteOptions::new(directory.path().join("bench.db"));
         let given = file.to_string();
-        let url = StoreUrl::parse(&given)?;
+        let url = global.schemes.parse(&given)?;
         let description = format!("measuring in {url}, a temporary store; --store names another");
         Ok(Self { store: url.connect().await?, url, given, description, _directory: Some(directory) })
     }
@@ -88,15 +88,16 @@ impl Measured {
 /// The store, and the witness that guards it, each by its flag, else the environment; else it is a file in
 /// the working directory, without a witness.
 pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
+    let parse = |url: &str| global.schemes.parse(url);
     let store = match &global.store {
-        Some(url) => StoreUrl::parse(url)?,
-        None => by_environment(VARIABLE, StoreUrl::parse)?.map_or_else(|| StoreUrl::parse(DEFAULT), Ok)?,
+        Some(url) => parse(url)?,
+        None => by_environment(VARIABLE, parse)?.map_or_else(|| parse(DEFAULT), Ok)?,
     };
     let witness = match &global.guard {
-        Some(url) => Some(WitnessUrl::parse(url)?),
+        Some(url) => Some(global.schemes.witness(url)?),
         // What the URL itself says goes before.
         None if store.guard().is_some() => None,
-        None => by_environment(GUARD, WitnessUrl::parse)?,
+        None => by_environment(GUARD, |url| global.schemes.witness(url))?,
     };
     Ok(match witness {
         Some(witness) => store.guarded(witness)?,
@@ -148,8 +149,8 @@ pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Wit
 /// environment says so.
 pub(crate) fn flags(global: &Global) -> String {
     // As they print, without a password: whoever copies the command has to know that.
-    let store = global.store.as_deref().and_then(|url| Some(StoreUrl::parse(url).ok()?.to_string()));
-    let guard = global.guard.as_deref().and_then(|url| Some(WitnessUrl::parse(url).ok()?.to_string()));
+    let store = global.store.as_deref().and_then(|url| Some(global.schemes.parse(url).ok()?.to_string()));
+    let guard = global.guard.as_deref().and_then(|url| Some(global.schemes.witness(url).ok()?.to_string()));
     let flag = |name: &str, url: Option<String>| {
         url.map(|url| format!(" --{name} {}", quoted(&url))).unwrap_or_default()
     };

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::failure::{Failure, Outcome};
 use crate::planning::Workload;
+use crate::plot::scaled;
 
 /// A sequence as JSON has it. Names and meanings are stable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -246,16 +247,6 @@ pub(crate) fn digits(value: f64) -> String {
 pub(crate) fn rate(per_second: f64) -> String {
     let (value, unit) = scaled(per_second);
     digits(value) + unit
-}
-
-/// 1200000 as 1.2 and M.
-pub(crate) fn scaled(value: f64) -> (f64, &'static str) {
-    match value.abs() {
-        1e9.. => (value / 1e9, " G"),
-        1e6.. => (value / 1e6, " M"),
-        1e3.. => (value / 1e3, " k"),
-        _ => (value, ""),
-    }
 }
 
 /// The settings of a sequence, as a program has them.

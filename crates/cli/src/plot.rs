@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use crate::output::scaled;
-
 /// A picture of lines over one pair of axes.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
@@ -238,6 +236,16 @@ pub(crate) fn label(value: f64) -> String {
     let (value, unit) = scaled(value);
     // A sum of tenths may be one in the sixteenth digit beside it.
     format!("{}{unit}", (value * 1e6).round() / 1e6)
+}
+
+/// 1200000 as 1.2 and M.
+pub(crate) fn scaled(value: f64) -> (f64, &'static str) {
+    match value.abs() {
+        1e9.. => (value / 1e9, " G"),
+        1e6.. => (value / 1e6, " M"),
+        1e3.. => (value / 1e3, " k"),
+        _ => (value, ""),
+    }
 }
 
 #[cfg(test)]

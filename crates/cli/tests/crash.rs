@@ -27,7 +27,7 @@ fn rounds() -> u64 {
 fn child() {
     let Some(file) = std::env::var_os(FILE) else { return };
     let url = format!("sqlite:{}", file.to_str().expect("a path of this test"));
-    let ids = Sequences::connect_blocking(async move { idmill_url::open_store(&url).await })
+    let ids = Sequences::connect_blocking(async move { idmill_any::schemes().open(&url).await })
         .expect("the store opens");
     let open = |order| ids.sequence::<u64>("s").order(order).step(20).watermark(15).lazy().expect("opens");
     // One sequence has one order in a process; another time it is another.

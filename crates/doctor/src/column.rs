@@ -1,7 +1,6 @@
 //! The ids in the user's own data: the last witness of what was handed out.
 
 use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use percent_encoding::utf8_percent_encode;
@@ -10,8 +9,8 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::query;
 use idmill_kit::query::ESCAPED_VALUE;
 use idmill_kit::secrets;
-use idmill_kit::{ColumnPath, Largest};
-use idmill_url::StoreUrl;
+use idmill_kit::{CONNECT_TIMEOUT, ColumnPath, Largest};
+use idmill_url::{Schemes, StoreUrl};
 
 /// A column that holds ids of a sequence, in any database that a store's crate can read.
 ///
@@ -28,21 +27,21 @@ impl ColumnUrl {
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) without a column, or for one that cannot be; those of
-    /// [`StoreUrl::parse`].
-    pub fn parse(url: &str) -> Result<Self> {
-        Self::read(url).map_err(|error| error.during(Operation::Configure))
+    /// [`Schemes::parse`].
+    pub fn parse(schemes: &Schemes, url: &str) -> Result<Self> {
+        Self::read(schemes, url).map_err(|error| error.during(Operation::Configure))
     }
 
-    fn read(url: &str) -> Result<Self> {
+    fn read(schemes: &Schemes, url: &str) -> Result<Self> {
         let (database, column) = query::take("column", secrets::trimmed(url)?)?;
         let Some(column) = column else {
             let message = format!(
                 "{:?} names no column: add `?column=TABLE.COLUMN`, as in `sqlite:shop.db?column=orders.id`",
-                StoreUrl::redacted(url)
+                secrets::redacted(url)
             );
             return Err(Error::invalid(message));
         };
-        Ok(Self { database: StoreUrl::parse(&database)?, path: column.parse()? })
+        Ok(Self { database: schemes.parse(&database)?, path: column.parse()? })
     }
 
     /// Looks for the largest id.
@@ -52,7 +51,7 @@ impl ColumnUrl {
     /// [`Unsupported`](ErrorKind::Unsupported) if it holds no integers, or the columns of this kind of
     /// database cannot be read; those of connecting.
     pub async fn largest(&self) -> Result<Largest> {
-        let limit = StoreUrl::CONNECT_TIMEOUT;
+        let limit = CONNECT_TIMEOUT;
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
         looked.unwrap_or_else(|_| Err(self.silent(limit)))
     }
@@ -60,14 +59,6 @@ impl ColumnUrl {
     fn silent(&self, limit: Duration) -> Error {
         let message = format!("{self} had no answer within {limit:?}; an index on the column makes it quick");
         Error::new(ErrorKind::Unavailable, message)
-    }
-}
-
-impl FromStr for ColumnUrl {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(url)
     }
 }
 
@@ -87,13 +78,14 @@ mod tests {
 
     #[test]
     fn a_url_without_a_column_says_how_to_write_one_and_no_password() {
-        let error = ColumnUrl::parse("postgres://app:hunter2@db1/shop").unwrap_err().to_string();
+        let error =
+            ColumnUrl::parse(&Schemes::default(), "postgres://app:hunter2@db1/shop").unwrap_err().to_string();
         assert!(error.contains("?column=TABLE.COLUMN") && !error.contains("hunter2"), "{error}");
     }
 
     #[tokio::test]
     async fn a_store_whose_columns_nothing_reads_says_which_can_be() {
-        let column = ColumnUrl::parse("memory:?column=orders.id").unwrap();
+        let column = ColumnUrl::parse(&Schemes::default(), "memory:?column=orders.id").unwrap();
         assert_eq!(column.to_string(), "memory:?column=orders.id");
         let error = column.largest().await.unwrap_err();
         assert!(

@@ -36,11 +36,14 @@ fn demanding(request: &Reserve) -> Reserve {
     request.clone().create(None)
 }
 
-/// Says why a sequence was not created, unless the caller itself wanted none.
-fn explained(error: Error, request: &Reserve) -> Error {
-    // A table or a file that is missing is another matter, and says so itself.
-    let is_sequence = error.kind() == ErrorKind::NotFound && error.to_string().contains("no such sequence");
-    if is_sequence && request.create.is_some() { absent(&request.name) } else { error }
+/// The grant, or why there is none: of a sequence that does not exist, although the caller would have created
+/// it. A table or a file that is missing is another matter, and the store's error says so.
+async fn explained(store: &dyn Store, request: &Reserve, granted: Result<Grant>) -> Result<Grant> {
+    let is_missing = matches!(&granted, Err(error) if error.kind() == ErrorKind::NotFound);
+    if is_missing && request.create.is_some() && matches!(store.inspect(&request.name).await, Ok(None)) {
+        return Err(absent(&request.name));
+    }
+    granted
 }
 
 fn absent(name: &SequenceName) -> Error {
@@ -56,15 +59,19 @@ impl Store for Existing {
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {
-            self.0.reserve(&demanding(request)).await.map_err(|error| explained(error, request))
+            let granted = self.0.reserve(&demanding(request)).await;
+            explained(&*self.0, request, granted).await
         })
     }
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
             let demanding: Vec<_> = requests.iter().map(demanding).collect();
-            let results = self.0.reserve_many(&demanding).await.into_iter().zip(requests);
-            results.map(|(result, request)| result.map_err(|error| explained(error, request))).collect()
+            let mut results = Vec::with_capacity(requests.len());
+            for (granted, request) in self.0.reserve_many(&demanding).await.into_iter().zip(requests) {
+                results.push(explained(&*self.0, request, granted).await);
+            }
+            results
         })
     }
 
@@ -93,6 +100,7 @@ mod tests {
         assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
         let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");
+        assert!(opened.to_string().contains("create it without `existing`"), "{opened}");
         let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
         assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
         assert_eq!(memory.list_all().await.unwrap().len(), 1);

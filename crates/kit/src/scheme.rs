@@ -89,40 +89,30 @@ pub async fn open(
 ///     idmill_kit::connect::<ToyOptions>(url).await
 /// }
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     name: &'static str,
     /// Empty for another way to write one that has an example.
     example: &'static str,
     reads: Reads,
+    /// The type that reads it. Two functions cannot be told apart reliably, and two versions of a crate have
+    /// two types.
+    reader: fn() -> TypeId,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 enum Reads {
-    Store(Reader<dyn Target>),
-    Window(Reader<dyn WindowTarget>),
-    /// Nothing, since it is not built in; with what to do about it.
-    Nothing(&'static str),
+    Store(Read<dyn Target>),
+    Window(Read<dyn WindowTarget>),
+    /// Nothing, since it is not built in; with the remedy.
+    Nothing {
+        is_window: bool,
+        remedy: &'static str,
+    },
 }
 
 /// Reads a whole URL, with the scheme in lower case.
 pub type Read<T> = fn(&str) -> Result<Arc<T>>;
-
-/// How the URLs of a scheme are read, and as which type.
-struct Reader<T: ?Sized> {
-    read: Read<T>,
-    /// What it is read as. Two functions cannot be told apart reliably, and two versions of a crate have two
-    /// types.
-    of: fn() -> TypeId,
-}
-
-impl<T: ?Sized> Clone for Reader<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T: ?Sized> Copy for Reader<T> {}
 
 fn store<O: Target + FromStr<Err = Error> + 'static>(url: &str) -> Result<Arc<dyn Target>> {
     Ok(Arc::new(url.parse::<O>()?))
@@ -139,7 +129,7 @@ impl Scheme {
         name: &'static str,
         example: &'static str,
     ) -> Self {
-        Self { name, example, reads: Reads::Store(Reader { read: store::<O>, of: TypeId::of::<O> }) }
+        Self { name, example, reads: Reads::Store(store::<O>), reader: TypeId::of::<O> }
     }
 
     /// A scheme of windows, whose URLs are read as `O`.
@@ -147,13 +137,20 @@ impl Scheme {
         name: &'static str,
         example: &'static str,
     ) -> Self {
-        Self { name, example, reads: Reads::Window(Reader { read: window::<O>, of: TypeId::of::<O> }) }
+        Self { name, example, reads: Reads::Window(window::<O>), reader: TypeId::of::<O> }
     }
 
-    /// A scheme that is known but cannot be read, and the remedy, such as "build with the cargo feature
-    /// `postgres`". A scheme of this name that can be read takes its place.
+    /// A scheme of stores that is known but cannot be read, and the remedy, such as "build with the cargo
+    /// feature `postgres`". A scheme of this name that can be read takes its place.
     pub const fn missing(name: &'static str, example: &'static str, remedy: &'static str) -> Self {
-        Self { name, example, reads: Reads::Nothing(remedy) }
+        let reads = Reads::Nothing { is_window: false, remedy };
+        Self { name, example, reads, reader: TypeId::of::<()> }
+    }
+
+    /// The same of windows.
+    pub const fn missing_window(name: &'static str, example: &'static str, remedy: &'static str) -> Self {
+        let reads = Reads::Nothing { is_window: true, remedy };
+        Self { reads, ..Self::missing(name, example, remedy) }
     }
 
     /// The same scheme by another name, which is not shown among the examples.
@@ -174,36 +171,26 @@ impl Scheme {
 
     /// What reads the URLs of a store of this scheme.
     pub fn store_reader(&self) -> Option<Read<dyn Target>> {
-        if let Reads::Store(reader) = self.reads { Some(reader.read) } else { None }
+        if let Reads::Store(read) = self.reads { Some(read) } else { None }
     }
 
     /// What reads the URLs of a window of this scheme.
     pub fn window_reader(&self) -> Option<Read<dyn WindowTarget>> {
-        if let Reads::Window(reader) = self.reads { Some(reader.read) } else { None }
+        if let Reads::Window(read) = self.reads { Some(read) } else { None }
+    }
+
+    /// Whether it is a scheme of windows.
+    pub fn is_window(&self) -> bool {
+        matches!(self.reads, Reads::Window(_) | Reads::Nothing { is_window: true, .. })
     }
 
     /// What to do about a scheme that cannot be read.
     pub fn remedy(&self) -> Option<&'static str> {
-        if let Reads::Nothing(remedy) = self.reads { Some(remedy) } else { None }
+        if let Reads::Nothing { remedy, .. } = self.reads { Some(remedy) } else { None }
     }
 
-    /// Which type reads it; `None` if nothing does.
-    pub fn reader_type(&self) -> Option<TypeId> {
-        match self.reads {
-            Reads::Store(reader) => Some((reader.of)()),
-            Reads::Window(reader) => Some((reader.of)()),
-            Reads::Nothing(_) => None,
-        }
-    }
-}
-
-impl fmt::Debug for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reads = match self.reads {
-            Reads::Store(_) => "store",
-            Reads::Window(_) => "window",
-            Reads::Nothing(_) => "nothing",
-        };
-        f.debug_struct("Scheme").field("name", &self.name).field("reads", &reads).finish_non_exhaustive()
+    /// The type that reads it; `()` if nothing does.
+    pub fn reader_type(&self) -> TypeId {
+        (self.reader)()
     }
 }

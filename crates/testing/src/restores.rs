@@ -1,7 +1,7 @@
 //! Ids that are drawn before and after their store was put back, without a guard and with one.
 //!
 //! ```ignore
-//! let mut ids = Drawn::from("postgres://…");
+//! let mut ids = Drawn::from(schemes, "postgres://…");
 //! ids.draw(30).await;
 //! let backup = Backup::of(&data);
 //! ids.draw(50).await;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use idmill::store::{Bounds, Change, Store};
 use idmill::{Allocator, Error, ErrorKind, Result, SequenceName, Sequences, Status};
 use idmill_guard::{FileWitness, Guarded};
-use idmill_url::open_store;
+use idmill_url::Schemes;
 
 #[cfg(feature = "engines")]
 use crate::engines::Engine;
@@ -31,6 +31,7 @@ const TRIES: u32 = 600;
 /// A store that processes draw from behind a guard, one after the other, and every id that they drew.
 #[derive(Debug)]
 pub struct Drawn {
+    schemes: Schemes,
     url: String,
     witness: FileWitness,
     ids: BTreeSet<u64>,
@@ -40,10 +41,10 @@ pub struct Drawn {
 
 impl Drawn {
     /// Ids of the store at this URL. The witness is a file.
-    pub fn from(url: impl Into<String>) -> Self {
+    pub fn from(schemes: Schemes, url: impl Into<String>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let witness = FileWitness::open(dir.path().join("witness")).unwrap();
-        Self { url: url.into(), witness, ids: BTreeSet::new(), _dir: dir }
+        Self { schemes, url: url.into(), witness, ids: BTreeSet::new(), _dir: dir }
     }
 
     /// The store is reached at this URL from now on. The witness stays, and what was drawn.
@@ -53,7 +54,7 @@ impl Drawn {
 
     /// A process that starts now, behind the guard.
     pub async fn process(&self) -> Result<Process> {
-        let guarded = Arc::new(Guarded::new(open_store(&self.url).await?, self.witness.clone()));
+        let guarded = Arc::new(Guarded::new(self.schemes.open(&self.url).await?, self.witness.clone()));
         Ok(Process { sequence: sequence(guarded.clone()).await?, guarded })
     }
 
@@ -82,7 +83,7 @@ impl Drawn {
     /// A process that starts now *without a guard* draws so many ids; returns how many of them were drawn
     /// before.
     pub async fn repeated(&self, count: u32) -> usize {
-        self.repeated_of(open_store(&self.url).await.unwrap(), count).await
+        self.repeated_of(self.schemes.open(&self.url).await.unwrap(), count).await
     }
 
     /// The same behind the guard, where the witness was put back as well.

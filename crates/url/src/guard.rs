@@ -70,11 +70,15 @@ impl Witness for Lazily {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::StoreUrl;
+    use crate::{Schemes, StoreUrl};
     use idmill::ErrorKind;
 
+    fn parse(url: &str) -> Result<StoreUrl> {
+        Schemes::default().parse(url)
+    }
+
     fn refused(url: &str, remedy: &str) {
-        let error = StoreUrl::parse(url).unwrap_err();
+        let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
         assert!(error.to_string().contains(remedy), "{url}: {error}");
     }
@@ -82,17 +86,17 @@ mod tests {
     #[test]
     fn a_guard_is_a_file_or_a_store_and_never_the_store_itself() {
         for url in ["memory:?guard=file:/w", "memory:?guard=file:///w", "memory:?guard=FILE:ids.witness"] {
-            let read = StoreUrl::parse(url).unwrap();
-            assert_eq!(StoreUrl::parse(&read.to_string()).unwrap(), read, "{url}");
+            let read = parse(url).unwrap();
+            assert_eq!(parse(&read.to_string()).unwrap(), read, "{url}");
         }
-        assert_eq!(StoreUrl::parse("memory:?guard=file:///w").unwrap().to_string(), "memory:?guard=file:/w");
+        assert_eq!(parse("memory:?guard=file:///w").unwrap().to_string(), "memory:?guard=file:/w");
         refused("memory:?guard=file:", "names no file");
         refused("memory:?guard=file://host/w", "of this machine");
         refused("memory:?guard=/w", "no scheme");
         refused("memory:?guard=memory:", "the witness memory: could not be opened");
         refused("memory:?guard=file:/w&guard=file:/v", "given twice");
-        let guarded = StoreUrl::parse("memory:?guard=file:/w").unwrap();
-        let twice = guarded.guarded(WitnessUrl::parse("file:/v").unwrap()).unwrap_err();
+        let guarded = parse("memory:?guard=file:/w").unwrap();
+        let twice = guarded.guarded(Schemes::default().witness("file:/v").unwrap()).unwrap_err();
         assert!(twice.to_string().contains("guarded already"), "{twice}");
     }
 }

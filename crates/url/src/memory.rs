@@ -2,14 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use idmill::store::MemoryStore;
-use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Result};
 use idmill_kit::Target;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MemoryTarget;
 
 impl FromStr for MemoryTarget {
@@ -30,19 +28,13 @@ impl fmt::Display for MemoryTarget {
 }
 
 impl Target for MemoryTarget {
-    fn scheme(&self) -> &'static str {
-        "memory"
-    }
-
-    fn existing(&self) -> Arc<dyn Target> {
-        Arc::new(Self)
-    }
+    idmill_kit::target!(|memory| "memory" => open);
 
     fn is_remote(&self) -> bool {
         false
     }
+}
 
-    fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>> {
-        Box::pin(async { Ok(Arc::new(MemoryStore::new()) as Arc<dyn Store>) })
-    }
+async fn open(_: MemoryTarget) -> Result<MemoryStore> {
+    Ok(MemoryStore::new())
 }

@@ -2,17 +2,17 @@
 
 use std::fmt;
 use std::path::Path;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Store, StoreFuture};
-use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
-use idmill_kit::options::{Word, words};
+use idmill::{Error, ErrorKind, Operation, Result, SequenceName, Sequences};
+use idmill_kit::options::Word;
 use idmill_kit::query::{self, ESCAPED_VALUE};
 use idmill_kit::{CONNECT_TIMEOUT, Existing, Target, WindowTarget, WindowView, open, secrets};
 use percent_encoding::utf8_percent_encode;
 
+use crate::schemes::take_flag;
 use crate::{Schemes, WitnessUrl, guard};
 
 /// The URL of a store, checked but not yet connected to.
@@ -33,8 +33,7 @@ use crate::{Schemes, WitnessUrl, guard};
 /// | `idmill://HOST:PORT,…`, or `idmills://` | `idmill_remote::RemoteStore` |
 /// | `memory:` | a new [`MemoryStore`](idmill::store::MemoryStore), for tests |
 ///
-/// All but the last are read once their crate is [registered](super::register), and so are the URLs of any
-/// other crate.
+/// Read by the [`Schemes`] that have the crate, and so are the URLs of any other crate.
 ///
 /// Options follow as `?key=value&key=value`; the page of a store's crate has a table of them. All have the
 /// same grammar: a boolean is `true` or `false`, and a duration is a whole number and its unit, `ms`, `s`,
@@ -84,24 +83,22 @@ impl PartialEq for StoreUrl {
 impl Eq for StoreUrl {}
 
 impl StoreUrl {
-    /// Reads a URL. Touches neither disk nor network, and never panics.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could
-    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that this program does not
-    /// have, with the crate or the feature that adds it.
-    pub fn parse(url: &str) -> Result<Self> {
-        Schemes::registered().parse(url)
-    }
-
-    /// What may be shown of a text that was perhaps meant to be a URL: all but what looks like a password.
-    ///
-    /// ```
-    /// # use idmill_url::StoreUrl;
-    /// assert_eq!(StoreUrl::redacted("postgres//app:secret@db1/shop"), "postgres//***@db1/shop");
-    /// ```
-    pub fn redacted(text: &str) -> String {
-        secrets::redacted(text)
+    pub(crate) fn read(schemes: &Schemes, url: &str) -> Result<Self> {
+        let url = secrets::trimmed(url)?;
+        let Some((scheme, rest)) = query::split_scheme(url) else { return Err(schemes.none(url)) };
+        let read = schemes.store(&scheme)?;
+        let (rest, window) = query::take("window", rest)?;
+        let (rest, existing) = take_flag("existing", &rest)?;
+        let (rest, guard) = query::take("guard", &rest)?;
+        let target = read(&format!("{scheme}:{rest}"))?;
+        let mut url = Self { target, guard: None, window: None, creates: Creates::All };
+        if let Some(witness) = guard {
+            url = url.guarded(WitnessUrl::read(schemes, &witness)?)?;
+        }
+        if let Some(window) = window {
+            url.window = Some(schemes.window(&window)?);
+        }
+        Ok(if existing { url.existing_sequences() } else { url })
     }
 
     /// The scheme, in lower case.
@@ -169,7 +166,7 @@ impl StoreUrl {
     }
 
     async fn in_time<T>(&self, looking: StoreFuture<'_, Result<T>>) -> Result<T> {
-        let limit = Self::CONNECT_TIMEOUT;
+        let limit = CONNECT_TIMEOUT;
         tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| {
             let message = format!("{self} had no answer within {limit:?}");
             Err(Error::new(ErrorKind::Unavailable, message))
@@ -206,19 +203,16 @@ impl StoreUrl {
         self.target.witness_ddl()
     }
 
-    /// How long [`connect`](Self::connect) waits for a store that does not answer.
-    pub const CONNECT_TIMEOUT: Duration = CONNECT_TIMEOUT;
-
     /// Opens the store. Each call opens another: of `memory:`, an empty one.
     ///
-    /// A store on the network gets [30 s](Self::CONNECT_TIMEOUT) for this. The `timeout` in its URL bounds
+    /// A store on the network gets [30 s](idmill_kit::CONNECT_TIMEOUT) for this. The `timeout` in its URL bounds
     /// each request, and opening takes several.
     ///
     /// # Errors
     /// Those of opening the store; [`Unavailable`](ErrorKind::Unavailable) if it is not open in time.
     pub async fn connect(&self) -> Result<Arc<dyn Store>> {
         let is_remote = self.is_remote();
-        open(self, is_remote, is_remote.then_some(Self::CONNECT_TIMEOUT), self.opened()).await
+        open(self, is_remote, is_remote.then_some(CONNECT_TIMEOUT), self.opened()).await
     }
 
     /// Opens the store within this time. Needs a tokio runtime with timers.
@@ -256,51 +250,28 @@ impl Schemes {
     /// Reads the URL of a store. Touches neither disk nor network, and never panics.
     ///
     /// # Errors
-    /// Those of [`StoreUrl::parse`].
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could
+    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that is not compiled in, with the
+    /// remedy.
     pub fn parse(&self, url: &str) -> Result<StoreUrl> {
-        self.read(url).map_err(|error| error.during(Operation::Connect))
+        StoreUrl::read(self, url).map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Opens the store that a URL names.
+    /// Opens the store at `url`.
     ///
     /// # Errors
-    /// Those of [`StoreUrl::parse`] and of opening the store.
-    pub async fn connect(&self, url: &str) -> Result<Arc<dyn Store>> {
+    /// Those of [`parse`](Self::parse) and of opening the store.
+    pub async fn open(&self, url: &str) -> Result<Arc<dyn Store>> {
         self.parse(url)?.connect().await
     }
 
-    fn read(&self, url: &str) -> Result<StoreUrl> {
-        let url = secrets::trimmed(url)?;
-        let Some((scheme, rest)) = query::split_scheme(url) else { return Err(self.none(url)) };
-        let read = self.store(&scheme)?;
-        let (rest, window) = query::take("window", rest)?;
-        let (rest, existing) = query::take("existing", &rest)?;
-        let (rest, guard) = query::take("guard", &rest)?;
-        let target = read(&format!("{scheme}:{rest}"))?;
-        let mut url = StoreUrl { target, guard: None, window: None, creates: Creates::All };
-        if let Some(witness) = guard {
-            url = url.guarded(WitnessUrl::read(self, &witness)?)?;
-        }
-        if let Some(window) = window {
-            url.window = Some(self.read_window(&window)?);
-        }
-        Ok(match existing {
-            Some(value) if is_true("existing", &value)? => url.existing_sequences(),
-            _ => url,
-        })
+    /// Opens the store at `url`, and its sequences, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub async fn connect(&self, url: &str) -> Result<Sequences> {
+        Sequences::new(self.open(url).await?)
     }
-
-    fn read_window(&self, url: &str) -> Result<Arc<dyn WindowTarget>> {
-        let url = secrets::trimmed(url)?;
-        let (scheme, rest) = query::split_scheme(url).unwrap_or_default();
-        self.window(&scheme)?(&format!("{scheme}:{rest}"))
-    }
-}
-
-/// Reads the value of a boolean option.
-pub(crate) fn is_true(option: &str, value: &str) -> Result<bool> {
-    words::<bool>().check(option, value)?;
-    Ok(value == true.word())
 }
 
 impl fmt::Display for StoreUrl {
@@ -324,23 +295,26 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-impl FromStr for StoreUrl {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(url)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
 
     use super::*;
+    use idmill_kit::Scheme;
     use proptest::prelude::*;
 
+    /// As a program reads it that knows three more schemes, and has none of their crates.
+    fn parse(url: &str) -> Result<StoreUrl> {
+        let missing = [
+            Scheme::missing("sqlite", "sqlite:PATH", "add the crate `idmill-sqlite`"),
+            Scheme::missing("redis", "redis://HOST:PORT", "add the crate `idmill-redis`").alias("rediss"),
+            Scheme::missing_window("memcached", "memcached://HOST:PORT", "add the crate `idmill-memcached`"),
+        ];
+        Schemes::default().with(&missing)?.parse(url)
+    }
+
     fn refused(url: &str, kind: ErrorKind, remedy: &str) {
-        let error = StoreUrl::parse(url).unwrap_err();
+        let error = parse(url).unwrap_err();
         assert_eq!(error.kind(), kind, "{url}: {error}");
         assert_eq!(error.operation(), Some(Operation::Connect));
         assert!(error.to_string().contains(remedy), "{url}: {error}");
@@ -402,12 +376,8 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_not_registered_names_its_crate() {
-        refused(
-            "sqlite:ids.db",
-            ErrorKind::Unsupported,
-            "add the crate `idmill-sqlite`, and call `idmill_url::register(idmill_sqlite::SCHEMES)`",
-        );
+    fn a_store_that_is_missing_names_its_remedy() {
+        refused("sqlite:ids.db", ErrorKind::Unsupported, "add the crate `idmill-sqlite`; so far");
         refused("rediss://h", ErrorKind::Unsupported, "the crate `idmill-redis`");
         refused("memory:?window=memcached://h", ErrorKind::Unsupported, "the crate `idmill-memcached`");
         refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is no store");
@@ -416,11 +386,11 @@ mod tests {
 
     #[tokio::test]
     async fn memory_is_connected_to_and_empty_each_time() {
-        let store = crate::open_store("memory:").await.unwrap();
+        let store = Schemes::default().open("memory:").await.unwrap();
         let name = idmill::SequenceName::new("s").unwrap();
         store.create(&name, idmill::store::Bounds::of::<u64>()).await.unwrap();
         assert_eq!(store.list_all().await.unwrap().len(), 1);
-        assert_eq!(crate::open_store("memory:").await.unwrap().list_all().await.unwrap(), []);
+        assert_eq!(Schemes::default().open("memory:").await.unwrap().list_all().await.unwrap(), []);
     }
 
     proptest! {
@@ -429,8 +399,8 @@ mod tests {
             scheme in prop_oneof!["sqlite:", "SQLITE://", "memory:", "mongodb://", "\\PC{0,5}"],
             rest in prop_oneof!["\\PC{0,30}", "[a-z/%?&=0-9:#+]{0,30}", "\\PC{0,9}\\?(table|mode|busy_timeout)=\\PC{0,9}"],
         ) {
-            if let Ok(url) = StoreUrl::parse(&format!("{scheme}{rest}")) {
-                prop_assert_eq!(StoreUrl::parse(&url.to_string()).unwrap(), url);
+            if let Ok(url) = parse(&format!("{scheme}{rest}")) {
+                prop_assert_eq!(parse(&url.to_string()).unwrap(), url);
             }
         }
     }

@@ -2,12 +2,11 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use percent_encoding::percent_encode;
 
-use crate::store_url::is_true;
+use crate::schemes::take_flag;
 use crate::{Schemes, StoreUrl};
 use idmill::store::Store;
 use idmill::{Error, ErrorKind, Operation, Result};
@@ -15,10 +14,8 @@ use idmill_guard::{
     FileWitness, StoreWitness, Witness, drawn_from, is_itself, is_same_file, marked, not_the_server_of,
     was_there,
 };
-use idmill_kit::Target;
-use idmill_kit::query;
 use idmill_kit::query::ESCAPED;
-use idmill_kit::secrets;
+use idmill_kit::{Target, query, secrets};
 
 /// The option that says that the witness is new.
 const NEW: &str = "new";
@@ -32,9 +29,9 @@ const NEW: &str = "new";
 /// it; take the option out again afterwards.
 ///
 /// ```
-/// use idmill_url::WitnessUrl;
+/// use idmill_url::Schemes;
 ///
-/// let witness = WitnessUrl::parse("file:/var/lib/shop/ids.witness")?;
+/// let witness = Schemes::default().witness("file:/var/lib/shop/ids.witness")?;
 /// assert_eq!(witness.to_string(), "file:/var/lib/shop/ids.witness");
 /// # Ok::<(), idmill::Error>(())
 /// ```
@@ -53,32 +50,30 @@ enum Place {
     Store(Box<StoreUrl>),
 }
 
-/// A witness that exists.
-pub(crate) enum Found {
-    File(FileWitness),
-    Store(StoreWitness),
+/// A witness that is open.
+pub(crate) struct Found {
+    witness: Arc<dyn Witness>,
+    /// The store that keeps it; `None` for a file.
+    kept_by: Option<Arc<dyn Store>>,
+}
+
+/// What opening a witness may do.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    Create,
+    /// Of what exists, without the right to write.
+    Look,
+    /// Of what may not exist.
+    Find,
 }
 
 impl WitnessUrl {
-    /// Reads a URL. Touches neither disk nor network.
-    ///
-    /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is neither, and those of
-    /// [`StoreUrl::parse`].
-    pub fn parse(url: &str) -> Result<Self> {
-        Self::read(&Schemes::registered(), url).map_err(|error| error.during(Operation::Connect))
-    }
-
     pub(crate) fn read(schemes: &Schemes, url: &str) -> Result<Self> {
         let url = secrets::trimmed(url)?;
-        let (url, new) = query::take(NEW, url)?;
-        let new = match new {
-            Some(value) => is_true(NEW, &value)?,
-            None => false,
-        };
-        let place = match strip_scheme(&url) {
-            Some(file) => Place::File(read_file(&url, file)?),
-            None => Place::Store(Box::new(schemes.parse(&url)?)),
+        let (url, new) = take_flag(NEW, url)?;
+        let place = match query::split_scheme(&url) {
+            Some((scheme, file)) if scheme == "file" => Place::File(read_file(&url, file)?),
+            _ => Place::Store(Box::new(schemes.parse(&url)?)),
         };
         Ok(Self { place, new })
     }
@@ -90,11 +85,7 @@ impl WitnessUrl {
     /// # Errors
     /// Those of [`FileWitness::open`], of [`StoreUrl::connect`], and of [`StoreWitness::new`].
     pub async fn open(&self) -> Result<Arc<dyn Witness>> {
-        let opened = match &self.place {
-            Place::File(file) => in_a_file(file.clone(), FileWitness::open).await.map(shared),
-            Place::Store(url) => in_a_store(url).await.map(shared),
-        };
-        opened.map_err(|error| self.not_opened(error))
+        Ok(self.opened(How::Create).await?.witness)
     }
 
     /// Opens the witness if it exists, for looking at it: a mistyped path should not leave an empty one
@@ -103,11 +94,7 @@ impl WitnessUrl {
     /// # Errors
     /// As [`open`](Self::open); [`NotFound`](ErrorKind::NotFound) if it does not exist.
     pub async fn open_existing(&self) -> Result<Arc<dyn Witness>> {
-        let opened = match &self.place {
-            Place::File(file) => in_a_file(file.clone(), FileWitness::open_existing).await.map(shared),
-            Place::Store(url) => in_a_store(&(**url).clone().existing()).await.map(shared),
-        };
-        opened.map_err(|error| self.not_opened(error))
+        Ok(self.opened(How::Look).await?.witness)
     }
 
     /// The statement that creates the table of the witness's records, for those who create tables by
@@ -134,16 +121,34 @@ impl WitnessUrl {
 
     /// The witness as it is, without creating anything.
     pub(crate) async fn find(&self) -> Result<Option<Found>> {
-        let found = match &self.place {
+        self.sought(How::Find).await.map_err(|error| self.not_opened(error))
+    }
+
+    async fn opened(&self, how: How) -> Result<Found> {
+        let opened = self.sought(how).await.map_err(|error| self.not_opened(error))?;
+        Ok(opened.expect("what is not sought is there, or an error"))
+    }
+
+    async fn sought(&self, how: How) -> Result<Option<Found>> {
+        match &self.place {
             Place::File(file) => {
-                in_a_file(file.clone(), FileWitness::find).await.map(|file| file.map(Found::File))
+                let file = file.clone();
+                // It waits for the disk, and for others.
+                let opening = tokio::task::spawn_blocking(move || match how {
+                    How::Create => FileWitness::open(file).map(Some),
+                    How::Look => FileWitness::open_existing(file).map(Some),
+                    How::Find => FileWitness::find(file),
+                });
+                let opened = opening.await.unwrap_or_else(|error| {
+                    Err(Error::new(ErrorKind::Unavailable, "the opening was cut off").because(error))
+                });
+                opened.map(|file| file.map(|file| Found { witness: Arc::new(file), kept_by: None }))
             }
-            Place::Store(url) => match in_a_store(&(**url).clone().existing()).await {
-                Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-                opened => opened.map(|witness| Some(Found::Store(witness))),
+            Place::Store(url) => match in_a_store(url, how).await {
+                Err(error) if how == How::Find && error.kind() == ErrorKind::NotFound => Ok(None),
+                opened => opened.map(Some),
             },
-        };
-        found.map_err(|error| self.not_opened(error))
+        }
     }
 
     /// Opens the witness of this store, which is kept in `file`, after what [`find`](Self::find) found.
@@ -160,9 +165,7 @@ impl WitnessUrl {
             return Ok(opened);
         }
         let drawn = if self.new { None } else { drawn_from(store).await? };
-        let Some(sequence) = drawn else {
-            return self.made(store).await.map_err(|error| self.not_opened(error));
-        };
+        let Some(sequence) = drawn else { return self.made(store).await };
         // Another process may have created it before it drew.
         let opened = self.checked(self.find().await?, store).await?;
         opened.ok_or_else(|| self.missing(&sequence))
@@ -170,31 +173,26 @@ impl WitnessUrl {
 
     /// Returns the witness that was found if it is another place than the store and was used before.
     async fn checked(&self, found: Option<Found>, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
-        match found {
-            None => Ok(None),
-            Some(Found::File(file)) => Ok(Some(shared(file))),
-            Some(Found::Store(witness)) => {
-                let checked = async {
-                    not_the_server_of(store, witness.store()).await?;
-                    was_there(store, witness.store()).await
-                };
-                let was_there = checked.await.map_err(|error| self.not_opened(error))?;
-                Ok(was_there.then(|| shared(witness)))
-            }
-        }
+        let Some(Found { witness, kept_by }) = found else { return Ok(None) };
+        let checked = async {
+            let Some(keeper) = kept_by else { return Ok(true) };
+            not_the_server_of(store, &*keeper).await?;
+            was_there(store, &*keeper).await
+        };
+        let was_there = checked.await.map_err(|error| self.not_opened(error))?;
+        Ok(was_there.then_some(witness))
     }
 
     async fn made(&self, store: &dyn Store) -> Result<Arc<dyn Witness>> {
         tracing::info!(witness = %self, "the witness is created");
-        match &self.place {
-            Place::File(file) => in_a_file(file.clone(), FileWitness::open).await.map(shared),
-            Place::Store(url) => {
-                let witness = in_a_store(url).await?;
-                not_the_server_of(store, witness.store()).await?;
-                marked(store, witness.store()).await?;
-                Ok(shared(witness))
-            }
-        }
+        let Found { witness, kept_by } = self.opened(How::Create).await?;
+        let checked = async {
+            let Some(keeper) = kept_by else { return Ok(()) };
+            not_the_server_of(store, &*keeper).await?;
+            marked(store, &*keeper).await
+        };
+        checked.await.map_err(|error| self.not_opened(error))?;
+        Ok(witness)
     }
 
     fn missing(&self, sequence: &str) -> Error {
@@ -223,23 +221,21 @@ impl WitnessUrl {
     }
 }
 
-fn shared(witness: impl Witness + 'static) -> Arc<dyn Witness> {
-    Arc::new(witness)
+impl Schemes {
+    /// Reads the URL of a witness. Touches neither disk nor network.
+    ///
+    /// # Errors
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is neither a file nor a store, and those of
+    /// [`parse`](Self::parse).
+    pub fn witness(&self, url: &str) -> Result<WitnessUrl> {
+        WitnessUrl::read(self, url).map_err(|error| error.during(Operation::Connect))
+    }
 }
 
-async fn in_a_file<T: Send + 'static>(
-    file: PathBuf,
-    open: impl FnOnce(PathBuf) -> Result<T> + Send + 'static,
-) -> Result<T> {
-    // It waits for the disk, and for others.
-    let opening = tokio::task::spawn_blocking(move || open(file));
-    opening.await.unwrap_or_else(|error| {
-        Err(Error::new(ErrorKind::Unavailable, "the opening was cut off").because(error))
-    })
-}
-
-async fn in_a_store(url: &StoreUrl) -> Result<StoreWitness> {
-    StoreWitness::new(url.connect().await?)
+async fn in_a_store(url: &StoreUrl, how: How) -> Result<Found> {
+    let url = if how == How::Create { url.clone() } else { url.clone().existing() };
+    let store = url.connect().await?;
+    Ok(Found { witness: Arc::new(StoreWitness::new(store.clone())?), kept_by: Some(store) })
 }
 
 /// A URL without its options.
@@ -274,11 +270,6 @@ fn read_file(url: &str, file: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(query::decoded(path)?))
 }
 
-fn strip_scheme(url: &str) -> Option<&str> {
-    let (scheme, rest) = url.split_once(':')?;
-    scheme.eq_ignore_ascii_case("file").then_some(rest)
-}
-
 impl fmt::Display for WitnessUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let url = match &self.place {
@@ -298,17 +289,17 @@ impl fmt::Display for WitnessUrl {
     }
 }
 
-impl FromStr for WitnessUrl {
-    type Err = Error;
-
-    fn from_str(url: &str) -> Result<Self> {
-        Self::parse(url)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(url: &str) -> Result<StoreUrl> {
+        Schemes::default().parse(url)
+    }
+
+    fn witness(url: &str) -> Result<WitnessUrl> {
+        Schemes::default().witness(url)
+    }
 
     #[test]
     fn witness_url_reads_the_same_in_both_options() {
@@ -319,17 +310,17 @@ mod tests {
             ("FILE:///w?new=false", "/w"),
             ("file:/w%3Fnew=true", "/w?new=true"),
         ] {
-            let alone = WitnessUrl::parse(url).unwrap();
+            let alone = witness(url).unwrap();
             assert_eq!(alone.place, Place::File(PathBuf::from(file)), "{url}");
-            assert_eq!(WitnessUrl::parse(&alone.to_string()).unwrap(), alone);
-            let store = StoreUrl::parse("memory:").unwrap().guarded(alone.clone()).unwrap();
-            assert_eq!(StoreUrl::parse(&store.to_string()).unwrap().guard(), Some(&alone), "{store}");
+            assert_eq!(witness(&alone.to_string()).unwrap(), alone);
+            let store = parse("memory:").unwrap().guarded(alone.clone()).unwrap();
+            assert_eq!(parse(&store.to_string()).unwrap().guard(), Some(&alone), "{store}");
         }
         for url in ["file:/my%20ids", "file:/a+b", "file:/w?new=true"] {
-            let beside = StoreUrl::parse(&format!("memory:?guard={url}")).unwrap();
-            assert_eq!(beside.guard(), Some(&WitnessUrl::parse(url).unwrap()), "{url}");
+            let beside = parse(&format!("memory:?guard={url}")).unwrap();
+            assert_eq!(beside.guard(), Some(&witness(url).unwrap()), "{url}");
         }
-        let new = WitnessUrl::parse("memory:?new=true").unwrap();
+        let new = witness("memory:?new=true").unwrap();
         assert_eq!((new.new, new.to_string().as_str()), (true, "memory:?new=true"));
     }
 
@@ -341,7 +332,7 @@ mod tests {
             ("file:w?new=perhaps", "new"),
             ("file:w?new=true&new=true", "given twice"),
         ] {
-            let error = WitnessUrl::parse(url).unwrap_err();
+            let error = witness(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");
             assert!(error.to_string().contains(words), "{url}: {error}");
         }
@@ -351,7 +342,7 @@ mod tests {
     async fn looking_makes_no_witness_and_using_does() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ids.witness");
-        let url = WitnessUrl::parse(&format!("file:{}", file.display())).unwrap();
+        let url = witness(&format!("file:{}", file.display())).unwrap();
         let missing = url.open_existing().await.unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound, "{missing}");
         assert!(missing.to_string().contains("ids.witness"), "{missing}");
@@ -362,7 +353,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_keeps_no_witness_over_a_crash_is_refused_when_it_is_opened() {
-        let error = WitnessUrl::parse("memory:").unwrap().open().await.unwrap_err();
+        let error = witness("memory:").unwrap().open().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("the witness memory: could not be opened"), "{error}");
     }

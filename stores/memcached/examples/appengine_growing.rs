@@ -7,7 +7,7 @@
 //! $ cargo run -p idmill-memcached --example appengine_growing -- memcached://127.0.0.1:11211 sqlite:ids.db
 //! ```
 //!
-//! The second argument is the URL of any store.
+//! The second argument is the URL of the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,6 +17,7 @@ use idmill::store::Store;
 use idmill::{Order, Sequences};
 use idmill_memcached::{MemcachedOptions, MemcachedStats, MemcachedWindow};
 use idmill_shared_cache::Tiered;
+use idmill_url::Schemes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -36,8 +37,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         let advice = "start one with `memcached -p 11211`, or give its URL: memcached://HOST:PORT";
         return Err(format!("no memcached at {}: {error}; {advice}", options.address()).into());
     }
-    idmill_url::register(idmill_sqlite::SCHEMES)?;
-    let behind = idmill_url::open_store(&store).await?;
+    let behind = Schemes::default().with(idmill_sqlite::SCHEMES)?.open(&store).await?;
     let before = next(&*behind).await?;
 
     // Each stands for a process of its own: they share the cache and the store, and nothing else.

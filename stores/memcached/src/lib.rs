@@ -63,16 +63,14 @@ const NEAR_THE_END: u64 = 1_000;
 /// A window on one memcached server, for any store. See [`Tiered`].
 ///
 /// ```no_run
-/// # async fn demo() -> idmill::Result<()> {
-/// use std::sync::Arc;
-///
-/// use idmill::store::Store;
+/// # use std::sync::Arc;
+/// # use idmill::store::Store;
+/// # async fn demo(store: Arc<dyn Store>) -> idmill::Result<()> {
 /// use idmill_shared_cache::Tiered;
 /// use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 ///
-/// let store = idmill_url::open_store("sqlite:ids.db").await?;
 /// let window = MemcachedWindow::new(MemcachedOptions::new("127.0.0.1:11211"))?;
-/// let tier = Tiered::new(store, window);
+/// let tier = Tiered::new(store, window); // an `Arc<dyn Store>`
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```

@@ -1,10 +1,8 @@
 //! PostgreSQL: rows of a table, and its own sequences.
 
-use std::sync::Arc;
-
-use idmill::store::Store;
 use idmill_conformance::{Endpoint, Suite};
 use idmill_testing::engines::OnDemand;
+use idmill_url::Schemes;
 
 fn table() -> Suite {
     suite("postgres", "")
@@ -26,9 +24,7 @@ fn suite(name: &str, options: &'static str) -> Suite {
             endpoint.address(),
             endpoint.timeout().as_millis()
         );
-        idmill_url::register(idmill_postgres::SCHEMES)?;
-        let store: Arc<dyn Store> = idmill_url::open_store(&url).await?;
-        Ok(store)
+        Schemes::default().with(idmill_postgres::SCHEMES)?.open(&url).await
     })
     .engine(OnDemand::new("postgres"))
 }

@@ -12,8 +12,7 @@ idmill::id_type!(OrderId(i32));
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
-    idmill_url::register(idmill_sqlite::SCHEMES)?;
-    let ids = idmill_url::connect(&format!("sqlite:{}", folder.path().join("ids.db").display())).await?;
+    let ids = idmill_sqlite::connect(&format!("sqlite:{}", folder.path().join("ids.db").display())).await?;
 
     let orders = ids.sequence::<OrderId>("orders").start(1_000).await?;
     println!("the first: {:?}", orders.next().await?);

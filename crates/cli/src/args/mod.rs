@@ -11,6 +11,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use idmill::store::Bounds;
 use idmill::{Order, SequenceName};
+use idmill_url::Schemes;
 
 pub(crate) use measuring::{Bench, Check, Doctor, Drawing, Draws, Mode, Plan};
 #[cfg(feature = "serve")]
@@ -82,6 +83,9 @@ pub(crate) struct Global {
     /// Log what happens to stderr; twice for more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
+    /// The stores whose URLs are read.
+    #[arg(skip)]
+    pub(crate) schemes: Schemes,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use idmill::store::{MemoryStore, SequenceInfo, Store};
 use idmill::{Error, ErrorKind};
-use idmill_kit::{create_at, raise};
-use idmill_url::StoreUrl;
+use idmill_kit::{CONNECT_TIMEOUT, create_at, raise};
 use serde::Serialize;
 use serde_json::json;
 
@@ -62,7 +61,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
 /// The store. A dry run creates none: where there is none, one that is empty stands for it.
 async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
     if !args.dry_run {
-        return opening::create(global, StoreUrl::CONNECT_TIMEOUT).await;
+        return opening::create(global, CONNECT_TIMEOUT).await;
     }
     match opening::existing(global).await {
         Err(failure) if failure.is(ErrorKind::NotFound) => Ok(Arc::new(MemoryStore::new())),

@@ -3,7 +3,7 @@
 use idmill::store::{Change, SequenceInfo, Store, not_found};
 use idmill::{ErrorKind, Operation, SequenceName};
 use idmill_guard as guard;
-use idmill_url::StoreUrl;
+use idmill_kit::CONNECT_TIMEOUT;
 use serde_json::json;
 
 use super::inspect;
@@ -14,7 +14,7 @@ use crate::output::{self, Sequence};
 
 pub(super) async fn create(global: &Global, args: &Create) -> Outcome {
     let bounds = args.bounds.check()?;
-    let store = opening::create(global, StoreUrl::CONNECT_TIMEOUT).await?;
+    let store = opening::create(global, CONNECT_TIMEOUT).await?;
     let created = Sequence::from(&store.create(&args.name, bounds).await?);
     output::result(global.json, &created, output::sequence)
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use fastrand::Rng;
-use idmill::{Sequences, Status};
+use idmill::Status;
 use tokio::time::sleep;
 
 /// A line for each store: its name, which is also the name of the sequence, and its URL.
@@ -17,7 +17,6 @@ const STORES: &str = "IDMILL_SOAK_STORES";
 #[tokio::test]
 async fn process() {
     let Ok(stores) = std::env::var(STORES) else { return };
-    idmill_any::register().expect("registers");
     let errors = tracing_subscriber::filter::LevelFilter::ERROR;
     tracing_subscriber::fmt().with_ansi(false).with_max_level(errors).with_writer(std::io::stderr).init();
     let mut draws = tokio::task::JoinSet::new();
@@ -38,7 +37,7 @@ async fn draw(name: String, url: String) {
 }
 
 async fn draw_until_it_fails(name: &str, url: &str) -> idmill::Result<()> {
-    let ids = Sequences::new(idmill_url::open_store(url).await?)?;
+    let ids = idmill_any::connect(url).await?;
     let sequence = ids.sequence::<u64>(name).step(10).watermark(5).patience(Duration::from_secs(2)).await?;
     let mut random = Rng::new();
     loop {

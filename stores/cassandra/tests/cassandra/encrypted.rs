@@ -3,7 +3,7 @@
 use idmill::ErrorKind;
 use idmill_testing::engines::Engine;
 use idmill_testing::engines::certificate::certify_for;
-use idmill_url::open_store;
+use idmill_url::Schemes;
 
 use crate::{request, until};
 
@@ -13,18 +13,18 @@ async fn connection_is_encrypted_and_certificates_are_checked() {
     let Some(engine) = Engine::down("cassandra") else { return };
     let (certificate, key) = certify_for(engine.dir(), "localhost");
     engine.restart().await;
-    idmill_url::register(idmill_cassandra::SCHEMES).unwrap();
+    let schemes = Schemes::default().with(idmill_cassandra::SCHEMES).unwrap();
     let port = engine.address().port();
     let plain = format!("cassandra://localhost:{port}/ids?create_keyspace=dc1:1&timeout=20s");
     let url = format!("{plain}&ca={certificate}&cert={certificate}&key={key}");
     let first = || async {
-        let grant = open_store(&url).await?.reserve(&request("s", 1)).await?;
+        let grant = schemes.open(&url).await?.reserve(&request("s", 1)).await?;
         Ok(grant.range.start())
     };
     assert!(until("it grants", first).await < until("it grants again", first).await);
 
     let refused = async |url: &str| {
-        let error = open_store(url).await.unwrap_err();
+        let error = schemes.open(url).await.unwrap_err();
         (error.kind(), error.to_string())
     };
     let (kind, text) = refused(&plain).await;

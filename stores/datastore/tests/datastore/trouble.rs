@@ -291,8 +291,7 @@ async fn every_request_carries_a_token_of_its_own_and_no_message_does() {
 async fn an_app_draws_by_url() {
     let Some(engine) = shared("datastore").await else { return };
     let url = format!("datastore://app?namespace=shop&emulator={}&timeout=1m", engine.address());
-    idmill_url::register(idmill_datastore::SCHEMES).unwrap();
-    let ids = idmill_url::connect(&url).await.unwrap();
+    let ids = idmill_datastore::connect(&url).await.unwrap();
     let orders = ids.sequence::<i32>("orders").await.unwrap();
     for expected in 1..=100 {
         assert_eq!(orders.next().await.unwrap(), expected);

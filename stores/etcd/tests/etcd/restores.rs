@@ -8,6 +8,7 @@ use idmill::ErrorKind;
 use idmill::store::Store;
 use idmill_testing::engines::{self, Engine};
 use idmill_testing::restores::{Backup, Drawn, ran};
+use idmill_url::Schemes;
 
 use super::{name, open};
 
@@ -17,9 +18,9 @@ fn url(engine: &Engine) -> String {
 
 /// What was drawn from this etcd, which is alone.
 async fn drawn() -> Option<(Engine, Drawn)> {
-    idmill_url::register(idmill_etcd::SCHEMES).unwrap();
+    let schemes = Schemes::default().with(idmill_etcd::SCHEMES).unwrap();
     let engine = Engine::start("etcd").await?;
-    let ids = Drawn::from(url(&engine));
+    let ids = Drawn::from(schemes, url(&engine));
     Some((engine, ids))
 }
 

@@ -52,9 +52,7 @@ async fn ids_grow_across_clients_in_global_order() {
     let url = format!("{}&window=memcached://{}%3Fblock=20", options(&emulator), server.address());
     let mut clients = Vec::new();
     for _ in 0..3 {
-        idmill_url::register(idmill_datastore::SCHEMES).unwrap();
-        idmill_url::register(idmill_memcached::SCHEMES).unwrap();
-        let ids = idmill_url::connect(&url).await.unwrap();
+        let ids = processes::schemes().connect(&url).await.unwrap();
         let orders = ids.sequence::<i64>("orders").order(Order::Global).await.unwrap();
         clients.push((ids, orders));
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use idmill::ErrorKind;
 use idmill_conformance::Daemon;
 use idmill_testing::engines::Engine;
-use idmill_url::StoreUrl;
+use idmill_url::Schemes;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Raw, name, passes, request, server};
@@ -22,16 +22,19 @@ const URL: &str = "IDMILL_TEST_WINDOW_URL";
 const CLOCK: &str = "IDMILL_TEST_CLOCK";
 const DRAWS: usize = 300;
 
+/// What reads URLs as a program with these stores does.
+pub(crate) fn schemes() -> Schemes {
+    let stores = [idmill_datastore::SCHEMES, idmill_sqlite::SCHEMES, idmill_memcached::SCHEMES];
+    Schemes::default().with(&stores.concat()).unwrap()
+}
+
 /// Not a test by itself: what each process runs.
 #[test]
 fn child() {
     let (Ok(url), Ok(clock)) = (std::env::var(URL), std::env::var(CLOCK)) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        idmill_url::register(idmill_datastore::SCHEMES).unwrap();
-        idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
-        idmill_url::register(idmill_memcached::SCHEMES).unwrap();
-        let store = StoreUrl::parse(&url).unwrap().connect().await.unwrap();
+        let store = schemes().open(&url).await.unwrap();
         let mut clock = Raw::connect(clock.parse().unwrap()).await;
         for _ in 0..DRAWS {
             let began = clock.tick().await;
@@ -109,10 +112,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
     let window = format!("memcached://{}%3Fblock=40%26stub=2s%26timeout=500ms", server.address());
     let separator = if url.contains('?') { '&' } else { '?' };
     let url = format!("{url}{separator}window={window}");
-    idmill_url::register(idmill_datastore::SCHEMES).unwrap();
-    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
-    idmill_url::register(idmill_memcached::SCHEMES).unwrap();
-    let store = StoreUrl::parse(&url).unwrap().connect().await.unwrap();
+    let store = schemes().open(&url).await.unwrap();
     let identity = store.create(&name(), request(1).create.unwrap()).await.unwrap().identity;
     let key = format!("idmill:2:{:x}:0:orders%20of%20the%20day", identity.incarnation);
     let mut processes: Vec<_> =
@@ -172,10 +172,7 @@ async fn the_url_with_a_window_says_which_server_it_missed() {
     let dir = tempfile::tempdir().unwrap();
     let port = idmill_conformance::free_port();
     let url = format!("sqlite:{}?window=memcached://127.0.0.1:{port}", dir.path().join("ids.db").display());
-    idmill_url::register(idmill_datastore::SCHEMES).unwrap();
-    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
-    idmill_url::register(idmill_memcached::SCHEMES).unwrap();
-    let store = idmill_url::open_store(&url).await.unwrap();
+    let store = schemes().open(&url).await.unwrap();
     let error = store.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains(&format!("memcached at 127.0.0.1:{port}")), "{error}");

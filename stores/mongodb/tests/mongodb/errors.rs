@@ -14,7 +14,7 @@ use idmill_mongodb::driver::error::ErrorKind as Mongo;
 use idmill_mongodb::driver::options::ClientOptions;
 
 use crate::commands::Between;
-use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, server, url};
+use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, schemes, server, url};
 use idmill_testing::engines;
 
 /// A store that gives up early, though not before a busy machine has answered; behind a proxy.
@@ -243,8 +243,7 @@ async fn passwords_stay_out_of_what_is_printed() {
     let store = MongoStore::open(&good).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));
     let bad = MongoStore::open(&format!("mongodb://app:hunter2@{address}/")).await.unwrap_err();
-    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
-    let existing = idmill_url::StoreUrl::parse(&good.replace('?', "nowhere?")).unwrap().existing();
+    let existing = schemes().parse(&good.replace('?', "nowhere?")).unwrap().existing();
     let missing = existing.connect().await.unwrap_err();
     for shown in [
         format!("{store:?}"),

@@ -5,16 +5,18 @@ use idmill_doctor::ColumnUrl;
 use idmill_mongodb::driver::Client;
 use idmill_mongodb::driver::bson::{Document, doc};
 
-use crate::{server, url};
+use crate::{schemes, server, url};
 
 #[tokio::test]
 async fn the_largest_id_is_that_of_the_users_own_field() {
     let Some(engine) = server().await else { return };
-    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
     let client = Client::with_uri_str(url(engine.address(), "")).await.unwrap();
     let orders = client.database("test").collection::<Document>("orders");
     let look = async |column: &str| {
-        ColumnUrl::parse(&url(engine.address(), &format!("&column={column}"))).unwrap().largest().await
+        ColumnUrl::parse(&schemes(), &url(engine.address(), &format!("&column={column}")))
+            .unwrap()
+            .largest()
+            .await
     };
     assert_eq!(look("orders.number").await.unwrap_err().kind(), ErrorKind::NotFound);
     let documents = [

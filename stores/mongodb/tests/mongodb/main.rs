@@ -17,8 +17,13 @@ use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::Document;
 use idmill_mongodb::driver::{Client, Collection};
 use idmill_testing::engines::Engine;
+use idmill_url::Schemes;
 
 const ENGINE: &str = "ferretdb";
+
+fn schemes() -> Schemes {
+    Schemes::default().with(idmill_mongodb::SCHEMES).unwrap()
+}
 
 fn name(text: &str) -> SequenceName {
     SequenceName::new(text).unwrap()

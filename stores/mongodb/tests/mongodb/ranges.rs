@@ -6,12 +6,11 @@ use idmill::store::{Bounds, Change, Grant, Page, Store};
 use idmill::{Error, ErrorKind};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::{Bson, doc};
-use idmill_url::StoreUrl;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::commands::Between;
-use crate::{bounds, disjoint, documents, inspect, name, open, request, reserve, server, url};
+use crate::{bounds, disjoint, documents, inspect, name, open, request, reserve, schemes, server, url};
 
 const LARGEST: u64 = i64::MAX as u64;
 
@@ -309,8 +308,7 @@ async fn a_client_of_the_caller_s_serves_and_another_collection_is_another_names
 #[tokio::test]
 async fn what_must_exist_is_not_created_by_looking() {
     let Some(server) = server().await else { return };
-    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
-    let target = StoreUrl::parse(&url(server.address(), "&collection=c")).unwrap();
+    let target = schemes().parse(&url(server.address(), "&collection=c")).unwrap();
     let error = target.clone().existing().connect().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(error.to_string().contains("test.c"), "{error}");
@@ -327,8 +325,7 @@ async fn records_that_must_have_a_place_make_none() {
     let Some(engine) = server().await else { return };
     let (store, s) = (open(engine.address()).await, name("s"));
     reserve(&store, "s", 1).await.unwrap();
-    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
-    let target = idmill_url::StoreUrl::parse(&url(engine.address(), "")).unwrap().existing();
+    let target = schemes().parse(&url(engine.address(), "")).unwrap().existing();
     let existing = target.connect().await.unwrap();
     assert_eq!(existing.record(&s).await.unwrap(), None);
     assert!(!existing.swap_record(&s, Some("a"), "b").await.unwrap());

@@ -8,9 +8,8 @@ use super::*;
 
 /// What was drawn from a server of its own.
 async fn drawn() -> Option<(Engine, Drawn)> {
-    idmill_url::register(idmill_mongodb::SCHEMES).unwrap();
     let engine = Engine::start(ENGINE).await?;
-    let ids = Drawn::from(url(engine.address(), ""));
+    let ids = Drawn::from(schemes(), url(engine.address(), ""));
     Some((engine, ids))
 }
 

@@ -8,10 +8,9 @@ use idmill::store::StoreFuture;
 use idmill::{Error, Result, SequenceName};
 use idmill_kit::history::{FAILOVER, Failover};
 use idmill_kit::options::{Options as _, TIMEOUT, Tls, words};
-use idmill_kit::{Address, Authority, ColumnPath, Largest, Mode, Target, query, refuse};
+use idmill_kit::{Address, Authority, CONNECT_TIMEOUT, ColumnPath, Largest, Mode, Target, query, refuse};
 use idmill_sql::Asked;
 use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, end_reads_after, largest, refused};
-use idmill_url::StoreUrl;
 
 use super::MysqlStore;
 
@@ -140,7 +139,7 @@ impl Target for MysqlOptions {
         Box::pin(async {
             let (database, _) = self.clone().mode(Mode::ReadOnly).open_database()?;
             let mut session = database.connect(Asked::Read).await?;
-            end_reads_after(&mut session, self.timeout.min(StoreUrl::CONNECT_TIMEOUT)).await?;
+            end_reads_after(&mut session, self.timeout.min(CONNECT_TIMEOUT)).await?;
             largest(&mut session, column).await
         })
     }

@@ -4,12 +4,11 @@ use idmill::ErrorKind;
 use idmill_doctor::ColumnUrl;
 use idmill_kit::Largest;
 
-use crate::{one, root, run, server, url};
+use crate::{one, root, run, schemes, server, url};
 
 #[tokio::test]
 async fn the_largest_id_is_that_of_the_users_own_column() {
     let Some(engine) = server().await else { return };
-    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let mut root = root(engine.address()).await;
     run(
         &mut root,
@@ -23,7 +22,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
     .await;
     let look = async |column: &str| {
         let url = url(engine.address(), "t", &format!("&column={column}"));
-        ColumnUrl::parse(&url).unwrap().largest().await
+        ColumnUrl::parse(&schemes(), &url).unwrap().largest().await
     };
     let orders = |column: &str| format!(r#""my.shop".or`der's.{column}"#);
     assert_eq!(look("columns_empty.id").await.unwrap(), Largest::new(None, "int unsigned", 4_294_967_295));
@@ -47,14 +46,13 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
 #[tokio::test]
 async fn a_column_says_what_limits_it_and_what_fills_it() {
     let Some(engine) = server().await else { return };
-    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let mut root = root(engine.address()).await;
     let made = "CREATE TABLE columns_kept (id INT AUTO_INCREMENT PRIMARY KEY, few DECIMAL(5,0), part DECIMAL(12,2), low BIGINT)";
     let row = "INSERT INTO columns_kept VALUES (4, 7, 8, -3), (2, 1, 1, -9)";
     run(&mut root, &[made, row, "CREATE VIEW columns_seen AS SELECT id FROM columns_kept"]).await;
     let look = async |column: &str| {
         let url = url(engine.address(), "t", &format!("&column={column}"));
-        ColumnUrl::parse(&url).unwrap().largest().await.unwrap()
+        ColumnUrl::parse(&schemes(), &url).unwrap().largest().await.unwrap()
     };
     assert_eq!(look("columns_kept.few").await, Largest::new(7, "decimal", 99_999));
     assert_eq!(look("columns_kept.id").await.default.as_deref(), Some("auto_increment"));
@@ -67,12 +65,11 @@ async fn a_column_says_what_limits_it_and_what_fills_it() {
 #[tokio::test]
 async fn a_slow_look_ends_on_the_server_too() {
     let Some(engine) = server().await else { return };
-    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let mut root = root(engine.address()).await;
     run(&mut root, &["CREATE VIEW columns_slow AS SELECT CAST(SLEEP(60) AS SIGNED) AS id"]).await;
     let url = url(engine.address(), "t", "&timeout=1s&column=columns_slow.id");
     for _ in 0..3 {
-        ColumnUrl::parse(&url).unwrap().largest().await.unwrap_err();
+        ColumnUrl::parse(&schemes(), &url).unwrap().largest().await.unwrap_err();
     }
     let running = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE INFO LIKE '%columns_slow%' AND ID <> CONNECTION_ID()";
     let mut left: u64 = 0;

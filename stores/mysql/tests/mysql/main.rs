@@ -21,6 +21,7 @@ use idmill_mysql::driver::prelude::{FromRow, Queryable};
 use idmill_mysql::driver::{Conn, Opts, OptsBuilder, Pool};
 use idmill_mysql::{MysqlOptions, MysqlStore};
 use idmill_testing::engines::Engine;
+use idmill_url::Schemes;
 use tokio::sync::Mutex;
 
 const ENGINE: &str = "mariadb";
@@ -36,6 +37,10 @@ async fn server() -> Option<Arc<Engine>> {
     let started = Arc::new(Engine::start(ENGINE).await?);
     *shared = Arc::downgrade(&started);
     Some(started)
+}
+
+fn schemes() -> Schemes {
+    Schemes::default().with(idmill_mysql::SCHEMES).unwrap()
 }
 
 fn name(text: &str) -> SequenceName {

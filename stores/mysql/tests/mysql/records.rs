@@ -2,30 +2,28 @@
 
 use idmill::ErrorKind;
 use idmill::store::{Page, Store};
-use idmill_url::{StoreUrl, open_store};
 
-use crate::{name, open, root, run, server, url};
+use crate::{name, open, root, run, schemes, server, url};
 
 #[tokio::test]
 async fn their_table_is_made_for_the_first_of_them() {
     let Some(engine) = server().await else { return };
-    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
     let address = engine.address();
     let (store, s) = (open(address, "recorded").await, name("s"));
     assert_eq!(store.record(&s).await.unwrap(), None);
     assert_eq!(store.list_records(&Page::default()).await.unwrap().records, []);
     assert!(!store.swap_record(&s, Some("a"), "b").await.unwrap());
-    let existing = open_store(&url(address, "recorded", "&existing=true")).await.unwrap();
+    let existing = schemes().open(&url(address, "recorded", "&existing=true")).await.unwrap();
     let error = existing.swap_record(&s, None, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    let ddl = url(address, "recorded", "").parse::<StoreUrl>().unwrap().witness_ddl().unwrap().unwrap();
+    let ddl = schemes().parse(&url(address, "recorded", "")).unwrap().witness_ddl().unwrap().unwrap();
     run(&mut root(address).await, &[&ddl]).await;
     assert!(existing.swap_record(&s, None, "a").await.unwrap());
     assert!(!store.swap_record(&s, None, "b").await.unwrap());
     assert!(!store.swap_record(&s, Some("A"), "b").await.unwrap());
     assert!(store.swap_record(&s, Some("a"), "a").await.unwrap());
     assert!(!store.swap_record(&s, Some("b"), "b").await.unwrap());
-    let look = open_store(&url(address, "recorded", "&mode=ro")).await.unwrap();
+    let look = schemes().open(&url(address, "recorded", "&mode=ro")).await.unwrap();
     assert_eq!(look.record(&s).await.unwrap().as_deref(), Some("a"));
     let error = look.swap_record(&s, Some("a"), "c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

@@ -9,8 +9,7 @@ use super::*;
 
 /// What was drawn from a table of a server.
 fn drawn(engine: &Engine, table: &str) -> Drawn {
-    idmill_url::register(idmill_mysql::SCHEMES).unwrap();
-    Drawn::from(url(engine.address(), table, "&timeout=20s"))
+    Drawn::from(schemes(), url(engine.address(), table, "&timeout=20s"))
 }
 
 #[tokio::test]

@@ -10,10 +10,9 @@ use idmill::store::{Store, StoreFuture};
 use idmill::{Error, Operation, Result, SequenceName};
 use idmill_kit::history::{FAILOVER, Failover};
 use idmill_kit::options::{FILE, Kind, Options as _, TIMEOUT, Word, text, whole, words};
-use idmill_kit::{Authority, ColumnPath, Largest, Mode, Target, query, refuse};
+use idmill_kit::{Authority, CONNECT_TIMEOUT, ColumnPath, Largest, Mode, Target, query, refuse};
 use idmill_sql::postgres::native::Values;
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table, largest, lookalikes, refused};
-use idmill_url::StoreUrl;
 use tokio_postgres::Config;
 
 use super::session::to_scan;
@@ -176,7 +175,7 @@ impl Target for PostgresOptions {
 
     fn largest<'a>(&'a self, column: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         Box::pin(async {
-            let limit = self.timeout.min(StoreUrl::CONNECT_TIMEOUT);
+            let limit = self.timeout.min(CONNECT_TIMEOUT);
             let mut sessions = to_scan(&self.sessions()?, limit).await?;
             largest(&mut sessions, column).await
         })

@@ -4,7 +4,7 @@ use idmill::ErrorKind;
 use idmill_doctor::ColumnUrl;
 use idmill_kit::Largest;
 
-use crate::{client, server, url};
+use crate::{client, schemes, server, url};
 
 #[tokio::test]
 async fn the_largest_id_is_that_of_the_users_own_column() {
@@ -17,7 +17,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
         CREATE TABLE empty (id bigint)";
     admin.batch_execute(made).await.unwrap();
     let look = async |column: &str| {
-        ColumnUrl::parse(&url(&engine, &format!("&column={column}"))).unwrap().largest().await
+        ColumnUrl::parse(&schemes(), &url(&engine, &format!("&column={column}"))).unwrap().largest().await
     };
     let orders = |column: &str| format!(r#""my.shop"."or""ders".{column}"#);
     assert_eq!(look("empty.id").await.unwrap().id, None);

@@ -6,9 +6,8 @@ use idmill::ErrorKind;
 use idmill::store::Store;
 use idmill_postgres::PostgresStore;
 use idmill_testing::engines::Engine;
-use idmill_url::open_store;
 
-use crate::{client, ids, open, request, reserve, server, url};
+use crate::{client, ids, open, request, reserve, schemes, server, url};
 
 /// Sets it, and waits until every session has it.
 async fn set(engine: &Engine, setting: &str, value: &str) {
@@ -26,8 +25,7 @@ async fn set(engine: &Engine, setting: &str, value: &str) {
 async fn settings_that_change_while_it_runs_are_noticed() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
-    idmill_url::register(idmill_postgres::SCHEMES).unwrap();
-    let native = open_store(&url(&engine, "&sequences=native")).await.unwrap();
+    let native = schemes().open(&url(&engine, "&sequences=native")).await.unwrap();
     let both: [&dyn Store; 2] = [&store, &*native];
     for setting in ["fsync", "full_page_writes"] {
         for store in both {
@@ -58,8 +56,7 @@ async fn a_database_of_tests_may_do_without() {
     let Some(engine) = server().await else { return };
     set(&engine, "fsync", "off").await;
     for options in ["&durability=trust", "&durability=trust&sequences=native"] {
-        idmill_url::register(idmill_postgres::SCHEMES).unwrap();
-        let store = open_store(&url(&engine, options)).await.unwrap();
+        let store = schemes().open(&url(&engine, options)).await.unwrap();
         assert_eq!(ids(reserve(&*store, "s", 3).await.unwrap().range).0, 1);
         reserve(&*store, "s", 3).await.unwrap();
     }

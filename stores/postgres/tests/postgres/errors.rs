@@ -3,9 +3,8 @@
 use idmill::store::{Page, Pages, Store};
 use idmill::{Error, ErrorKind};
 use idmill_postgres::{InTransaction, NativeSequences, PostgresStore, next_in};
-use idmill_url::StoreUrl;
 
-use crate::{client, name, open, request, reserve, server, until_waiting, url};
+use crate::{client, name, open, request, reserve, schemes, server, until_waiting, url};
 
 fn is(error: &Error, kind: ErrorKind, code: &str) {
     assert_eq!(error.kind(), kind, "{code}: {error}");
@@ -144,7 +143,7 @@ async fn missing_rights_are_told_with_their_schema() {
         error.contains("for schema theirs") && error.contains("grant the user CREATE on the schema"),
         "{error}"
     );
-    admin.batch_execute(&StoreUrl::parse(&url).unwrap().ddl().unwrap().unwrap()).await.unwrap();
+    admin.batch_execute(&schemes().parse(&url).unwrap().ddl().unwrap().unwrap()).await.unwrap();
     let error = open().await.unwrap().inspect(&name("s")).await.unwrap_err().to_string();
     assert!(error.contains(r#"the table is "theirs"."idmill_sequences""#), "{error}");
 }

@@ -11,10 +11,9 @@ use idmill_postgres::driver::Client;
 use idmill_postgres::{Failover, InTransaction, PostgresStore, next_in_sql};
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::ran;
-use idmill_url::open_store;
 
 use crate::restores::{command, promote, replica, stop};
-use crate::{client, ids, inspect, name, open, request, reserve, server, url};
+use crate::{client, ids, inspect, name, open, request, reserve, schemes, server, url};
 
 async fn open_with(engine: &Engine, options: &str) -> PostgresStore {
     PostgresStore::open(&url(engine, options)).await.unwrap()
@@ -116,7 +115,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     reserve(&open(&primary).await, "s", 50).await.unwrap();
     stop(&primary).await;
     // Before it is promoted it can be looked at.
-    let look = open_store(&url(&replica, "&mode=ro")).await.unwrap();
+    let look = schemes().open(&url(&replica, "&mode=ro")).await.unwrap();
     assert_eq!(inspect(&*look, "s").await.next, Some(31));
     let standby = reserve(&open(&replica).await, "s", 1).await.unwrap_err();
     assert_eq!((standby.kind(), standby.refuses_waiters()), (ErrorKind::Unavailable, true), "{standby}");

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use idmill::store::Store;
 use idmill::{ErrorKind, Sequences};
-use idmill_url::open_store;
 
-use crate::{client, ids, name, open, request, reserve, server, until_waiting, url};
+use crate::{client, ids, name, open, request, reserve, schemes, server, until_waiting, url};
 
 const OTHERS: usize = 60;
 
@@ -72,7 +71,7 @@ async fn no_sequence_waits_for_the_lock_of_another() {
     {
         // Longer than the test may take: nobody gets on because others gave up.
         let url = url(&engine, options).replace("timeout=20s", "timeout=600s");
-        let store: Arc<dyn Store> = open_store(&url).await.unwrap();
+        let store: Arc<dyn Store> = schemes().open(&url).await.unwrap();
         let held: Vec<_> = (0..6).map(|number| format!("held{number}")).collect();
         let others: Vec<_> = (0..OTHERS).map(|number| format!("s{number}")).collect();
         for sequence in held.iter().chain(&others) {
@@ -133,9 +132,9 @@ async fn no_sequence_waits_for_the_lock_of_another() {
 async fn administration_gives_up_a_lock_before_the_answer_is_overdue() {
     let Some(engine) = server().await else { return };
     let url = url(&engine, "&sequences=native");
-    let store = open_store(&url).await.unwrap();
+    let store = schemes().open(&url).await.unwrap();
     reserve(&*store, "s", 1).await.unwrap();
-    let impatient = open_store(&url.replace("timeout=20s", "timeout=4s")).await.unwrap();
+    let impatient = schemes().open(&url.replace("timeout=20s", "timeout=4s")).await.unwrap();
     let mut holder = client(&engine).await;
     let tx = holder.transaction().await.unwrap();
     tx.batch_execute("SELECT nextval('s')").await.unwrap();

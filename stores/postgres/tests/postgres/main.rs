@@ -24,10 +24,14 @@ use idmill::{Range, Result, SequenceName};
 use idmill_postgres::PostgresStore;
 use idmill_postgres::driver::{Client, NoTls};
 use idmill_testing::engines::Engine;
+use idmill_url::Schemes;
 
 async fn server() -> Option<Engine> {
-    idmill_url::register(idmill_postgres::SCHEMES).unwrap();
     Engine::start("postgres").await
+}
+
+fn schemes() -> Schemes {
+    Schemes::default().with(idmill_postgres::SCHEMES).unwrap()
 }
 
 fn url(engine: &Engine, options: &str) -> String {

@@ -4,9 +4,8 @@ use idmill::ErrorKind;
 use idmill::store::Page;
 use idmill_postgres::PostgresStore;
 use idmill_testing::engines::Engine;
-use idmill_url::open_store;
 
-use crate::{client, ids, name, reserve, server, url};
+use crate::{client, ids, name, reserve, schemes, server, url};
 
 /// As a user whose name a schema may have, who may create things in `public`.
 async fn shop(engine: &Engine) -> String {
@@ -22,11 +21,15 @@ async fn a_schema_that_is_created_later_begins_nothing_anew() {
     let (admin, url) = (client(&engine).await, shop(&engine).await);
     let both = [url.clone(), format!("{url}&sequences=native")];
     for url in &both {
-        assert_eq!(ids(reserve(&*open_store(url).await.unwrap(), "s", 3).await.unwrap().range).0, 1, "{url}");
+        assert_eq!(
+            ids(reserve(&*schemes().open(url).await.unwrap(), "s", 3).await.unwrap().range).0,
+            1,
+            "{url}"
+        );
     }
     admin.batch_execute("CREATE SCHEMA shop AUTHORIZATION shop").await.unwrap();
     for url in &both {
-        let store = open_store(url).await.unwrap();
+        let store = schemes().open(url).await.unwrap();
         let first = reserve(&*store, "s", 1).await.unwrap().range.start();
         assert!(first > 1, "{url}: {first} again");
         assert_eq!(store.list_all().await.unwrap().len(), 1, "{url}");
@@ -38,7 +41,7 @@ async fn a_schema_that_is_created_later_begins_nothing_anew() {
     let places: Vec<String> = admin.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(places, ["public.idmill_sequences", "public.s", "shop.new"]);
     // Set and removed where they are.
-    let native = open_store(&both[1]).await.unwrap();
+    let native = schemes().open(&both[1]).await.unwrap();
     assert!(native.remove(&name("s")).await.unwrap());
     assert!(native.remove(&name("new")).await.unwrap());
     assert_eq!(native.list_all().await.unwrap(), []);
@@ -49,28 +52,28 @@ async fn two_that_can_be_seen_are_refused_until_one_is_named() {
     let Some(engine) = server().await else { return };
     let (admin, url) = (client(&engine).await, shop(&engine).await);
     let native = format!("{url}&sequences=native");
-    reserve(&*open_store(&url).await.unwrap(), "s", 3).await.unwrap();
-    reserve(&*open_store(&native).await.unwrap(), "s", 3).await.unwrap();
+    reserve(&*schemes().open(&url).await.unwrap(), "s", 3).await.unwrap();
+    reserve(&*schemes().open(&native).await.unwrap(), "s", 3).await.unwrap();
     admin.batch_execute("CREATE SCHEMA shop AUTHORIZATION shop").await.unwrap();
     for both in [&url, &native] {
         let inner = format!("{both}&schema=shop");
-        let first = reserve(&*open_store(&inner).await.unwrap(), "s", 3).await.unwrap().range.start();
+        let first = reserve(&*schemes().open(&inner).await.unwrap(), "s", 3).await.unwrap().range.start();
         assert_eq!(first, 1, "a schema that is named is the only one");
     }
     let told = [
         PostgresStore::open(&url).await.unwrap_err(),
-        reserve(&*open_store(&native).await.unwrap(), "s", 1).await.unwrap_err(),
+        reserve(&*schemes().open(&native).await.unwrap(), "s", 1).await.unwrap_err(),
     ];
     for error in told {
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
         let text = error.to_string();
         assert!(text.contains("\"shop\" and \"public\"") && text.contains("schema=NAME"), "{error}");
     }
-    let listing = open_store(&native).await.unwrap();
+    let listing = schemes().open(&native).await.unwrap();
     let listing = listing.list(&Page::default()).await.unwrap();
     assert_eq!((listing.sequences.len(), listing.unreadable.len()), (0, 1), "{listing:?}");
     for both in [&url, &native] {
-        let named = open_store(&format!("{both}&schema=public")).await.unwrap();
+        let named = schemes().open(&format!("{both}&schema=public")).await.unwrap();
         assert!(reserve(&*named, "s", 1).await.unwrap().range.start() > 3);
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use idmill::store::Store;
 use idmill::{Range, Status};
 use idmill_testing::engines::Engine;
-use idmill_url::open_store;
 use tokio::task::JoinSet;
 
-use crate::{client, ids, reserve, server, url};
+use crate::{client, ids, reserve, schemes, server, url};
 
 /// A server, and a pooler in front of it that has two connections to it.
 async fn pooled() -> Option<(Engine, Engine)> {
@@ -26,7 +25,7 @@ async fn crowd(pooler: &Engine, options: &str) -> Vec<Range> {
     for _ in 0..8 {
         let url = url(pooler, options);
         crowd.spawn(async move {
-            let store = open_store(&url).await.unwrap();
+            let store = schemes().open(&url).await.unwrap();
             let mut granted = Vec::new();
             for _ in 0..25 {
                 granted.push(reserve(&*store, "s", 3).await.unwrap().range);
@@ -58,7 +57,7 @@ async fn ids_are_as_they_are_without_it() {
 #[tokio::test]
 async fn statements_that_another_session_keeps_are_sent_whole() {
     let Some((engine, pooler)) = pooled().await else { return };
-    let store = open_store(&url(&pooler, "")).await.unwrap();
+    let store = schemes().open(&url(&pooler, "")).await.unwrap();
     let mut next = 1;
     let mut granted = async |times| {
         for _ in 0..times {
@@ -85,7 +84,7 @@ async fn statements_that_another_session_keeps_are_sent_whole() {
 #[tokio::test]
 async fn a_server_that_is_killed_behind_it_repeats_nothing() {
     let Some((engine, pooler)) = pooled().await else { return };
-    let store = open_store(&url(&pooler, "")).await.unwrap();
+    let store = schemes().open(&url(&pooler, "")).await.unwrap();
     let mut last = 0;
     for _ in 0..3 {
         let range = reserve(&*store, "s", 3).await.unwrap().range;

@@ -3,9 +3,8 @@
 use idmill::ErrorKind;
 use idmill::store::{Page, Store};
 use idmill_postgres::PostgresStore;
-use idmill_url::{StoreUrl, open_store};
 
-use crate::{client, name, open, server, url};
+use crate::{client, name, open, schemes, server, url};
 
 #[tokio::test]
 async fn their_table_is_made_for_the_first_of_them() {
@@ -16,10 +15,10 @@ async fn their_table_is_made_for_the_first_of_them() {
     assert_eq!(store.list_records(&Page::default()).await.unwrap().records, []);
     assert!(!store.swap_record(&s, Some("a"), "b").await.unwrap());
     assert!(!admin.query_one(there, &[]).await.unwrap().get::<_, bool>(0));
-    let existing = open_store(&url(&engine, "&existing=true")).await.unwrap();
+    let existing = schemes().open(&url(&engine, "&existing=true")).await.unwrap();
     let error = existing.swap_record(&s, None, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    let ddl = url(&engine, "&schema=public").parse::<StoreUrl>().unwrap().witness_ddl().unwrap().unwrap();
+    let ddl = schemes().parse(&url(&engine, "&schema=public")).unwrap().witness_ddl().unwrap().unwrap();
     assert!(error.to_string().contains(&ddl), "{error}");
     // All of them at once: each makes the table, and one writes.
     let stores = [open(&engine).await, open(&engine).await, open(&engine).await, store];
@@ -27,7 +26,7 @@ async fn their_table_is_made_for_the_first_of_them() {
     let written = futures_util::future::join_all(racing).await;
     assert_eq!(written.into_iter().filter(|written| *written.as_ref().unwrap()).count(), 1);
     assert!(existing.swap_record(&s, Some("a"), "b").await.unwrap());
-    let look = open_store(&url(&engine, "&mode=ro")).await.unwrap();
+    let look = schemes().open(&url(&engine, "&mode=ro")).await.unwrap();
     assert_eq!(look.record(&s).await.unwrap().as_deref(), Some("b"));
     let error = look.swap_record(&s, Some("b"), "c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

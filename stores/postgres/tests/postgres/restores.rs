@@ -8,11 +8,11 @@ use std::time::Duration;
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::{Backup, Drawn, Process, ran};
 
-use crate::{client, server, url};
+use crate::{client, schemes, server, url};
 
 /// What was drawn from the server.
 fn drawn(engine: &Engine) -> Drawn {
-    Drawn::from(url(engine, ""))
+    Drawn::from(schemes(), url(engine, ""))
 }
 
 /// Stops it as an administrator does, whoever is connected. A SIGKILL would leave its children to end by
@@ -49,7 +49,7 @@ async fn put_back(engine: &Engine, backup: &Backup) {
 async fn a_data_directory_that_is_put_back() {
     for options in ["", "&sequences=native"] {
         let Some(engine) = server().await else { return };
-        let mut ids = Drawn::from(url(&engine, options));
+        let mut ids = Drawn::from(schemes(), url(&engine, options));
         ids.draw(30).await;
         stop(&engine).await;
         let backup = Backup::of(&engine.dir().join("data"));
@@ -107,7 +107,7 @@ async fn native_sequence_dumped_and_restored_repeats_nothing() {
             return;
         };
         let file = engine.dir().join("dump.sql");
-        let mut ids = Drawn::from(url(&engine, "&sequences=native"));
+        let mut ids = Drawn::from(schemes(), url(&engine, "&sequences=native"));
         ids.draw(30).await;
         ran(dump.args(["--clean", "--if-exists", "--table=s", "postgres", "--file"]).arg(&file));
         ids.draw(50).await;
@@ -121,7 +121,7 @@ async fn native_sequence_dumped_and_restored_repeats_nothing() {
 #[tokio::test]
 async fn native_sequence_set_back_and_altered_repeats_nothing() {
     let Some(engine) = server().await else { return };
-    let mut ids = Drawn::from(url(&engine, "&sequences=native"));
+    let mut ids = Drawn::from(schemes(), url(&engine, "&sequences=native"));
     ids.draw(80).await;
     let admin = client(&engine).await;
     admin.batch_execute("SELECT setval('s', 30); ALTER SEQUENCE s INCREMENT BY 1").await.unwrap();

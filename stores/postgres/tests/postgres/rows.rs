@@ -7,7 +7,7 @@ use idmill::{ErrorKind, Range, Status};
 use idmill_postgres::driver::Config;
 use idmill_postgres::{Mode, PostgresOptions, PostgresStore};
 
-use crate::{client, ids, inspect, name, open, request, reserve, server, until_waiting, url};
+use crate::{client, ids, inspect, name, open, request, reserve, schemes, server, until_waiting, url};
 
 /// Two writers of one row: the second waits, and then counts from where the first
 /// has left the row, or found it.
@@ -142,8 +142,7 @@ async fn what_would_lose_ids_is_refused_with_the_remedy() {
         let error = PostgresStore::open(&url(&engine, "")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains(&format!("set {setting} = on")), "{error}");
-        idmill_url::register(idmill_postgres::SCHEMES).unwrap();
-        let native = idmill_url::open_store(&url(&engine, "&sequences=native")).await.unwrap_err();
+        let native = schemes().open(&url(&engine, "&sequences=native")).await.unwrap_err();
         assert_eq!(native.kind(), ErrorKind::Conflict);
         admin.batch_execute(&format!("ALTER SYSTEM RESET {setting}")).await.unwrap();
         admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();

@@ -49,16 +49,14 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 /// A window on one Redis or Valkey server, for any store: see [`Tiered`].
 ///
 /// ```no_run
-/// # async fn demo() -> idmill::Result<()> {
-/// use std::sync::Arc;
-///
-/// use idmill::store::Store;
+/// # use std::sync::Arc;
+/// # use idmill::store::Store;
+/// # async fn demo(store: Arc<dyn Store>) -> idmill::Result<()> {
 /// use idmill_shared_cache::Tiered;
 /// use idmill_redis::window::{RedisWindow, RedisWindowOptions};
 ///
-/// let store = idmill_url::open_store("sqlite:ids.db").await?;
 /// let window = RedisWindow::new(RedisWindowOptions::new("127.0.0.1:6379")?)?;
-/// let tier = Tiered::new(store, window);
+/// let tier = Tiered::new(store, window); // an `Arc<dyn Store>`
 /// let ids = idmill::Sequences::builder(tier).start()?;
 /// # Ok(()) }
 /// ```

@@ -4,15 +4,14 @@ use idmill::store::{Bounds, Reserve};
 use idmill::{ErrorKind, SequenceName};
 use idmill_testing::engines::Engine;
 use idmill_testing::engines::certificate::certify;
-use idmill_url::open_store;
+use idmill_url::Schemes;
 use tokio::io::AsyncWriteExt;
 
 async fn first(url: &str) -> idmill::Result<u64> {
     let name = SequenceName::new("s").unwrap();
     let request = Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap());
-    idmill_url::register(idmill_redis::SCHEMES)?;
-    idmill_url::register(idmill_sqlite::SCHEMES)?;
-    let store = open_store(url).await?;
+    let schemes = Schemes::default().with(idmill_redis::SCHEMES)?.with(idmill_sqlite::SCHEMES)?;
+    let store = schemes.open(url).await?;
     Ok(store.reserve(&request).await?.range.start())
 }
 

@@ -6,13 +6,14 @@ use idmill_kit::Target as _;
 use idmill_redis::{Failover, RedisOptions};
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::Drawn;
+use idmill_url::Schemes;
 
 use crate::server::{ask, cut_off, info, pair, promote, start, until};
 
 /// What was drawn from the server.
 fn drawn(engine: &Engine, options: &str) -> Drawn {
-    idmill_url::register(idmill_redis::SCHEMES).unwrap();
-    Drawn::from(url(engine, options))
+    let schemes = Schemes::default().with(idmill_redis::SCHEMES).unwrap();
+    Drawn::from(schemes, url(engine, options))
 }
 
 fn url(engine: &Engine, options: &str) -> String {

@@ -336,8 +336,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
 #[tokio::test]
 async fn a_sequence_that_was_flushed_is_not_begun_anew_by_who_was_granted_of_it() {
     let Some(engine) = start(&[]).await else { return };
-    idmill_url::register(idmill_redis::SCHEMES).unwrap();
-    let ids = idmill_url::connect(&format!("redis://{}", engine.address())).await.unwrap();
+    let ids = idmill_redis::connect(&format!("redis://{}", engine.address())).await.unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();
     assert_eq!(s.take(20).await.unwrap().ids().last(), Some(20));
     assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");

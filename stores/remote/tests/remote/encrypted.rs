@@ -5,7 +5,7 @@ use std::path::Path;
 use idmill::ErrorKind;
 use idmill::store::MemoryStore;
 use idmill_server::Tls;
-use idmill_url::open_store;
+use idmill_url::Schemes;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
@@ -23,8 +23,7 @@ fn certify(dir: &Path, name: &str) -> (String, String) {
 }
 
 async fn first(url: &str) -> idmill::Result<u64> {
-    idmill_url::register(idmill_remote::SCHEMES)?;
-    let store = open_store(url).await?;
+    let store = Schemes::default().with(idmill_remote::SCHEMES)?.open(url).await?;
     Ok(store.reserve(&request("s", 1)).await?.range.start())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idmill::store::{Bounds, Change, Store};
 use idmill::{ErrorKind, Order};
 use idmill_spanner::{SpannerOptions, SpannerStore};
-use idmill_url::StoreUrl;
+use idmill_url::Schemes;
 
 use crate::setup::{Emulator, assert_tile, client, name, request};
 
@@ -99,8 +99,7 @@ async fn sequences_do_not_wait_for_each_other_nor_mix() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_modes_of_the_allocator_draw_from_it() {
     let Some(emulator) = Emulator::start().await else { return };
-    idmill_url::register(idmill_spanner::SCHEMES).unwrap();
-    let ids = idmill_url::connect(&emulator.options().to_string()).await.unwrap();
+    let ids = idmill_spanner::connect(&emulator.options().to_string()).await.unwrap();
     let asynchronous = ids.sequence::<i64>("asynchronous").order(Order::Global).await.unwrap();
     let single = ids.sequence::<i64>("single").step(1).watermark(0).await.unwrap();
     let batch = ids.sequence::<i64>("batch").step(20).watermark(0).await.unwrap();
@@ -123,8 +122,7 @@ async fn the_modes_of_the_allocator_draw_from_it() {
 async fn ids_are_drawn_while_a_transaction_of_the_callers_is_open() {
     let Some(emulator) = Emulator::start().await else { return };
     emulator.ddl(&["CREATE TABLE orders (id INT64 NOT NULL) PRIMARY KEY (id)"]).await;
-    idmill_url::register(idmill_spanner::SCHEMES).unwrap();
-    let ids = idmill_url::connect(&emulator.options().to_string()).await.unwrap();
+    let ids = idmill_spanner::connect(&emulator.options().to_string()).await.unwrap();
     let orders = ids.sequence::<i64>("orders").order(Order::Global).await.unwrap();
     let client = emulator.client().await;
     let mut written = Vec::new();
@@ -177,8 +175,7 @@ async fn a_client_of_the_callers_serves_too_and_the_url_reads_back() {
         "spanner://projects/test/instances/test/databases/test",
         emulator.address()
     );
-    idmill_url::register(idmill_spanner::SCHEMES).unwrap();
-    let parsed = StoreUrl::parse(&url).unwrap();
+    let parsed = Schemes::default().with(idmill_spanner::SCHEMES).unwrap().parse(&url).unwrap();
     assert_eq!((parsed.to_string(), parsed.scheme(), parsed.file()), (url, "spanner", None));
     let found = parsed.existing().connect().await.unwrap().list_all().await.unwrap();
     assert_eq!((found.len(), found[0].next), (1, Some(4)));

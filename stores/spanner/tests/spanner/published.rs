@@ -53,8 +53,7 @@ async fn a_published_table_is_drawn_from_together_with_other_programs() {
     // Ours are as theirs.
     assert_eq!(store.reserve(&request("new", 3)).await.unwrap().range.start(), 1);
     assert_eq!(their_next(&client, "new").await, 4);
-    idmill_url::register(idmill_spanner::SCHEMES).unwrap();
-    let ids = idmill_url::connect(&emulator.options().table("sequences").to_string()).await.unwrap();
+    let ids = idmill_spanner::connect(&emulator.options().table("sequences").to_string()).await.unwrap();
     assert_eq!(ids.sequence::<i64>("new").await.unwrap().next().await.unwrap(), 5);
     assert_eq!(ids.sequence::<i32>("newer").await.unwrap().next().await.unwrap(), 1);
 }

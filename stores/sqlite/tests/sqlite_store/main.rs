@@ -12,6 +12,11 @@ use idmill::store::{Bounds, Reserve, SequenceInfo, Store};
 use idmill::{Error, ErrorKind, Operation, Result, SequenceName};
 use idmill_sqlite::rusqlite::Connection;
 use idmill_sqlite::{SqliteOptions, SqliteStore};
+use idmill_url::Schemes;
+
+fn schemes() -> Schemes {
+    Schemes::default().with(idmill_sqlite::SCHEMES).unwrap()
+}
 
 fn name(text: &str) -> SequenceName {
     SequenceName::new(text).unwrap()

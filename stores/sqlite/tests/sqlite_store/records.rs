@@ -5,9 +5,8 @@ use idmill::store::{Page, Store};
 use idmill_guard::{StoreWitness, Witness};
 use idmill_kit::Mode;
 use idmill_sqlite::{SqliteOptions, SqliteStore};
-use idmill_url::StoreUrl;
 
-use crate::{Place, name, reserve};
+use crate::{Place, name, reserve, schemes};
 
 fn tables(place: &Place) -> Vec<String> {
     let raw = place.raw();
@@ -37,14 +36,13 @@ async fn their_table_is_made_for_the_first_of_them() {
 
 #[tokio::test]
 async fn who_may_create_no_table_is_told_how_it_is_made() {
-    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
     let place = Place::new();
     place.open().await;
     let s = name("s");
     let store = opened(&place, Mode::ReadWrite).await;
     let error = store.swap_record(&s, None, "a").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    let url: StoreUrl = format!("sqlite:{}", place.file().display()).parse().unwrap();
+    let url = schemes().parse(&format!("sqlite:{}", place.file().display())).unwrap();
     let ddl = url.witness_ddl().unwrap().unwrap();
     assert!(error.to_string().contains(&ddl), "{error}");
     place.raw().execute_batch(&ddl).unwrap();

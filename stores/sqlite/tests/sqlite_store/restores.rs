@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use idmill_testing::restores::Drawn;
 
-use crate::Place;
+use crate::{Place, schemes};
 
 /// What was drawn from the file of this place.
 fn drawn(place: &Place) -> Drawn {
-    idmill_url::register(idmill_sqlite::SCHEMES).unwrap();
-    Drawn::from(url(&place.file()))
+    Drawn::from(schemes(), url(&place.file()))
 }
 
 fn url(file: &Path) -> String {

@@ -28,7 +28,9 @@ impl Patient {
     /// Rejects invalid arguments before anything is looked at.
     pub(super) fn new(global: &Global, args: &Doctor) -> Outcome<Self> {
         let url = opening::url(global)?.existing();
-        let column = |(name, url): &(SequenceName, String)| Ok((name.clone(), ColumnUrl::parse(url)?));
+        let column = |(name, url): &(SequenceName, String)| {
+            Ok((name.clone(), ColumnUrl::parse(&global.schemes, url)?))
+        };
         let columns = args.check.iter().map(column).collect::<Result<_>>()?;
         Ok(Self { url, columns, args: args.clone(), opened: None, earlier: None })
     }

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use self::simulate::Outage;
 use crate::args::{Global, Plan};
 use crate::failure::{Failure, Outcome};
-use crate::output::{self, grouped, pairs, render, scaled, settings};
+use crate::output::{self, grouped, pairs, render, settings};
 use crate::planning::{Sizes, Workload};
-use crate::plot::{Line, Plot, label};
+use crate::plot::{Line, Plot, label, scaled};
 
 const SECONDS_A_DAY: f64 = 86_400.0;
 const SECONDS_A_YEAR: f64 = 365.25 * SECONDS_A_DAY;

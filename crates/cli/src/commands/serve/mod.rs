@@ -29,9 +29,8 @@ use std::time::Duration;
 
 use idmill::Sequences;
 use idmill::store::Store;
-use idmill_kit::Existing;
+use idmill_kit::{CONNECT_TIMEOUT, Existing};
 use idmill_server::Server;
-use idmill_url::StoreUrl;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::time::{Instant, interval, sleep};
 
@@ -47,7 +46,7 @@ const IDLE: Duration = Duration::from_secs(600);
 /// How often the recorder of metrics is tidied up, as it asks for.
 const UPKEEP: Duration = Duration::from_secs(5);
 /// How long an unreachable store is retried.
-const REACHED_WITHIN: Duration = StoreUrl::CONNECT_TIMEOUT;
+const REACHED_WITHIN: Duration = CONNECT_TIMEOUT;
 /// Between two tries.
 const RETRY: Duration = Duration::from_millis(500);
 /// Gaps of reserves of which nobody knows whether they were granted.
