@@ -127,7 +127,7 @@ pub use blocking::Blocking;
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;
 pub use name::SequenceName;
-pub use range::{Ids, Range, Ranges};
+pub use range::{IdRange, Ids, Ranges};
 pub use sequence::settings::Order;
 pub use sequence::snapshot::{Gaps, Health, Snapshot};
 pub use sequences::{HealthReport, SequenceBuilder, Sequences, SequencesBuilder, Trouble};

@@ -14,18 +14,18 @@ use crate::id::Id;
 /// arithmetic is on offsets and cannot wrap at the type's edge. Iterating yields the ids in growing order.
 ///
 /// ```
-/// let mut range = idmill::Range::<u64>::new(u64::MAX - 2, 3).unwrap();
+/// let mut range = idmill::IdRange::<u64>::new(u64::MAX - 2, 3).unwrap();
 /// assert_eq!(range.take_front(2).ids().collect::<Vec<_>>(), [u64::MAX - 2, u64::MAX - 1]);
 /// assert_eq!(range.last(), Some(u64::MAX));
-/// assert_eq!(idmill::Range::<u64>::new(u64::MAX, 2), None);
+/// assert_eq!(idmill::IdRange::<u64>::new(u64::MAX, 2), None);
 /// ```
-pub struct Range<T = u64> {
+pub struct IdRange<T = u64> {
     start: u64,
     len: u64,
     of: PhantomData<fn() -> T>,
 }
 
-impl<T: Id> Range<T> {
+impl<T: Id> IdRange<T> {
     /// `len` ids from `start` on; `None` where the type cannot hold the last of them.
     ///
     /// A range of every `u64` (2^64 ids) cannot be written as one value.
@@ -55,7 +55,7 @@ impl<T: Id> Range<T> {
     }
 }
 
-impl<T> Range<T> {
+impl<T> IdRange<T> {
     /// The raw value of the first id; for an empty range, of the one it would have had.
     pub fn start(&self) -> u64 {
         self.start
@@ -82,7 +82,7 @@ impl<T> Range<T> {
     }
 
     /// Whether some id is in both.
-    pub fn overlaps<U>(&self, other: &Range<U>) -> bool {
+    pub fn overlaps<U>(&self, other: &IdRange<U>) -> bool {
         let (low, high) = (self.start.max(other.start), self.end().min(other.end()));
         u128::from(low) < high
     }
@@ -108,58 +108,58 @@ impl<T> Range<T> {
     /// The same ids as another type, whose bounds the caller has checked: an id beyond them is another one
     /// when it is drawn.
     #[must_use]
-    pub(crate) fn cast<U>(self) -> Range<U> {
-        Range { start: self.start, len: self.len, of: PhantomData }
+    pub(crate) fn cast<U>(self) -> IdRange<U> {
+        IdRange { start: self.start, len: self.len, of: PhantomData }
     }
 }
 
-impl Range<u64> {
+impl IdRange<u64> {
     /// No ids.
     pub(crate) const EMPTY: Self = Self { start: 0, len: 0, of: PhantomData };
 }
 
-impl<T> Clone for Range<T> {
+impl<T> Clone for IdRange<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Range<T> {}
+impl<T> Copy for IdRange<T> {}
 
-impl<T> PartialEq for Range<T> {
+impl<T> PartialEq for IdRange<T> {
     fn eq(&self, other: &Self) -> bool {
         (self.start, self.len) == (other.start, other.len)
     }
 }
 
-impl<T> Eq for Range<T> {}
+impl<T> Eq for IdRange<T> {}
 
 /// By the first id, then by the length.
-impl<T> Ord for Range<T> {
+impl<T> Ord for IdRange<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.start, self.len).cmp(&(other.start, other.len))
     }
 }
 
-impl<T> PartialOrd for Range<T> {
+impl<T> PartialOrd for IdRange<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Hash for Range<T> {
+impl<T> Hash for IdRange<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.start, self.len).hash(state);
     }
 }
 
-impl<T> fmt::Debug for Range<T> {
+impl<T> fmt::Debug for IdRange<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{}, {})", self.start, self.end())
     }
 }
 
-impl<T: Id> IntoIterator for Range<T> {
+impl<T: Id> IntoIterator for IdRange<T> {
     type Item = T;
     type IntoIter = Ids<T>;
 
@@ -168,7 +168,7 @@ impl<T: Id> IntoIterator for Range<T> {
     }
 }
 
-impl<T: Id> IntoIterator for &Range<T> {
+impl<T: Id> IntoIterator for &IdRange<T> {
     type Item = T;
     type IntoIter = Ids<T>;
 
@@ -177,9 +177,9 @@ impl<T: Id> IntoIterator for &Range<T> {
     }
 }
 
-/// The ids of a [`Range`], in growing order.
+/// The ids of a [`IdRange`], in growing order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ids<T>(Range<T>);
+pub struct Ids<T>(IdRange<T>);
 
 impl<T: Id> Iterator for Ids<T> {
     type Item = T;
@@ -228,7 +228,7 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
 /// ```
 #[must_use = "the ids taken belong to no one else"]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ranges<T = u64>(Vec<Range<T>>);
+pub struct Ranges<T = u64>(Vec<IdRange<T>>);
 
 impl<T> Ranges<T> {
     pub(crate) const fn none() -> Self {
@@ -236,7 +236,7 @@ impl<T> Ranges<T> {
     }
 
     /// Adds a range, merging it with the last where it continues that.
-    pub(crate) fn push(&mut self, range: Range<T>) {
+    pub(crate) fn push(&mut self, range: IdRange<T>) {
         if range.is_empty() {
             return;
         }
@@ -273,17 +273,17 @@ impl<T> Ranges<T> {
     }
 
     /// Takes the last range.
-    pub(crate) fn pop(&mut self) -> Option<Range<T>> {
+    pub(crate) fn pop(&mut self) -> Option<IdRange<T>> {
         self.0.pop()
     }
 
     pub(crate) fn cast<U>(self) -> Ranges<U> {
-        Ranges(self.0.into_iter().map(Range::cast).collect())
+        Ranges(self.0.into_iter().map(IdRange::cast).collect())
     }
 
     /// How many ids in all.
     pub fn len(&self) -> u64 {
-        self.0.iter().map(Range::len).sum()
+        self.0.iter().map(IdRange::len).sum()
     }
 
     /// Whether there are none.
@@ -292,12 +292,12 @@ impl<T> Ranges<T> {
     }
 
     /// The ranges one by one.
-    pub fn iter(&self) -> std::slice::Iter<'_, Range<T>> {
+    pub fn iter(&self) -> std::slice::Iter<'_, IdRange<T>> {
         self.0.iter()
     }
 
     /// The ranges themselves.
-    pub(crate) fn as_slice(&self) -> &[Range<T>] {
+    pub(crate) fn as_slice(&self) -> &[IdRange<T>] {
         &self.0
     }
 }
@@ -305,7 +305,7 @@ impl<T> Ranges<T> {
 impl Ranges {
     /// The one id of a reply to somebody who wanted one.
     pub(crate) fn only<T: Id>(&self) -> T {
-        let id = self.as_slice().first().and_then(Range::first);
+        let id = self.as_slice().first().and_then(IdRange::first);
         T::from_raw(id.expect("the engine answers with as many ids as were wanted"))
     }
 }
@@ -313,19 +313,19 @@ impl Ranges {
 impl<T: Id> Ranges<T> {
     /// Every id, in growing order.
     pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
-        self.0.iter().flat_map(Range::iter)
+        self.0.iter().flat_map(IdRange::iter)
     }
 }
 
-impl<T> AsRef<[Range<T>]> for Ranges<T> {
-    fn as_ref(&self) -> &[Range<T>] {
+impl<T> AsRef<[IdRange<T>]> for Ranges<T> {
+    fn as_ref(&self) -> &[IdRange<T>] {
         &self.0
     }
 }
 
 impl<'a, T> IntoIterator for &'a Ranges<T> {
-    type Item = &'a Range<T>;
-    type IntoIter = std::slice::Iter<'a, Range<T>>;
+    type Item = &'a IdRange<T>;
+    type IntoIter = std::slice::Iter<'a, IdRange<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
@@ -333,8 +333,8 @@ impl<'a, T> IntoIterator for &'a Ranges<T> {
 }
 
 impl<T> IntoIterator for Ranges<T> {
-    type Item = Range<T>;
-    type IntoIter = std::vec::IntoIter<Range<T>>;
+    type Item = IdRange<T>;
+    type IntoIter = std::vec::IntoIter<IdRange<T>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
@@ -346,9 +346,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn any_range() -> impl Strategy<Value = Range> {
+    fn any_range() -> impl Strategy<Value = IdRange> {
         let near_edges = prop_oneof![0..200_u64, any::<u64>(), u64::MAX - 200..=u64::MAX];
-        (near_edges, 0..300_u64).prop_filter_map("fits in u64", |(start, len)| Range::new(start, len))
+        (near_edges, 0..300_u64).prop_filter_map("fits in u64", |(start, len)| IdRange::new(start, len))
     }
 
     proptest! {
@@ -372,7 +372,7 @@ mod tests {
         #[test]
         fn merging_keeps_every_id_in_order(pieces in prop::collection::vec(1..20_u64, 0..10), start in any_range()) {
             let total: u64 = pieces.iter().sum();
-            let Some(mut rest) = Range::<u64>::new(start.start(), total) else { return Ok(()) };
+            let Some(mut rest) = IdRange::<u64>::new(start.start(), total) else { return Ok(()) };
             let whole = rest;
             let mut ranges = Ranges::none();
             for piece in pieces {
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     fn ids_come_from_both_ends_and_each_once() {
-        let range = Range::<u64>::new(u64::MAX - 3, 4).unwrap();
+        let range = IdRange::<u64>::new(u64::MAX - 3, 4).unwrap();
         let mut ids = range.into_iter();
         assert_eq!((ids.next(), ids.next_back()), (Some(u64::MAX - 3), Some(u64::MAX)));
         assert_eq!(
@@ -399,23 +399,23 @@ mod tests {
 
     #[test]
     fn the_last_id_of_each_type_fits_and_no_more() {
-        assert!(Range::<u64>::new(u64::MAX, 1).is_some());
-        assert!(Range::<u64>::new(u64::MAX, 2).is_none());
-        assert!(Range::<u32>::new(u64::from(u32::MAX), 1).is_some());
-        assert!(Range::<u32>::new(u64::from(u32::MAX), 2).is_none());
-        assert!(Range::<std::num::NonZeroI32>::new(0, 1).is_none());
+        assert!(IdRange::<u64>::new(u64::MAX, 1).is_some());
+        assert!(IdRange::<u64>::new(u64::MAX, 2).is_none());
+        assert!(IdRange::<u32>::new(u64::from(u32::MAX), 1).is_some());
+        assert!(IdRange::<u32>::new(u64::from(u32::MAX), 2).is_none());
+        assert!(IdRange::<std::num::NonZeroI32>::new(0, 1).is_none());
     }
 
     /// More ids than a `usize` of 32 bits counts.
     #[test]
     fn a_long_range_has_a_length() {
-        let ids = Range::<u64>::new(1, 1 << 40).unwrap().ids();
+        let ids = IdRange::<u64>::new(1, 1 << 40).unwrap().ids();
         assert_eq!(ids.len(), usize::try_from(1_u64 << 40).unwrap_or(usize::MAX));
     }
 
     #[test]
     fn ids_skip_without_walking() {
-        let ids = Range::<u64>::new(5, u64::MAX - 5).unwrap();
+        let ids = IdRange::<u64>::new(5, u64::MAX - 5).unwrap();
         assert_eq!(ids.into_iter().nth(1 << 40), Some(5 + (1 << 40)));
     }
 }

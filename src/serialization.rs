@@ -9,7 +9,7 @@ use serde::ser::{Serialize, Serializer};
 use crate::error::{Error, ErrorKind, Operation, Status};
 use crate::id::Id;
 use crate::name::SequenceName;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::settings::Order;
 use crate::sequence::snapshot::Health;
 use crate::store::{Bounds, Cursor, Durability, Identity, SequenceInfo};
@@ -44,13 +44,13 @@ struct RangeData {
     len: u64,
 }
 
-impl<T> Serialize for Range<T> {
+impl<T> Serialize for IdRange<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         RangeData { start: self.start(), len: self.len() }.serialize(to)
     }
 }
 
-impl<'de, T: Id> Deserialize<'de> for Range<T> {
+impl<'de, T: Id> Deserialize<'de> for IdRange<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let RangeData { start, len } = RangeData::deserialize(from)?;
         Self::new(start, len).ok_or_else(|| {
@@ -70,7 +70,7 @@ impl<T> Serialize for Ranges<T> {
 
 impl<'de, T: Id> Deserialize<'de> for Ranges<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Vec::<Range<T>>::deserialize(from)?.try_into().map_err(D::Error::custom)
+        Vec::<IdRange<T>>::deserialize(from)?.try_into().map_err(D::Error::custom)
     }
 }
 

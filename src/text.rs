@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::id::Id;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::store::{Bounds, Cursor, Identity};
 
 /// A start, an end, and whether the end is part of it.
@@ -26,11 +26,11 @@ fn number<N: FromStr>(digits: &str) -> Option<N> {
 }
 
 /// The ids from `start` up to and without `end`.
-fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<Range<T>> {
+fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<IdRange<T>> {
     let len = end
         .checked_sub(start.into())
         .ok_or_else(|| Error::invalid(format!("the range {shown} ends before it starts")))?;
-    let fits = u64::try_from(len).ok().and_then(|len| Range::new(start, len));
+    let fits = u64::try_from(len).ok().and_then(|len| IdRange::new(start, len));
     fits.ok_or_else(|| {
         let (floor, ceiling) = (T::MIN, T::MAX);
         Error::invalid(format!(
@@ -40,14 +40,14 @@ fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<Range
 }
 
 /// As Rust writes it: `1..11` for the ids 1 to 10.
-impl<T> fmt::Display for Range<T> {
+impl<T> fmt::Display for IdRange<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.start(), self.end())
     }
 }
 
 /// Reads `1..11` and `1..=10`. The ids are checked against what `T` holds.
-impl<T: Id> FromStr for Range<T> {
+impl<T: Id> FromStr for IdRange<T> {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -58,7 +58,7 @@ impl<T: Id> FromStr for Range<T> {
 }
 
 /// The ids are checked against what `T` holds. A range that ends before it starts is an error.
-impl<T: Id> TryFrom<ops::Range<u64>> for Range<T> {
+impl<T: Id> TryFrom<ops::Range<u64>> for IdRange<T> {
     type Error = Error;
 
     fn try_from(ids: ops::Range<u64>) -> Result<Self> {
@@ -67,7 +67,7 @@ impl<T: Id> TryFrom<ops::Range<u64>> for Range<T> {
 }
 
 /// The ids are checked against what `T` holds. A range that ends before it starts is an error.
-impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for Range<T> {
+impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for IdRange<T> {
     type Error = Error;
 
     fn try_from(ids: ops::RangeInclusive<u64>) -> Result<Self> {
@@ -88,10 +88,10 @@ impl<T> fmt::Display for Ranges<T> {
 
 /// The ranges in their order, which has to be that of their ids. No id may be in two of them, and none may be
 /// empty.
-impl<T> TryFrom<Vec<Range<T>>> for Ranges<T> {
+impl<T> TryFrom<Vec<IdRange<T>>> for Ranges<T> {
     type Error = Error;
 
-    fn try_from(ranges: Vec<Range<T>>) -> Result<Self> {
+    fn try_from(ranges: Vec<IdRange<T>>) -> Result<Self> {
         if let Some(empty) = ranges.iter().find(|range| range.is_empty()) {
             return Err(Error::invalid(format!("the range {empty} holds no ids")));
         }
@@ -107,7 +107,7 @@ impl<T> TryFrom<Vec<Range<T>>> for Ranges<T> {
     }
 }
 
-impl<T> From<Ranges<T>> for Vec<Range<T>> {
+impl<T> From<Ranges<T>> for Vec<IdRange<T>> {
     fn from(ranges: Ranges<T>) -> Self {
         ranges.into_iter().collect()
     }
@@ -209,11 +209,11 @@ mod tests {
     proptest! {
         #[test]
         fn ranges_read_back(start in near_edges(), len in near_edges()) {
-            let Some(range) = Range::<u64>::new(start, len) else { return Ok(()) };
-            prop_assert_eq!(range.to_string().parse::<Range>().unwrap(), range);
+            let Some(range) = IdRange::<u64>::new(start, len) else { return Ok(()) };
+            prop_assert_eq!(range.to_string().parse::<IdRange>().unwrap(), range);
             if let Some(last) = range.last() {
-                prop_assert_eq!(format!("{start}..={last}").parse::<Range>().unwrap(), range);
-                prop_assert_eq!(Range::try_from(start..=last).unwrap(), range);
+                prop_assert_eq!(format!("{start}..={last}").parse::<IdRange>().unwrap(), range);
+                prop_assert_eq!(IdRange::try_from(start..=last).unwrap(), range);
             }
         }
 
@@ -248,15 +248,15 @@ mod tests {
             "1..=",
             "99999999999999999999..1",
         ] {
-            assert!(fault::<Range>(wrong).contains("such as 1..11"), "{wrong:?}");
+            assert!(fault::<IdRange>(wrong).contains("such as 1..11"), "{wrong:?}");
             assert!(fault::<Bounds>(wrong).contains("such as 1..=100"), "{wrong:?}");
         }
-        assert!(fault::<Range>("5..3").contains("ends before it starts"));
-        let too_large = fault::<Range<i32>>("1..=2147483648");
+        assert!(fault::<IdRange>("5..3").contains("ends before it starts"));
+        let too_large = fault::<IdRange<i32>>("1..=2147483648");
         assert!(too_large.contains("holds 0..=2147483647"), "{too_large}");
-        assert!(fault::<Range<std::num::NonZeroU64>>("0..2").contains("holds 1..="));
-        assert!(fault::<Range>("0..=18446744073709551615").contains("or is all of it"));
-        assert!(fault::<Range>("1..=340282366920938463463374607431768211455").contains("does not fit"));
+        assert!(fault::<IdRange<std::num::NonZeroU64>>("0..2").contains("holds 1..="));
+        assert!(fault::<IdRange>("0..=18446744073709551615").contains("or is all of it"));
+        assert!(fault::<IdRange>("1..=340282366920938463463374607431768211455").contains("does not fit"));
         assert!(fault::<Bounds>("5..=3").contains("larger than max"));
         assert!(fault::<Bounds>("0..0").contains("no pair"));
         for wrong in ["", "1.2", "00c0ffee00c0ffee", "00c0ffee00c0ffee.", "+0c0ffee00c0ffee.1"] {
@@ -268,9 +268,9 @@ mod tests {
     // A range that is reversed is what is refused.
     #[allow(clippy::reversed_empty_ranges)]
     fn ranges_are_checked_as_they_are_put_in_a_row() {
-        assert!(Range::<u64>::try_from(5..3).is_err());
-        assert_eq!(Range::<u64>::try_from(3..3).unwrap().len(), 0);
-        let range = |text: &str| text.parse::<Range>().unwrap();
+        assert!(IdRange::<u64>::try_from(5..3).is_err());
+        assert_eq!(IdRange::<u64>::try_from(3..3).unwrap().len(), 0);
+        let range = |text: &str| text.parse::<IdRange>().unwrap();
         let ranges = Ranges::try_from(vec![range("1..3"), range("3..5"), range("9..10")]).unwrap();
         assert_eq!(ranges.to_string(), "1..5, 9..10");
         assert_eq!(Vec::from(ranges), [range("1..5"), range("9..10")]);

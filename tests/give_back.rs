@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::join;
 use idmill::store::{Bounds, Change, GiveBack, Identity, Reserve, SequenceInfo, Store, StoreFuture};
-use idmill::{Allocator, ErrorKind, Order, Range, SequenceName, Sequences, Snapshot};
+use idmill::{Allocator, ErrorKind, IdRange, Order, SequenceName, Sequences, Snapshot};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
 use parking_lot::Mutex;
@@ -127,7 +127,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
     ids.close().await;
     assert_eq!(outcome(&orders), (0, 7), "whether it was taken is unknown: counted as a gap");
     assert_eq!(stored(&store, "orders").await.next, Some(4));
-    assert_eq!(store.reserve(&request("orders", 7)).await.unwrap().range, Range::new(4, 7).unwrap());
+    assert_eq!(store.reserve(&request("orders", 7)).await.unwrap().range, IdRange::new(4, 7).unwrap());
     assert_eq!(stored(&store, "orders").await.next, Some(11));
 }
 
@@ -166,7 +166,7 @@ async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
     let store = FaultyStore::new();
     let grant = store.reserve(&request("orders", 10)).await.unwrap();
     let back = |start, len, identity| {
-        GiveBack::new(SequenceName::new("orders").unwrap(), identity, Range::new(start, len).unwrap())
+        GiveBack::new(SequenceName::new("orders").unwrap(), identity, IdRange::new(start, len).unwrap())
     };
     let other = Identity { incarnation: grant.identity.incarnation ^ 1, ..grant.identity };
     for wrong in [back(4, 6, grant.identity), back(4, 8, grant.identity), back(4, 7, other)] {

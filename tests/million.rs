@@ -9,7 +9,7 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, Grant, Identity, Listing, Page, Reserve, SequenceInfo, Store,
     StoreFuture,
 };
-use idmill::{Error, ErrorKind, Range, Result, SequenceName, Sequences};
+use idmill::{Error, ErrorKind, IdRange, Result, SequenceName, Sequences};
 
 /// All of them in a release build; enough to measure by in a debug build.
 const SEQUENCES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
@@ -31,7 +31,7 @@ impl Store for Forgetful {
     }
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
-        let range = Range::new(1, request.count).unwrap();
+        let range = IdRange::new(1, request.count).unwrap();
         let identity = Identity { incarnation: 1, epoch: 0 };
         Box::pin(async move { Ok(Grant::new(range, identity, Bounds::of::<u64>())) })
     }

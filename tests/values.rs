@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::num::NonZeroU32;
 
-use idmill::{Error, ErrorKind, Id, Range, Ranges, SequenceName, id_type};
+use idmill::{Error, ErrorKind, Id, IdRange, Ranges, SequenceName, id_type};
 
 id_type! {
     /// Signed.
@@ -57,7 +57,8 @@ fn what_is_no_id_is_refused_with_what_would_be() {
 
 #[test]
 fn ranges_are_walked_by_reference() {
-    let ranges = Ranges::try_from(vec!["1..3".parse::<Range>().unwrap(), "7..=8".parse().unwrap()]).unwrap();
+    let ranges =
+        Ranges::try_from(vec!["1..3".parse::<IdRange>().unwrap(), "7..=8".parse().unwrap()]).unwrap();
     let mut seen = Vec::new();
     for range in &ranges {
         for id in range {
@@ -110,7 +111,7 @@ mod data {
             let bounds = Bounds::new(start.min(len), start.max(len)).unwrap();
             survives(&bounds);
             survives(&SequenceInfo::new(SequenceName::new(&name).unwrap(), bounds));
-            if let Some(range) = Range::<u64>::new(start, len) {
+            if let Some(range) = IdRange::<u64>::new(start, len) {
                 survives(&range);
                 if !range.is_empty() {
                     survives(&Ranges::try_from(vec![range]).unwrap());
@@ -127,7 +128,7 @@ mod data {
         assert_eq!(survives(&Order::Process), "\"process\"");
         assert_eq!(survives(&(Status::Unknown, Health::Dry, Mode::ReadOnly)), r#"["unknown","dry","ro"]"#);
         assert_eq!(
-            survives(&Range::<u64>::new(u64::MAX, 1).unwrap()),
+            survives(&IdRange::<u64>::new(u64::MAX, 1).unwrap()),
             r#"{"start":18446744073709551615,"len":1}"#
         );
         assert_eq!(survives(&OrderId(i32::MAX)), "2147483647");
@@ -163,7 +164,7 @@ mod data {
         assert!(fault::<SequenceName>("\" a\"").contains("begins or ends with white space"));
         assert!(fault::<SequenceName>("7").contains("expected a string"));
         assert!(fault::<Order>("\"total\"").contains("there are global, process, thread"));
-        assert!(fault::<Range<i32>>(r#"{"start":2147483647,"len":2}"#).contains("holds 0..=2147483647"));
+        assert!(fault::<IdRange<i32>>(r#"{"start":2147483647,"len":2}"#).contains("holds 0..=2147483647"));
         assert!(fault::<Bounds>(r#"{"start":2,"max":1}"#).contains("start 2 is larger than max 1"));
         assert!(
             fault::<Ranges>(r#"[{"start":2,"len":2},{"start":3,"len":1}]"#).contains("does not come after")

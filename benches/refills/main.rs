@@ -123,7 +123,7 @@ fn engine(criterion: &mut Criterion) {
 }
 
 fn grant(start: u64) -> store::Grant {
-    let range = range::Range::new(start, STEP).expect("fits");
+    let range = range::IdRange::new(start, STEP).expect("fits");
     let identity = store::Identity { incarnation: 1, epoch: 0 };
     store::Grant::new(range, identity, store::Bounds::of::<u64>())
 }
@@ -140,7 +140,7 @@ fn promotion(criterion: &mut Criterion) {
             while start <= draws {
                 let end = start + LINKED.min(draws - start + 1);
                 for id in start..end {
-                    assert!(stock.publish(range::Range::new(id, 1).expect("fits"), 0, 0));
+                    assert!(stock.publish(range::IdRange::new(id, 1).expect("fits"), 0, 0));
                 }
                 let begun = Instant::now();
                 for _ in start..end {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::name::SequenceName;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::refill::policy::Policy;
 use crate::sequence::segment::{MAX_LEN, Segment};
 use crate::sequence::settings::{Adaptive, Sizing};
@@ -57,7 +57,7 @@ pub fn range(data: &[u8]) {
 fn ranges(bytes: &mut Bytes<'_>) {
     let (start, len, n) = (bytes.number(), bytes.number(), bytes.number());
     let end = u128::from(start) + u128::from(len);
-    let Some(range) = Range::<u64>::new(start, len) else {
+    let Some(range) = IdRange::<u64>::new(start, len) else {
         return assert!(end > u128::from(u64::MAX) + 1);
     };
     assert!(end <= u128::from(u64::MAX) + 1);
@@ -80,7 +80,7 @@ fn ranges(bytes: &mut Bytes<'_>) {
 
 fn segment(bytes: &mut Bytes<'_>) {
     let (start, len, watermark) = (bytes.number(), bytes.number() % (MAX_LEN + 1), bytes.number());
-    let Some(range) = Range::<u64>::new(start, len) else { return };
+    let Some(range) = IdRange::<u64>::new(start, len) else { return };
     let segment = Segment::new(range, watermark);
     let (mut expected, mut left, mut signals) = (u128::from(start), len, 0);
     for _ in 0..bytes.below(32) {
@@ -91,8 +91,8 @@ fn segment(bytes: &mut Bytes<'_>) {
                 continue;
             }
             1 => match segment.draw() {
-                Some(drawn) => (Range::new(drawn.id, 1).expect("an id"), drawn.low),
-                None => (Range::EMPTY, false),
+                Some(drawn) => (IdRange::new(drawn.id, 1).expect("an id"), drawn.low),
+                None => (IdRange::EMPTY, false),
             },
             n => {
                 let taken = segment.take(n);

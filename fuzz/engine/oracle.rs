@@ -13,7 +13,7 @@ use std::time::Duration;
 use crate::bytes::Bytes;
 use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::refill::engine::Engine;
 use crate::refill::event::Event;
 use crate::refill::queue::Waiter;
@@ -71,7 +71,7 @@ struct Cause {
     /// What a failed caller may hear of it.
     error: Option<ErrorKind>,
     /// The grant, if it may be used.
-    grant: Option<Range>,
+    grant: Option<IdRange>,
     /// Whether somebody was answered already.
     answered: bool,
     tick: bool,
@@ -93,15 +93,15 @@ pub(crate) struct Oracle {
     stored: SequenceInfo,
     /// The ids in memory, in the order in which they are drawn, and those that the engine holds for who
     /// waits.
-    memory: Vec<Range>,
+    memory: Vec<IdRange>,
     held: Ranges,
     /// Under `Order::Global`, what was granted, and from which caller on they came too late for it.
-    asked_for: Vec<(Range, usize)>,
+    asked_for: Vec<(IdRange, usize)>,
     /// One past the last id that somebody got of this identity: ids grow.
     handed_to: u128,
     origin: Option<Identity>,
     /// The ids of this identity that were granted and not given back.
-    kept: Vec<Range>,
+    kept: Vec<IdRange>,
     ended: Option<ErrorKind>,
     ended_at: Time,
     failed_at: Option<Time>,
@@ -266,10 +266,10 @@ impl Oracle {
     fn nonsense(&mut self, count: u64, bytes: &mut Bytes<'_>) {
         let (identity, bounds) = (self.stored.identity, self.stored.bounds);
         let range = match bytes.below(4) {
-            0 => Range::new(bounds.start(), 0),
-            1 => Range::new(bounds.start(), count + 1),
-            2 => bounds.max().min(self.settings.ceiling).checked_add(1).and_then(|id| Range::new(id, 1)),
-            _ => Range::new(bytes.number(), bytes.number()),
+            0 => IdRange::new(bounds.start(), 0),
+            1 => IdRange::new(bounds.start(), count + 1),
+            2 => bounds.max().min(self.settings.ceiling).checked_add(1).and_then(|id| IdRange::new(id, 1)),
+            _ => IdRange::new(bytes.number(), bytes.number()),
         };
         if let Some(range) = range {
             self.granted(Grant { range, identity, bounds });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Asked, Caller, Cause, Flight, Judged, Oracle};
 use crate::error::{Error, ErrorKind, Status};
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::refill::engine::END_STANDS;
 use crate::refill::event::{Effect, Event, Output};
 use crate::sequence::segment::MAX_LEN;
@@ -189,7 +189,7 @@ impl Oracle {
         self.flight = Some(Flight { count, callers, revoked: false, overtakes });
     }
 
-    fn publish(&mut self, range: Range, watermark: u64) {
+    fn publish(&mut self, range: IdRange, watermark: u64) {
         assert!(self.prefetches(), "Global publishes nothing");
         assert!(watermark <= self.engine.policy().plan().step, "one refill leads above the watermark");
         assert!(!self.cause.answered, "before the replies, so that whoever has one finds ids in memory");
@@ -198,7 +198,7 @@ impl Oracle {
         self.memory.push(range);
     }
 
-    fn shed(&mut self, rest: Range, identity: Identity) {
+    fn shed(&mut self, rest: IdRange, identity: Identity) {
         assert_eq!(
             (Some(identity), rest.end()),
             (self.origin, self.kept_to()),
@@ -228,11 +228,11 @@ impl Oracle {
 
     /// One past the largest id that was granted and not given back.
     fn kept_to(&self) -> u128 {
-        self.kept.last().map_or(0, Range::end)
+        self.kept.last().map_or(0, IdRange::end)
     }
 
     /// What nobody waits for is no longer held.
-    fn leave(&mut self, range: Range) {
+    fn leave(&mut self, range: IdRange) {
         self.cause.left = true;
         let held = std::mem::replace(&mut self.held, Ranges::none());
         let before = held.len();
@@ -256,7 +256,7 @@ impl Oracle {
         let first = self.callers.iter().position(Asked::waits);
         assert_eq!(first, Some(number), "first in, first out");
         assert_eq!(ids.len(), self.callers[number].want, "as many as were wanted");
-        let overlaps = |range: &Range| ids.as_slice().iter().any(|part| part.overlaps(range));
+        let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
         assert!(self.prefetches() || !late, "Global: only who waited before it was asked for");
         assert_eq!(*ids, self.held.take_front(ids.len()), "in order, from the head of what is held");
@@ -265,7 +265,7 @@ impl Oracle {
         self.cause.answered = true;
     }
 
-    pub(super) fn hand_out(&mut self, range: Range) {
+    pub(super) fn hand_out(&mut self, range: IdRange) {
         if range.is_empty() {
             return;
         }
@@ -309,10 +309,10 @@ impl Oracle {
     }
 
     pub(super) fn level(&self) -> u64 {
-        self.memory.iter().map(Range::len).sum()
+        self.memory.iter().map(IdRange::len).sum()
     }
 
-    pub(super) fn take(&mut self, mut n: u64, mut each: impl FnMut(Range)) {
+    pub(super) fn take(&mut self, mut n: u64, mut each: impl FnMut(IdRange)) {
         while n > 0 && !self.memory.is_empty() {
             let taken = self.memory[0].take_front(n);
             n -= taken.len();

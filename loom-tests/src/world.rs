@@ -9,7 +9,7 @@ use loom::thread::{self, Thread};
 
 use crate::error::ErrorKind;
 use crate::name::SequenceName;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::refill::driver::Driver;
 use crate::sequence::parts::{Arrived, Core, Ending, Mailbox, Message, Request};
 use crate::sequence::reply::Reply;
@@ -26,8 +26,8 @@ pub(crate) const NOW: Time = Duration::ZERO;
 pub(crate) const MOST_SIGNALS: usize = 1;
 pub(crate) const NEVER: Time = Duration::from_secs(1 << 30);
 
-pub(crate) fn range(start: u64, len: u64) -> Range {
-    Range::new(start, len).expect("fits")
+pub(crate) fn range(start: u64, len: u64) -> IdRange {
+    IdRange::new(start, len).expect("fits")
 }
 
 /// A stock of segments of these lengths, whose ids are 1 and on.
@@ -131,7 +131,7 @@ pub(crate) struct Actor {
     next: u64,
     pub(crate) reserves: usize,
     /// What it would give back to the store, after its end.
-    pub(crate) left: Option<Range>,
+    pub(crate) left: Option<IdRange>,
 }
 
 impl Actor {

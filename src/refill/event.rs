@@ -1,7 +1,7 @@
 //! What the engine is told, and what it decides.
 
 use crate::error::{Error, ErrorKind};
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::time::Time;
 use crate::store::{Change, Grant, Identity};
 
@@ -52,10 +52,10 @@ pub(crate) enum Effect<W> {
     /// Void what is in memory: it belongs to another identity of the sequence than what comes.
     Discard,
     /// Let callers draw from this range.
-    Publish { range: Range, watermark: u64 },
+    Publish { range: IdRange, watermark: u64 },
     /// More than memory may hold: nobody has these ids, and they are the last that were granted. Answer with
     /// `Returned`.
-    Shed { rest: Range, identity: Identity },
+    Shed { rest: IdRange, identity: Identity },
     /// These ids are this caller's.
     Reply { waiter: W, ids: Ranges },
     /// This caller gets none.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::event::Effect;
 use crate::error::Error;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::time::Time;
 
 /// A caller that waits, as far as the engine knows it.
@@ -170,7 +170,7 @@ impl<W: Waiter> Queue<W> {
     }
 
     /// Holds a range for those whose tickets come before `before`.
-    pub(super) fn hold(&mut self, range: Range, before: u64) {
+    pub(super) fn hold(&mut self, range: IdRange, before: u64) {
         let filled = self.0.get_or_insert_default();
         if filled.held.is_empty() {
             filled.held_before = before;
@@ -203,7 +203,7 @@ impl<W: Waiter> Queue<W> {
     }
 
     /// Takes out the last range that is held.
-    pub(super) fn pop_held(&mut self) -> Option<Range> {
+    pub(super) fn pop_held(&mut self) -> Option<IdRange> {
         self.0.as_mut()?.held.pop()
     }
 
@@ -243,7 +243,7 @@ mod tests {
     /// The first wants more than each grant brings, and gives up when the third comes.
     #[test]
     fn what_was_asked_for_before_a_caller_came_does_not_serve_it_when_newer_ids_are_held_too() {
-        let range = |start| Range::new(start, 3).unwrap();
+        let range = |start| IdRange::new(start, 3).unwrap();
         let (mut queue, mut out, never) = (Queue::new(), Vec::new(), Time::MAX);
         queue.push(Caller(false), 10, never);
         queue.push(Caller(false), 1, never);

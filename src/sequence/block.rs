@@ -3,7 +3,7 @@
 //! Ids in a block lie outside any segment, so revoking cannot seal them. Each draw therefore checks the
 //! stock's generation, which was read *before* the block was taken: see [`Stock::generation`].
 
-use crate::range::Range;
+use crate::range::IdRange;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
 
@@ -21,7 +21,7 @@ const GIVEN_UP: u64 = u64::MAX;
 impl Block {
     pub(crate) const EMPTY: Self = Self { next: 0, end: 0, generation: 0 };
 
-    fn new(range: Range, generation: u64) -> Self {
+    fn new(range: IdRange, generation: u64) -> Self {
         Self { next: range.start(), end: range.start().wrapping_add(range.len()), generation }
     }
 
@@ -43,7 +43,7 @@ impl Block {
         &mut self,
         stock: &Stock,
         stats: &Stats,
-        take: impl FnOnce() -> Range,
+        take: impl FnOnce() -> IdRange,
     ) -> Option<u64> {
         self.abandon(stats);
         let generation = stock.generation();

@@ -11,7 +11,7 @@ use std::fmt;
 use std::mem;
 
 use crate::error::ErrorKind;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Part, Question};
 use crate::sequence::process::Process;
 use crate::sync::{Arc, Mutex, Notify, SegQueue};
@@ -36,7 +36,7 @@ impl Part {
     }
 
     /// Takes out the last range, which the caller of this now accounts for.
-    pub(crate) fn pop(&mut self) -> Option<Range> {
+    pub(crate) fn pop(&mut self) -> Option<IdRange> {
         self.ids.pop()
     }
 

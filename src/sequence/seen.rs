@@ -220,12 +220,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::range::Range;
+    use crate::range::IdRange;
     use crate::store::Bounds;
 
     fn grant(incarnation: u64, epoch: u64, start: u64) -> Grant {
         let identity = Identity { incarnation, epoch };
-        Grant { range: Range::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
+        Grant { range: IdRange::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
     }
 
     fn seen(grants: &[Grant]) -> Seen {
@@ -273,12 +273,12 @@ mod tests {
 
     #[test]
     fn the_end_of_all_ids_cannot_be_raised() {
-        let last = Grant { range: Range::new(u64::MAX - 9, 10).unwrap(), ..grant(1, 0, 1) };
+        let last = Grant { range: IdRange::new(u64::MAX - 9, 10).unwrap(), ..grant(1, 0, 1) };
         assert!(seen(&[last]).raise(&grant(1, 0, 1)).is_none());
     }
 
     fn granted(seen: &mut Seen, first: u64, last: u64) {
-        let range = Range::new(first, last - first + 1).unwrap();
+        let range = IdRange::new(first, last - first + 1).unwrap();
         let grant = Grant { range, ..grant(1, 0, 1) };
         assert_eq!(seen.gone_back(&grant), None);
         seen.note(&grant);

@@ -18,7 +18,7 @@
 //! without overlap, so exactly one draw holds the offset `mark`.
 
 use crate::error::ErrorKind;
-use crate::range::Range;
+use crate::range::IdRange;
 use crate::sync::{ArcSwapOption, AtomicU64, Ordering};
 
 /// Where [`Segment::seal`] puts the cursor: beyond every length, and so far from 2^63, which no offset may
@@ -74,13 +74,13 @@ pub(crate) struct Drawn {
 /// What a draw of several ids got: as many as there were.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
-    pub(crate) range: Range,
+    pub(crate) range: IdRange,
     pub(crate) low: bool,
 }
 
 impl Segment {
     /// A segment over `range` whose draw of the last `watermark` ids' first one signals; 0 for no signal.
-    pub(crate) fn new(range: Range, watermark: u64) -> Self {
+    pub(crate) fn new(range: IdRange, watermark: u64) -> Self {
         debug_assert!(range.len() <= MAX_LEN);
         let mark = range.len().saturating_sub(watermark);
         Self::with(range, mark, ErrorKind::Dry)
@@ -88,10 +88,10 @@ impl Segment {
 
     /// A segment without ids, and why there are none.
     pub(crate) fn empty(reason: ErrorKind) -> Self {
-        Self::with(Range::EMPTY, 0, reason)
+        Self::with(IdRange::EMPTY, 0, reason)
     }
 
-    fn with(range: Range, mark: u64, reason: ErrorKind) -> Self {
+    fn with(range: IdRange, mark: u64, reason: ErrorKind) -> Self {
         Self {
             cursor: Cursor::new(),
             start: range.start(),
@@ -137,7 +137,7 @@ impl Segment {
         // A dry segment is not added to, so that no number of large draws brings the cursor around.
         // Relaxed: a hint; the fetch_add decides.
         if self.cursor.offset.load(Ordering::Relaxed) >= self.len {
-            return Taken { range: Range::EMPTY, low: false };
+            return Taken { range: IdRange::EMPTY, low: false };
         }
         // Relaxed: see the module's Orderings.
         let offset = self.cursor.offset.fetch_add(n, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Segment {
 
     /// Ends the segment at once, for everybody who holds it: no draw that begins after this gets an id.
     /// Returns what was left, which is the caller's alone.
-    pub(crate) fn seal(&self) -> Range {
+    pub(crate) fn seal(&self) -> IdRange {
         // Relaxed: a swap is atomic against the draws, so each id is either drawn or returned here.
         self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))
     }
@@ -172,8 +172,8 @@ impl Segment {
         &self.next
     }
 
-    fn whole(&self) -> Range {
-        Range::new(self.start, self.len).expect("was one when the segment was made")
+    fn whole(&self) -> IdRange {
+        IdRange::new(self.start, self.len).expect("was one when the segment was made")
     }
 }
 
@@ -183,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn segment(start: u64, len: u64, watermark: u64) -> Segment {
-        Segment::new(Range::new(start, len).unwrap(), watermark)
+        Segment::new(IdRange::new(start, len).unwrap(), watermark)
     }
 
     #[test]
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(segment.draw().map(|drawn| drawn.id), Some(u64::MAX - 1));
         assert_eq!(segment.draw().map(|drawn| drawn.id), Some(u64::MAX));
         assert_eq!(segment.draw(), None);
-        assert_eq!(segment.take(u64::MAX).range, Range::EMPTY);
+        assert_eq!(segment.take(u64::MAX).range, IdRange::EMPTY);
     }
 
     #[test]
@@ -209,7 +209,7 @@ mod tests {
     fn sealing_returns_what_was_left() {
         let segment = segment(1, 10, 5);
         let _ = segment.take(3);
-        assert_eq!(segment.seal(), Range::new(4, 7).unwrap());
+        assert_eq!(segment.seal(), IdRange::new(4, 7).unwrap());
         assert_eq!((segment.draw(), segment.take(1).range.len(), segment.seal().len()), (None, 0, 0));
     }
 
@@ -227,8 +227,8 @@ mod tests {
                 let before = segment.remaining();
                 let (range, low) = if size == 0 {
                     match segment.draw() {
-                        Some(drawn) => (Range::new(drawn.id, 1).unwrap(), drawn.low),
-                        None => (Range::EMPTY, false),
+                        Some(drawn) => (IdRange::new(drawn.id, 1).unwrap(), drawn.low),
+                        None => (IdRange::EMPTY, false),
                     }
                 } else {
                     let taken = segment.take(size);

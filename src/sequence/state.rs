@@ -6,7 +6,7 @@ use std::fmt;
 use crate::error::Status;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::parts::{Core, Mailbox, Message, NO_SLOT};
 use crate::sequence::segment::{Segment, Taken};
 use crate::sequence::settings::{Order, Settings};
@@ -69,7 +69,7 @@ impl Core {
     /// with the next time; empty only if nothing is in memory.
     #[cold]
     #[inline(never)]
-    pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> Range {
+    pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> IdRange {
         loop {
             let range = self.noted(segment.take(n));
             if !range.is_empty() {
@@ -96,7 +96,7 @@ impl Core {
         })
     }
 
-    fn noted(self: &Arc<Self>, taken: Taken) -> Range {
+    fn noted(self: &Arc<Self>, taken: Taken) -> IdRange {
         if taken.low {
             self.signal_low();
         }

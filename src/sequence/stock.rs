@@ -25,7 +25,7 @@
 //! them. The `generation`, for leases that hold ids outside any segment, moves after that.
 
 use crate::error::ErrorKind;
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::process::Process;
 use crate::sequence::segment::{Drawn, Segment, Taken};
 use crate::sync::{Arc, ArcSwap, AtomicU64, Mutex, Ordering};
@@ -154,7 +154,7 @@ impl Stock {
 
     /// Adds a range behind what is there. Refused, with its ids as a gap, if the stock was revoked since
     /// `generation`.
-    pub(crate) fn publish(&self, range: Range, watermark: u64, generation: u64) -> bool {
+    pub(crate) fn publish(&self, range: IdRange, watermark: u64, generation: u64) -> bool {
         self.append(Segment::new(range, watermark), generation)
     }
 
@@ -267,7 +267,7 @@ mod tests {
     fn published(ranges: &[(u64, u64)]) -> Stock {
         let stock = Stock::new();
         for (start, len) in ranges {
-            assert!(stock.publish(Range::new(*start, *len).unwrap(), 0, 0));
+            assert!(stock.publish(IdRange::new(*start, *len).unwrap(), 0, 0));
         }
         stock
     }

@@ -9,7 +9,7 @@
 //! All accesses are `Relaxed`. The thread reads what it wrote itself; the next thread in the seat gets it
 //! through the lock of the free seats. What another thread reads of `next` is a level, good for counting.
 
-use crate::range::Range;
+use crate::range::IdRange;
 use crate::sequence::block::Block;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
@@ -48,7 +48,7 @@ impl Stripe {
 
     /// Has ids taken from memory in place of what is left, for its thread; and draws from them.
     #[cold]
-    pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> Range) -> Option<u64> {
+    pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
         self.change(|block| block.renew(stock, stats, take))
     }
 

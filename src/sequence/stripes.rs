@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use crate::range::Range;
+use crate::range::IdRange;
 use crate::sequence::seat::Seat;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
@@ -45,7 +45,7 @@ impl Stripes {
 
     /// The next id for this thread: of the block that it found in its seat, or of what `take` brings. `None`
     /// without a seat, and if nothing is in memory.
-    pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> Range) -> Option<u64> {
+    pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
         let stripe = Seat::take().and_then(|seat| self.make(seat))?;
         stripe.draw(stock).or_else(|| stripe.renew(stock, stats, take))
     }

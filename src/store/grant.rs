@@ -3,7 +3,7 @@
 use super::{Bounds, Identity, not_found};
 use crate::error::Result;
 use crate::name::SequenceName;
-use crate::range::Range;
+use crate::range::IdRange;
 
 /// A request for the next range of a sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,7 +62,7 @@ impl Reserve {
 #[non_exhaustive]
 pub struct Grant {
     /// The ids; never empty.
-    pub range: Range,
+    pub range: IdRange,
     /// The identity under which they were reserved.
     pub identity: Identity,
     /// The bounds of the stored sequence.
@@ -71,13 +71,13 @@ pub struct Grant {
 
 impl Grant {
     /// These ids of a stored sequence with this identity and these bounds.
-    pub const fn new(range: Range, identity: Identity, bounds: Bounds) -> Self {
+    pub const fn new(range: IdRange, identity: Identity, bounds: Bounds) -> Self {
         Self { range, identity, bounds }
     }
 
     /// The same, of other ids: a part of them.
     #[must_use]
-    pub const fn range(self, range: Range) -> Self {
+    pub const fn range(self, range: IdRange) -> Self {
         Self { range, ..self }
     }
 }
@@ -93,12 +93,12 @@ pub struct GiveBack {
     /// The identity under which the ids were reserved.
     pub identity: Identity,
     /// The ids; never empty.
-    pub rest: Range,
+    pub rest: IdRange,
 }
 
 impl GiveBack {
     /// This rest of a range that was reserved under this identity.
-    pub const fn new(name: SequenceName, identity: Identity, rest: Range) -> Self {
+    pub const fn new(name: SequenceName, identity: Identity, rest: IdRange) -> Self {
         Self { name, identity, rest }
     }
 }

@@ -3,7 +3,7 @@
 use super::{Bounds, GiveBack, Grant, Identity, exhausted};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
-use crate::range::Range;
+use crate::range::IdRange;
 
 /// One sequence as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ impl SequenceInfo {
         self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
         // Only the whole of u64 has a length that does not fit; the rest of it is
         // granted by the next reserve.
-        let range = Range::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
+        let range = IdRange::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
         Ok(Grant { range, identity: self.identity, bounds: self.bounds })
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::error::ErrorKind;
 use crate::name::SequenceName;
-use crate::range::Range;
+use crate::range::IdRange;
 
 fn sequence(next: Option<u64>, start: u64, max: u64) -> SequenceInfo {
     let name = SequenceName::new("s").unwrap();
@@ -136,7 +136,7 @@ fn a_rest_is_taken_back_from_its_own_sequence_alone() {
     let back = |start: u64, len: u64, identity| GiveBack {
         name: SequenceName::new("s").unwrap(),
         identity,
-        rest: Range::new(start, len).unwrap(),
+        rest: IdRange::new(start, len).unwrap(),
     };
     let identity = info.identity;
     let reset = Identity { epoch: identity.epoch + 1, ..identity };

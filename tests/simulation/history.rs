@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::Grant;
-use idmill::{ErrorKind, Range, SequenceName, Snapshot};
+use idmill::{ErrorKind, IdRange, SequenceName, Snapshot};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -148,7 +148,7 @@ impl History {
         self.sent.len() - 1
     }
 
-    pub(crate) fn gives_back(&mut self, life: usize, name: &SequenceName, rest: Range) {
+    pub(crate) fn gives_back(&mut self, life: usize, name: &SequenceName, rest: IdRange) {
         let tick = self.tick(&(life, rest.start(), rest.len()));
         self.given_back.push((life, name.as_str().to_owned(), (rest.start(), rest.len()), tick));
     }

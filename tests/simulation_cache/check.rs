@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use idmill::Range;
+use idmill::IdRange;
 
 use crate::server::{Lie, Miss, Server};
 use crate::world::{Counted, History, World, name};
@@ -65,7 +65,7 @@ fn growing(history: &History) -> Verdict {
 fn everything_is_accounted_for(world: &World, history: &History) -> Verdict {
     let counted = world.counted(history);
     let granted: u64 = world.store.granted(name().as_str()).iter().map(|grant| grant.range.len()).sum();
-    let strangers: u64 = history.strangers.iter().map(Range::len).sum();
+    let strangers: u64 = history.strangers.iter().map(IdRange::len).sum();
     let known =
         counted.ids + strangers + counted.skipped + counted.abandoned + world.network.server.lock().left();
     let calm = world.plan.store.lost == 0.0 && counted.uncertain == 0 && world.plan.store.longest < BURST;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures_util::future::{join, join_all};
 use idmill::store::{Bounds, Reserve, Store};
-use idmill::{Range, SequenceName, Status};
+use idmill::{IdRange, SequenceName, Status};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 use idmill_shared_cache::Tiered;
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
@@ -43,7 +43,7 @@ pub(crate) struct History {
     clock: u64,
     pub(crate) draws: Vec<Draw>,
     /// Ranges that were reserved past the window.
-    pub(crate) strangers: Vec<Range>,
+    pub(crate) strangers: Vec<IdRange>,
     /// The tier of each life of each process, also of those that crashed.
     pub(crate) tiers: Vec<Arc<Tier>>,
     /// Errors that no caller should hear.
@@ -55,7 +55,7 @@ pub(crate) struct History {
 /// A call that got ids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draw {
-    pub(crate) range: Range,
+    pub(crate) range: IdRange,
     pub(crate) began: u64,
     pub(crate) ended: u64,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture};
-use idmill::{Error, ErrorKind, Range, Result};
+use idmill::{Error, ErrorKind, IdRange, Result};
 use idmill_shared_cache::{Drawn, Installed, Window};
 use idmill_testing::faulty::FaultyStore;
 use parking_lot::Mutex;
@@ -112,7 +112,7 @@ impl Item {
             self.ranges.push(grant);
             return Installed::Done;
         }
-        let own = Range::take_front(&mut grant.range, request.count);
+        let own = IdRange::take_front(&mut grant.range, request.count);
         self.ranges.push(grant);
         Installed::Ids(grant.range(own))
     }

@@ -11,7 +11,7 @@ use idmill_sqlx::driver::sqlite::{
 };
 use idmill_sqlx::driver::{self as sqlx, Connection, Executor as _, SqlitePool};
 use idmill_sqlx::idmill::store::{Bounds, Grant, Reserve, Store};
-use idmill_sqlx::idmill::{ErrorKind, Range, Result, SequenceName, Sequences};
+use idmill_sqlx::idmill::{ErrorKind, IdRange, Result, SequenceName, Sequences};
 use idmill_sqlx::sqlite::{InTransaction, SqliteOptions, SqliteStore, ddl, next_in, reserve_in};
 
 fn options(dir: &Path) -> SqliteConnectOptions {
@@ -44,7 +44,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
 }
 
 /// First and last.
-fn ids(range: Range) -> (u64, u64) {
+fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 

@@ -1,1 +1,25 @@
-../../sqlx/src/lib.rs
+//! Ids for services with sqlx: small, unique, ordered, in ranges or inside your transactions, from the pool
+//! you have.
+//!
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! [crates.io](https://crates.io/crates/idmill-sqlx).
+#![cfg_attr(doctest, doc = include_str!("../README.md"))]
+
+mod ids;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod version;
+
+pub use idmill;
+pub use idmill_kit::Mode;
+pub use idmill_kit::history::Failover;
+/// The driver, in the version whose pools and connections are taken here.
+pub use sqlx as driver;
+
+/// For the macros alone.
+#[doc(hidden)]
+pub mod __private {
+    pub use idmill_sql::column::{from_column, to_column};
+}

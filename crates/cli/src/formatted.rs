@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, StdoutLock, Write, stdin, stdout};
 
-use idmill::{Range, Ranges};
+use idmill::{IdRange, Ranges};
 use idmill_codec::Format;
 use serde::Serialize;
 
@@ -191,7 +191,7 @@ impl<W: Write> Lines<W> {
     }
 
     /// Writes every id of a range.
-    pub(crate) fn write(&mut self, range: Range) -> io::Result<()> {
+    pub(crate) fn write(&mut self, range: IdRange) -> io::Result<()> {
         for id in range {
             self.make_room(LONGEST_LINE)?;
             writeln!(self.buffer, "{id}")?;
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn every_write_is_of_whole_lines_that_a_pipe_takes_at_once() {
         let mut lines = Lines::new(Pieces::default());
-        let ids = Range::new(u64::MAX - 999, 1000).unwrap();
+        let ids = IdRange::new(u64::MAX - 999, 1000).unwrap();
         lines.write(ids).unwrap();
         assert!(lines.written() < 1000);
         lines.flush().unwrap();
@@ -282,7 +282,7 @@ mod tests {
                 Ok(())
             }
         }
-        let ids = Range::new(1, 10_000).unwrap();
+        let ids = IdRange::new(1, 10_000).unwrap();
         for (kind, is_left) in [(io::ErrorKind::BrokenPipe, true), (io::ErrorKind::StorageFull, false)] {
             let error = Lines::new(Fails(kind)).write(ids).unwrap_err();
             assert_eq!(Failure::of_stdout("ids", &error).is_left(), is_left);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use idmill::{Range, Sequences, Status};
+use idmill::{IdRange, Sequences, Status};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -14,10 +14,10 @@ use super::outcome::{Outcome, check};
 
 /// Every range of ids that was drawn, by any process. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Drawn(Arc<Mutex<Vec<Range>>>);
+pub(super) struct Drawn(Arc<Mutex<Vec<IdRange>>>);
 
 impl Drawn {
-    pub(super) fn add(&self, range: Range) {
+    pub(super) fn add(&self, range: IdRange) {
         self.0.lock().push(range);
     }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Grant, Reserve};
-use idmill::{Range, SequenceName};
+use idmill::{IdRange, SequenceName};
 
 use super::ledger::{Entry, Reply};
 use super::setup::Endpoint;
@@ -134,6 +134,6 @@ pub(super) fn line_of(entry: &Entry) -> String {
     line
 }
 
-pub(super) fn say_drawn(range: Range) {
+pub(super) fn say_drawn(range: IdRange) {
     say(&format!("drawn {} {}", range.start(), range.len()));
 }

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Grant, Identity};
-use idmill::{ErrorKind, Range};
+use idmill::{ErrorKind, IdRange};
 use rustix::process::Signal;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
@@ -211,9 +211,9 @@ fn hear(said: &str, books: &Books, events: &mpsc::UnboundedSender<Event>) {
     let _ = events.send(event);
 }
 
-fn parse_range(words: &mut SplitWhitespace<'_>) -> Option<Range> {
+fn parse_range(words: &mut SplitWhitespace<'_>) -> Option<IdRange> {
     let (start, len) = (number(words)?, number(words)?);
-    Range::new(start, len)
+    IdRange::new(start, len)
 }
 
 fn number<T: FromStr>(words: &mut SplitWhitespace<'_>) -> Option<T> {
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn entries_read_back_and_torn_ones_are_not_taken() {
-        let range = Range::new(u64::MAX - 4, 5).unwrap();
+        let range = IdRange::new(u64::MAX - 4, 5).unwrap();
         let identity = Identity { incarnation: 6, epoch: 7 };
         let granted = Reply::Granted(Grant::new(range, identity, Bounds::new(8, u64::MAX).unwrap()));
         for reply in [granted, Reply::Silent, Reply::Failed(ErrorKind::UnknownOutcome, "a b".to_owned())] {

@@ -85,7 +85,7 @@ async fn what_is_given_back_or_reset_between_two_looks_raises_no_alarm() {
     both.draw("removed", 10).await;
     let listed = both.witness.list(&Page::default()).await.unwrap().ledgers;
     // Each of these comes after the ledgers were listed, and before the store is looked at.
-    let rest = idmill::Range::new(5, 6).unwrap();
+    let rest = idmill::IdRange::new(5, 6).unwrap();
     assert!(both.guarded.give_back(&GiveBack::new(name("orders"), grant.identity, rest)).await.unwrap());
     both.guarded.set(&name("reset"), Change::new().next(3).backwards(true)).await.unwrap();
     both.guarded.remove(&name("removed")).await.unwrap();

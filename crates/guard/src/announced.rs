@@ -80,19 +80,19 @@ impl Ledger {
 mod tests {
     use super::*;
     use crate::Refusal;
-    use idmill::Range;
+    use idmill::IdRange;
 
     const ORDERS: Identity = Identity { incarnation: 7, epoch: 1 };
     const OTHER: Identity = Identity { incarnation: 8, epoch: 0 };
     const RESET: Identity = Identity { incarnation: 7, epoch: 2 };
 
     fn claim(ledger: &Ledger, identity: Identity, start: u64) -> Result<Ledger, Refusal> {
-        Ledger::claim(Some(ledger), identity, Range::new(start, 5).unwrap())
+        Ledger::claim(Some(ledger), identity, IdRange::new(start, 5).unwrap())
     }
 
     /// Ids 1 to 5 are claimed.
     fn ledger() -> Ledger {
-        Ledger::claim(None, ORDERS, Range::new(1, 5).unwrap()).unwrap()
+        Ledger::claim(None, ORDERS, IdRange::new(1, 5).unwrap()).unwrap()
     }
 
     #[test]

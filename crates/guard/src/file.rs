@@ -311,7 +311,7 @@ fn links(file: &Path) -> io::Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use idmill::Range;
+    use idmill::IdRange;
     use idmill::store::Identity;
 
     const ORDERS: Identity = Identity { incarnation: 7, epoch: 0 };
@@ -321,7 +321,7 @@ mod tests {
     }
 
     fn ledger(seen: Option<&Ledger>, start: u64) -> Ledger {
-        Ledger::claim(seen, ORDERS, Range::new(start, 10).unwrap()).unwrap()
+        Ledger::claim(seen, ORDERS, IdRange::new(start, 10).unwrap()).unwrap()
     }
 
     #[tokio::test]

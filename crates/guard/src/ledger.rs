@@ -1,6 +1,6 @@
 //! What a witness remembers of a sequence, and what of that lets a range be used. Pure: no store, no clock.
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::{Identity, SequenceInfo};
 
 /// The ranges that were claimed of one sequence.
@@ -19,7 +19,7 @@ pub struct Ledger {
     pub solid: u128,
     /// What was claimed above the floor: ascending, apart from each other, at most
     /// [`MOST_CLAIMS`](Self::MOST_CLAIMS).
-    pub claims: Vec<Range>,
+    pub claims: Vec<IdRange>,
     /// What an administrator does to the sequence through the guard, or did.
     pub announced: Option<Announced>,
     /// Counts changes, so that no ledger comes twice: a write that is late, or arrives twice, finds another.
@@ -132,7 +132,7 @@ impl Ledger {
     ///
     /// # Errors
     /// Why it must not be.
-    pub fn claim(seen: Option<&Self>, identity: Identity, range: Range) -> Result<Self, Refusal> {
+    pub fn claim(seen: Option<&Self>, identity: Identity, range: IdRange) -> Result<Self, Refusal> {
         Self::claim_within(Self::MOST_CLAIMS, seen, identity, range)
     }
 
@@ -144,7 +144,7 @@ impl Ledger {
         most: usize,
         seen: Option<&Self>,
         identity: Identity,
-        range: Range,
+        range: IdRange,
     ) -> Result<Self, Refusal> {
         let Some(seen) = seen else { return Ok(Self::begun(identity, range, 0)) };
         let (known, version) = (seen.identity, seen.version + 1);
@@ -176,7 +176,7 @@ impl Ledger {
 
     /// The ledger once the rest of a claimed range may be claimed again; `None` if it is not the end of all
     /// that was claimed.
-    pub fn release(&self, identity: Identity, rest: Range) -> Option<Self> {
+    pub fn release(&self, identity: Identity, rest: IdRange) -> Option<Self> {
         if identity != self.identity || rest.is_empty() || rest.end() != self.top() {
             return None;
         }
@@ -187,7 +187,7 @@ impl Ledger {
                 ledger.solid = ledger.solid.min(ledger.floor);
             }
             Some(last) => {
-                let left = Range::new(last.start(), rest.start().checked_sub(last.start())?)?;
+                let left = IdRange::new(last.start(), rest.start().checked_sub(last.start())?)?;
                 ledger.claims.extend((!left.is_empty()).then_some(left));
             }
         }
@@ -196,11 +196,11 @@ impl Ledger {
 
     /// The first id above all that were claimed.
     pub fn top(&self) -> u128 {
-        self.claims.last().map_or(self.floor, Range::end)
+        self.claims.last().map_or(self.floor, IdRange::end)
     }
 
     /// What is below the first range was handed out before there was a witness, or nobody knows.
-    fn begun(identity: Identity, range: Range, version: u64) -> Self {
+    fn begun(identity: Identity, range: IdRange, version: u64) -> Self {
         let (floor, solid) = (range.end(), range.start().into());
         Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }
     }
@@ -213,18 +213,18 @@ impl Ledger {
         Self { identity, floor, solid: floor, claims, announced: None, version, stamp: self.stamp }
     }
 
-    fn has_any_of(&self, range: Range) -> bool {
+    fn has_any_of(&self, range: IdRange) -> bool {
         u128::from(range.start()) < self.floor || self.claims.iter().any(|claim| claim.overlaps(&range))
     }
 
-    fn certainly_has_any_of(&self, range: Range) -> bool {
+    fn certainly_has_any_of(&self, range: IdRange) -> bool {
         // Nothing is solid where both are one: all up to the floor was released.
         let Self { solid, floor, .. } = *self;
         let is_solid = solid < floor && range.end() > solid && u128::from(range.start()) < floor;
         is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))
     }
 
-    fn add(&mut self, range: Range, most: usize) {
+    fn add(&mut self, range: IdRange, most: usize) {
         let at = self.claims.partition_point(|claim| claim.start() < range.start());
         self.claims.insert(at, range);
         self.claims = joined(&self.claims);
@@ -241,8 +241,8 @@ impl Ledger {
 }
 
 /// The same ids in as few ranges as can be.
-fn joined(claims: &[Range]) -> Vec<Range> {
-    let mut joined: Vec<Range> = Vec::with_capacity(claims.len());
+fn joined(claims: &[IdRange]) -> Vec<IdRange> {
+    let mut joined: Vec<IdRange> = Vec::with_capacity(claims.len());
     for claim in claims {
         match joined.last_mut().and_then(|last| Some((join(*last, *claim)?, last))) {
             Some((both, last)) => *last = both,
@@ -253,9 +253,9 @@ fn joined(claims: &[Range]) -> Vec<Range> {
 }
 
 /// Both as one, if the second begins where the first ends.
-fn join(first: Range, second: Range) -> Option<Range> {
+fn join(first: IdRange, second: IdRange) -> Option<IdRange> {
     let is_next = first.end() == u128::from(second.start());
-    is_next.then(|| Range::new(first.start(), first.len().checked_add(second.len())?)).flatten()
+    is_next.then(|| IdRange::new(first.start(), first.len().checked_add(second.len())?)).flatten()
 }
 
 #[cfg(test)]
@@ -265,8 +265,8 @@ mod tests {
 
     const ORDERS: Identity = Identity { incarnation: 7, epoch: 1 };
 
-    fn range(start: u64, len: u64) -> Range {
-        Range::new(start, len).unwrap()
+    fn range(start: u64, len: u64) -> IdRange {
+        IdRange::new(start, len).unwrap()
     }
 
     fn claimed(ranges: &[(u64, u64)]) -> Ledger {

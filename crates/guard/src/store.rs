@@ -161,7 +161,7 @@ mod tests {
         let witness = StoreWitness::new(Settling(Durable(MemoryStore::new()))).unwrap();
         let name = SequenceName::new("orders").unwrap();
         // After the store was put back, two processes are granted it, and look before either has claimed.
-        let range = idmill::Range::new(1, 10).unwrap();
+        let range = idmill::IdRange::new(1, 10).unwrap();
         let wanted = Ledger::claim(None, Identity::fresh(), range).unwrap();
         assert!(witness.swap(&name, None, &wanted).await.unwrap());
         assert!(!witness.swap(&name, None, &wanted).await.unwrap());

@@ -122,7 +122,7 @@ async fn a_batch_is_claimed_as_one_and_each_answer_is_its_own() {
 async fn what_is_given_back_can_be_claimed_again() {
     let (_, witness, guarded) = guarded();
     let grant = guarded.reserve(&orders(10)).await.unwrap();
-    let rest = idmill::Range::new(4, 7).unwrap();
+    let rest = idmill::IdRange::new(4, 7).unwrap();
     assert!(guarded.give_back(&GiveBack::new(name(), grant.identity, rest)).await.unwrap());
     assert_eq!(witness.ledger("orders").unwrap().top(), 4);
     assert_eq!(starts(&guarded, 10).await.unwrap(), 4);
@@ -405,7 +405,7 @@ impl Store for GivesBack {
         Box::pin(async move {
             if !self.is_back.swap(true, Ordering::Relaxed) {
                 let identity = self.store.inspect(name).await?.unwrap().identity;
-                let rest = idmill::Range::new(15, 6).unwrap();
+                let rest = idmill::IdRange::new(15, 6).unwrap();
                 assert!(self.other().give_back(&GiveBack::new(name.clone(), identity, rest)).await?);
             }
             self.store.inspect(name).await

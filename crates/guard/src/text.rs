@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use percent_encoding::{percent_decode_str, utf8_percent_encode};
 
 use super::{Announced, Ledger};
-use idmill::Range;
+use idmill::IdRange;
 use idmill::SequenceName;
 use idmill::store::Identity;
 use idmill_kit::query::ESCAPED;
@@ -107,9 +107,9 @@ pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
     Some(Ledger { identity, floor, solid, claims, announced, version, stamp })
 }
 
-fn claim(text: &str) -> Option<Range> {
+fn claim(text: &str) -> Option<IdRange> {
     let (start, len) = text.split_once('+')?;
-    Range::new(start.parse().ok()?, len.parse().ok()?)
+    IdRange::new(start.parse().ok()?, len.parse().ok()?)
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_longest_ledger_fits_a_record() {
-        let claims = vec![Range::new(u64::MAX - 1, 1).unwrap(); Ledger::MOST_CLAIMS];
+        let claims = vec![IdRange::new(u64::MAX - 1, 1).unwrap(); Ledger::MOST_CLAIMS];
         let identity = Identity { incarnation: u64::MAX, epoch: u64::MAX };
         let longest = Ledger {
             identity,
@@ -166,7 +166,7 @@ mod tests {
                     2 => Announced::Removed,
                     _ => Announced::Forgotten,
                 });
-                let claims = if announced.is_some() { Vec::new() } else { vec![Range::new(floor, 3).unwrap_or_else(|| Range::new(1, 3).expect("fits"))] };
+                let claims = if announced.is_some() { Vec::new() } else { vec![IdRange::new(floor, 3).unwrap_or_else(|| IdRange::new(1, 3).expect("fits"))] };
                 let identity = Identity { incarnation, epoch: epoch.into() };
                 let (solid, floor, version) = (floor / 2, floor.into(), floor);
                 ledgers.insert(name, Ledger { identity, floor, solid: solid.into(), claims, announced, version, stamp: incarnation });

@@ -1,7 +1,7 @@
 //! Ids for a transaction: exactly as many as were asked for, or none.
 
 use idmill::store::Grant;
-use idmill::{Error, ErrorKind, Id, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, Id, IdRange, Result, SequenceName};
 
 /// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
 /// hold, or fewer than `count` ids.
@@ -29,8 +29,8 @@ pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceil
 ///
 /// # Errors
 /// [`StoreViolation`](ErrorKind::StoreViolation) if the type cannot hold all of them.
-pub fn typed<T: Id>(range: Range) -> Result<Range<T>> {
-    let typed = Range::new(range.start(), range.len());
+pub fn typed<T: Id>(range: IdRange) -> Result<IdRange<T>> {
+    let typed = IdRange::new(range.start(), range.len());
     typed.ok_or_else(|| {
         let message = format!("the store granted {range}, of which the type of the ids cannot hold all");
         Error::new(ErrorKind::StoreViolation, message)

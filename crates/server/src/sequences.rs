@@ -10,7 +10,7 @@ use std::time::Duration;
 use derive_more::Debug;
 use idmill::store::{Bounds, Change, SequenceInfo};
 use idmill::{
-    Allocator, Error, ErrorKind, Operation, Range, Ranges, Result, SequenceName, Sequences, Status,
+    Allocator, Error, ErrorKind, IdRange, Operation, Ranges, Result, SequenceName, Sequences, Status,
 };
 use parking_lot::RwLock;
 use tracing::Instrument as _;
@@ -60,12 +60,12 @@ impl OpenSequence {
             return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
         }
         let ranges = self.asked(self.allocator.take(n)).await?;
-        ranges.iter().filter_map(Range::last).for_each(|last| self.note(last));
+        ranges.iter().filter_map(IdRange::last).for_each(|last| self.note(last));
         Ok(ranges)
     }
 
     /// So many ids that follow each other. Blocks that something else lies within are skipped, and are a gap.
-    pub(crate) async fn take_in_a_row(&self, n: u64) -> Result<Range<i64>> {
+    pub(crate) async fn take_in_a_row(&self, n: u64) -> Result<IdRange<i64>> {
         for _ in 0..TRIES {
             let ranges = self.take(n).await?;
             match ranges.as_ref() {
@@ -160,8 +160,8 @@ pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
     to_exhaustion < SOON
 }
 
-fn skip(name: &str, ranges: &[Range<i64>]) {
-    let ids = ranges.iter().map(Range::len).sum();
+fn skip(name: &str, ranges: &[IdRange<i64>]) {
+    let ids = ranges.iter().map(IdRange::len).sum();
     metrics::counter!(crate::counters::SKIPPED, "sequence" => name.to_owned()).increment(ids);
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill::SequenceName;
 use idmill::store::Bounds;
 use parking_lot::Mutex;
@@ -63,7 +63,7 @@ impl<K: Clone> Acquainted<K> {
 
     /// The bounds of a sequence after this range was drawn from its window, where these were known. A range
     /// beyond them was granted by the store too: the end was raised, and others know already.
-    pub fn bounds_after(&self, name: &SequenceName, range: Range, known: Bounds) -> Bounds {
+    pub fn bounds_after(&self, name: &SequenceName, range: IdRange, known: Bounds) -> Bounds {
         if range.end() <= u128::from(known.max()) + 1 {
             return known;
         }
@@ -106,10 +106,10 @@ mod tests {
         let (all, s, known) =
             (Acquainted::new(Duration::from_secs(5)), name("s"), Bounds::new(1, 10).unwrap());
         all.introduce(&s, |_| ());
-        assert_eq!(all.bounds_after(&s, Range::new(6, 5).unwrap(), known), known);
+        assert_eq!(all.bounds_after(&s, IdRange::new(6, 5).unwrap(), known), known);
         assert_eq!(all.get(&s), Some(()));
         let raised = Bounds::new(1, 11).unwrap();
-        assert_eq!(all.bounds_after(&s, Range::new(7, 5).unwrap(), known), raised);
+        assert_eq!(all.bounds_after(&s, IdRange::new(7, 5).unwrap(), known), raised);
         assert_eq!(all.get(&s), None, "to be heard anew");
     }
 

@@ -20,7 +20,7 @@
 //!    is used up, a draw goes on in the next, or waits for it. The whole entry then expires as a claim does,
 //!    since whoever prepares the next range may be gone.
 
-use idmill::Range;
+use idmill::IdRange;
 
 /// The most ids in a window.
 pub const MAX_LEN: u64 = 1 << 20;
@@ -29,7 +29,7 @@ pub const MAX_LEN: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
     /// The first ids, for the process that reserved the range, once it is installed.
-    pub own: Range,
+    pub own: IdRange,
     /// The first id of the range.
     pub base: u64,
     /// How many of its ids are `own`.
@@ -42,7 +42,7 @@ pub struct Refill {
 
 /// Splits a range that was reserved for a draw of `count` ids, none above `ceiling`. Ids beyond the first
 /// [`MAX_LEN`] are lost.
-pub fn refill(range: Range, count: u64, ceiling: u64) -> Refill {
+pub fn refill(range: IdRange, count: u64, ceiling: u64) -> Refill {
     let (base, len) = (range.start(), range.len().min(MAX_LEN));
     let room = ceiling.checked_sub(base).map_or(0, |room| room.saturating_add(1));
     let mut rest = range;
@@ -52,7 +52,7 @@ pub fn refill(range: Range, count: u64, ceiling: u64) -> Refill {
 
 /// Makes the refill for a range that was reserved to follow one with this many ids left. Ids beyond the first
 /// [`MAX_LEN`] are lost.
-pub fn prepared(range: Range, left: u64) -> Refill {
+pub fn prepared(range: IdRange, left: u64) -> Refill {
     let (mut rest, len) = (range, range.len().min(MAX_LEN));
     Refill { own: rest.take_front(0), base: range.start(), used: 0, len, mark: left.saturating_add(len) / 2 }
 }

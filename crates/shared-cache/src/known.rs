@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Grant, Identity, SequenceInfo};
-use idmill::{Range, SequenceName};
+use idmill::{IdRange, SequenceName};
 use tokio::time::Instant;
 
 use super::acquainted::Acquainted;
@@ -94,7 +94,7 @@ impl Acquainted<Known> {
     }
 
     /// The grant of a range that was drawn from the window.
-    pub fn granted(&self, name: &SequenceName, range: Range, known: &Known) -> Grant {
+    pub fn granted(&self, name: &SequenceName, range: IdRange, known: &Known) -> Grant {
         Grant::new(range, known.identity, self.bounds_after(name, range, known.bounds))
     }
 

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use idmill::store::{Bounds, Reserve};
-use idmill::{Error, Id, Operation, Range, Result, SequenceName};
+use idmill::{Error, Id, IdRange, Operation, Result, SequenceName};
 use idmill_kit::history::Failover;
 use idmill_kit::typed;
 
@@ -35,7 +35,7 @@ pub trait Draws: Clone + fmt::Debug {
         executor: &mut E,
         request: &Reserve,
         floor: u64,
-    ) -> impl Future<Output = Result<Range>>;
+    ) -> impl Future<Output = Result<IdRange>>;
 }
 
 /// A table whose rows say which server wrote them last.
@@ -116,13 +116,13 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// Those of [`reserve`](Self::reserve).
-    pub async fn draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<Range<T>> {
+    pub async fn draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<IdRange<T>> {
         const { must_be_within::<E>() };
         let outcome = self.try_draw(within, count).await;
         outcome.and_then(typed).map_err(|error| error.of(&self.name).during(Operation::Reserve))
     }
 
-    async fn try_draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<Range> {
+    async fn try_draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<IdRange> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
@@ -178,7 +178,7 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// PostgreSQL's transaction goes on after [`Exhausted`](idmill::ErrorKind::Exhausted),
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a [`Conflict`](idmill::ErrorKind::Conflict) of
     /// servers; all others have ended it. Roll MySQL's back after any error.
-    pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<Range<T>> {
+    pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.draw(&mut L::within(transaction), count).await
     }
 }
@@ -196,12 +196,12 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     ///
     /// # Errors
     /// Those of [`reserve`](Self::reserve).
-    pub fn reserve_blocking(&self, transaction: L::Transaction<'_>, count: u64) -> Result<Range<T>> {
+    pub fn reserve_blocking(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.draw(&mut L::within(transaction), count))
     }
 }
 
-fn one<T: Id>(range: Range<T>) -> T {
+fn one<T: Id>(range: IdRange<T>) -> T {
     range.first().expect("one id was reserved")
 }
 

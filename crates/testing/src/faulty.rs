@@ -8,7 +8,7 @@ use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, Listing, MemoryStore, Page, Records, Reserve,
     SequenceInfo, Snapshot, Store, StoreFuture,
 };
-use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, Operation, Result, SequenceName};
 use parking_lot::Mutex;
 
 /// One thing that goes wrong with one round trip to a [`FaultyStore`].
@@ -320,7 +320,7 @@ impl FaultyStore {
         let answer = |range| Grant::new(range, info.identity, info.bounds);
         let made_up = match nonsense {
             Fault::Repeat => self.state.lock().previous.get(request.name.as_str()).copied(),
-            Fault::Empty => Some(answer(Range::new(0, 0).expect("empty"))),
+            Fault::Empty => Some(answer(IdRange::new(0, 0).expect("empty"))),
             Fault::OutOfBounds => outside(info.bounds).map(answer),
             Fault::TooMany => {
                 let count = request.count.saturating_add(1);
@@ -458,7 +458,7 @@ fn shorten(granted: &mut Vec<Grant>, back: &GiveBack) {
 }
 
 /// One id above the bounds, or below where there is none above.
-fn outside(bounds: Bounds) -> Option<Range> {
+fn outside(bounds: Bounds) -> Option<IdRange> {
     let id = bounds.max().checked_add(1).or_else(|| bounds.start().checked_sub(1))?;
-    Range::new(id, 1)
+    IdRange::new(id, 1)
 }

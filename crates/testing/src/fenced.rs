@@ -1,6 +1,6 @@
 //! The scripts of the window on Redis as functions: see [`idmill_shared_cache::fenced`].
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill_shared_cache::fenced::Refill;
 
 /// The server's entry for a sequence.
@@ -38,7 +38,7 @@ pub enum Draw {
     /// These ids are the caller's.
     Ids {
         /// The ids.
-        range: Range,
+        range: IdRange,
         /// The first id of the range that they belong to.
         base: u64,
         /// How many are left, in this range and what follows it.
@@ -73,7 +73,7 @@ pub fn draw<Fence: Clone + PartialEq>(
             let first = *base + *used;
             let Some(room) = ceiling.checked_sub(first) else { return Draw::Above };
             let take = count.min(*len - *used).min(room.saturating_add(1));
-            let Some(range) = Range::new(first, take) else { return Draw::Above };
+            let Some(range) = IdRange::new(first, take) else { return Draw::Above };
             *used += take;
             let left = *len - *used + next.map_or(0, |(_, len, _)| len);
             let low = *mark > 0 && next.is_none() && ahead.is_none() && left <= *mark;
@@ -144,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    fn range(start: u64, len: u64) -> Range {
-        Range::new(start, len).unwrap()
+    fn range(start: u64, len: u64) -> IdRange {
+        IdRange::new(start, len).unwrap()
     }
 
     fn kept(fence: u64, base: u64, len: u64) -> Kept<u64> {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// Draws what comes, whatever else is said.
-    fn ids(kept: &mut Option<Kept<u64>>, count: u64) -> (Range, bool) {
+    fn ids(kept: &mut Option<Kept<u64>>, count: u64) -> (IdRange, bool) {
         match draw(kept, &1, count, u64::MAX, 9) {
             Draw::Ids { range, low, .. } => (range, low),
             other => panic!("{other:?}"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use idmill::store::{Bounds, Reserve, Store};
-use idmill::{ErrorKind, Range, Result, SequenceName};
+use idmill::{ErrorKind, IdRange, Result, SequenceName};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use proptest::prelude::*;
 
@@ -15,8 +15,8 @@ fn request(text: &str, count: u64) -> Reserve {
     Reserve::new(name(text), count).create(Bounds::new(1, 1000).unwrap())
 }
 
-fn range(start: u64, len: u64) -> Range {
-    Range::new(start, len).unwrap()
+fn range(start: u64, len: u64) -> IdRange {
+    IdRange::new(start, len).unwrap()
 }
 
 async fn next(store: &FaultyStore) -> Option<u64> {

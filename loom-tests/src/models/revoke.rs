@@ -14,7 +14,7 @@ use loom::thread;
 use crate::error::ErrorKind;
 use crate::explore::{UNBOUNDED, explore};
 use crate::harness::models;
-use crate::range::Range;
+use crate::range::IdRange;
 use crate::refill::driver::Driver;
 use crate::sequence::block::Block;
 use crate::sequence::parts::{Mailbox, Message};
@@ -59,7 +59,7 @@ fn held_segments_are_sealed() {
         let drawn = caller.join().unwrap();
         assert_each_once(drawn.clone(), 1, drawn.len() as u64);
         // Each by itself, and not only their number: what is lost may be given back, and be drawn by others.
-        let lost = lost.as_slice().iter().flat_map(Range::ids);
+        let lost = lost.as_slice().iter().flat_map(IdRange::ids);
         assert_each_once(drawn.into_iter().chain(lost).collect(), 1, 3);
     });
 }

@@ -7,7 +7,7 @@ use super::event::{Effect, Event, Output};
 use super::queue::Waiter;
 use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::range::{Range, Ranges};
+use crate::range::{IdRange, Ranges};
 use crate::sequence::answer::Answer;
 use crate::sequence::metrics;
 use crate::sequence::parts::{Core, Part, Question, Request};
@@ -158,7 +158,7 @@ impl Driver {
         let Some(mut part) = part.filter(|part| stock.stands(part.generation())) else {
             return (newest, None);
         };
-        let last = part.ids().as_slice().last().and_then(Range::last);
+        let last = part.ids().as_slice().last().and_then(IdRange::last);
         if last != stats.reached() || stock.remaining() > 0 || self.engine.holds() {
             return (newest, Some(part));
         }
@@ -436,7 +436,7 @@ impl Driver {
         }
     }
 
-    fn rest_of(&self, rest: Range, identity: Identity) -> Rest {
+    fn rest_of(&self, rest: IdRange, identity: Identity) -> Rest {
         Rest::new(self.core.clone(), GiveBack { name: self.core.name.clone(), identity, rest })
     }
 

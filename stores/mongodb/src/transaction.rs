@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use idmill::store::{Bounds, Reserve};
-use idmill::{Error, Id, Operation, Range, Result, SequenceName};
+use idmill::{Error, Id, IdRange, Operation, Result, SequenceName};
 use idmill_kit::{Asked, typed};
 use mongodb::error::ErrorKind as Mongo;
 use mongodb::{ClientSession, Database};
@@ -52,7 +52,7 @@ pub async fn reserve_in<T: Id>(
     database: &Database,
     name: &str,
     count: u64,
-) -> Result<Range<T>> {
+) -> Result<IdRange<T>> {
     InTransaction::new(database, name)?.reserve(session, count).await
 }
 
@@ -130,12 +130,12 @@ impl<T: Id> InTransaction<T> {
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction got in between or the server
     /// cannot be reached; [`Denied`](idmill::ErrorKind::Denied);
     /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
-    pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<Range<T>> {
+    pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<IdRange<T>> {
         let outcome = self.try_reserve(session, count).await;
         outcome.and_then(typed).map_err(|error| error.of(&self.name).during(Operation::Reserve))
     }
 
-    async fn try_reserve(&self, session: &mut ClientSession, count: u64) -> Result<Range> {
+    async fn try_reserve(&self, session: &mut ClientSession, count: u64) -> Result<IdRange> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }

@@ -1,7 +1,7 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
-use idmill::{Id, Range, Result};
+use idmill::{Id, IdRange, Result};
 use idmill_kit::history::Failover;
 use idmill_sql::mysql;
 use mysql_async::Transaction;
@@ -41,7 +41,7 @@ pub async fn reserve_in<T: Id>(
     transaction: &mut Transaction<'_>,
     name: &str,
     count: u64,
-) -> Result<Range<T>> {
+) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
@@ -116,7 +116,7 @@ impl<T: Id> InTransaction<T> {
     /// [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another server, see
     /// [`failover`](Self::failover); and if the server had ended the transaction before, after an
     /// error that it should have been rolled back for: the ids then are a gap.
-    pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<Range<T>> {
+    pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.0.draw(&mut Bare(transaction), count).await
     }
 }

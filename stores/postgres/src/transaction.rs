@@ -1,6 +1,6 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::{Id, Range, Result};
+use idmill::{Id, IdRange, Result};
 use idmill_sql::postgres::{Calls, Table};
 use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 use tokio_postgres::Transaction;
@@ -32,7 +32,7 @@ pub async fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
-pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<Range<T>> {
+pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 

@@ -1,7 +1,7 @@
 //! How sequences lie in Redis, and what the scripts are asked and answer.
 
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
 use idmill_kit::Numbers;
 use idmill_kit::history::Failover;
 
@@ -180,7 +180,7 @@ pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault
     let within = first >= info.bounds.start()
         && past <= u128::from(info.bounds.max()) + 1
         && len <= request.count.max(1);
-    match Range::new(first, len).filter(|range| within && !range.is_empty()) {
+    match IdRange::new(first, len).filter(|range| within && !range.is_empty()) {
         Some(range) => Ok(Grant::new(range, info.identity, info.bounds)),
         None => Err(answer.garbled()),
     }

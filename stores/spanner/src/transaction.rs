@@ -11,7 +11,7 @@ use gcloud_spanner::statement::Statement;
 use gcloud_spanner::transaction::Transaction;
 use gcloud_spanner::transaction_rw::{CommitResult, ReadWriteTransaction};
 use idmill::store::{Bounds, SequenceInfo};
-use idmill::{Error, ErrorKind, Id, Operation, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, Id, IdRange, Operation, Result, SequenceName};
 use idmill_kit::{must_fit, typed};
 
 use super::aborted::Abort;
@@ -56,7 +56,7 @@ pub async fn reserve_in<T: Id>(
     transaction: &mut ReadWriteTransaction,
     name: &str,
     count: u64,
-) -> Result<Range<T>> {
+) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
@@ -126,7 +126,7 @@ impl<T: Id> InTransaction<T> {
     /// run again (the driver's `read_write_transaction` and [`until_committed`] do), or cannot be reached;
     /// [`NotFound`](ErrorKind::NotFound) without the table; [`Denied`](ErrorKind::Denied);
     /// [`StoreViolation`](ErrorKind::StoreViolation) if what is stored cannot be.
-    pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<Range<T>> {
+    pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let stored = read_for_update(transaction, &self.table, &self.name).await?;
             let mut drawn = self.drawn(stored)?;
@@ -163,7 +163,7 @@ impl<T: Id> InTransaction<T> {
     }
 
     /// The next `count` ids, exactly; or none, and nothing has changed.
-    fn take(&self, drawn: &mut Drawn, count: u64) -> Result<Range> {
+    fn take(&self, drawn: &mut Drawn, count: u64) -> Result<IdRange> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
         }
@@ -179,7 +179,7 @@ impl<T: Id> InTransaction<T> {
     }
 }
 
-fn only<T: Id>(range: Range<T>) -> T {
+fn only<T: Id>(range: IdRange<T>) -> T {
     range.first().expect("a grant has as many ids as were asked for")
 }
 
@@ -262,7 +262,7 @@ impl SequenceTransaction {
     ///
     /// # Errors
     /// Those of [`InTransaction::reserve`].
-    pub async fn reserve<T: Id>(&mut self, sequence: &InTransaction<T>, count: u64) -> Result<Range<T>> {
+    pub async fn reserve<T: Id>(&mut self, sequence: &InTransaction<T>, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let key = (sequence.table.clone(), sequence.name.clone());
             if !self.drawn.contains_key(&key) {

@@ -1,7 +1,7 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
-use idmill::{Id, Range, Result};
+use idmill::{Id, IdRange, Result};
 use idmill_sql::at_once;
 use idmill_sql::sqlite::Table;
 use rusqlite::Transaction;
@@ -38,7 +38,7 @@ pub fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
-pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<Range<T>> {
+pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count)
 }
 
@@ -99,7 +99,7 @@ impl<T: Id> InTransaction<T> {
     /// cannot hold the next id; [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
     /// [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
     /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
-    pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<Range<T>> {
+    pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.0.draw(&mut Callers(transaction), count))
     }
 }

@@ -22,7 +22,7 @@
 
 use diesel::connection::TransactionManager;
 use diesel::{Connection, PgConnection, RunQueryDsl};
-use idmill::{Id, Range, Result};
+use idmill::{Id, IdRange, Result};
 use idmill_sql::{Answer, Blocking, Executor, Fault, Library, Statement};
 
 use super::InTransaction;
@@ -44,7 +44,7 @@ pub fn next_in<T: Id>(transaction: &mut PgConnection, name: &str) -> Result<T> {
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve_blocking`].
-pub fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count: u64) -> Result<Range<T>> {
+pub fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve_blocking(transaction, count)
 }
 

@@ -1,7 +1,7 @@
 //! Draws on a connection of diesel-async.
 
 use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, TransactionManager};
-use idmill::{Id, Range, Result};
+use idmill::{Id, IdRange, Result};
 use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 
 use super::InTransaction;
@@ -46,7 +46,7 @@ pub async fn reserve_in<T: Id>(
     transaction: &mut AsyncPgConnection,
     name: &str,
     count: u64,
-) -> Result<Range<T>> {
+) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 

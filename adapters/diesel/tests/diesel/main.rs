@@ -14,7 +14,7 @@ use idmill_diesel::diesel_async::pooled_connection::AsyncDieselConnectionManager
 use idmill_diesel::diesel_async::pooled_connection::deadpool::Pool;
 use idmill_diesel::diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use idmill_diesel::idmill::store::{Bounds, Grant, Reserve, Store};
-use idmill_diesel::idmill::{self, Range, SequenceName};
+use idmill_diesel::idmill::{self, IdRange, SequenceName};
 use idmill_diesel::postgres::PostgresStore;
 use idmill_testing::engines::Engine;
 
@@ -52,7 +52,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> idmill::Result<Gr
 }
 
 /// First and last.
-fn ids(range: Range) -> (u64, u64) {
+fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 

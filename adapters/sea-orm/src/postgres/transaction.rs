@@ -1,6 +1,6 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::{Error, ErrorKind, Id, Range, Result};
+use idmill::{Error, ErrorKind, Id, IdRange, Result};
 use idmill_sql::postgres::Calls;
 use idmill_sql::{Answer, Executor, Fault, Library, Statement};
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
@@ -52,7 +52,7 @@ pub async fn reserve_in<T: Id>(
     transaction: &DatabaseTransaction,
     name: &str,
     count: u64,
-) -> Result<Range<T>> {
+) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill_sea_orm::idmill::store::{Bounds, Grant, Reserve, Store};
-use idmill_sea_orm::idmill::{Range, Result, SequenceName};
+use idmill_sea_orm::idmill::{IdRange, Result, SequenceName};
 use idmill_sea_orm::postgres::{PostgresOptions, PostgresStore};
 use idmill_testing::engines::Engine;
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
@@ -58,7 +58,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
 }
 
 /// First and last.
-fn ids(range: Range) -> (u64, u64) {
+fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 

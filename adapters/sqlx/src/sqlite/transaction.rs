@@ -1,6 +1,6 @@
 //! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
 
-use idmill::{Id, Range, Result};
+use idmill::{Id, IdRange, Result};
 use idmill_sql::Library;
 use idmill_sql::sqlite::Table;
 use sqlx::SqliteConnection;
@@ -37,7 +37,7 @@ pub async fn reserve_in<T: Id>(
     transaction: &mut SqliteConnection,
     name: &str,
     count: u64,
-) -> Result<Range<T>> {
+) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use idmill_sqlx::driver::postgres::{PgConnectOptions, PgPoolOptions};
 use idmill_sqlx::driver::{self as sqlx, PgPool};
 use idmill_sqlx::idmill::store::{Bounds, Grant, Reserve, Store};
-use idmill_sqlx::idmill::{Range, Result, SequenceName};
+use idmill_sqlx::idmill::{IdRange, Result, SequenceName};
 use idmill_sqlx::postgres::{PostgresOptions, PostgresStore};
 use idmill_testing::engines::Engine;
 
@@ -56,7 +56,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
 }
 
 /// First and last.
-fn ids(range: Range) -> (u64, u64) {
+fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Capabilities, Grant, Reserve, Store, StoreFuture};
-use idmill::{ErrorKind, Range, Result, Sequences};
+use idmill::{ErrorKind, IdRange, Result, Sequences};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -47,7 +47,7 @@ impl Liar {
             *self.first.lock() = Some(grant);
             return grant;
         };
-        let range = |start, len| Range::new(start, len).expect("far from the end");
+        let range = |start, len| IdRange::new(start, len).expect("far from the end");
         let (range, bounds) = match self.lie {
             Lie::Repeat => (first.range, grant.bounds),
             Lie::Overlap => (range(grant.range.start() - 1, grant.range.len()), grant.bounds),

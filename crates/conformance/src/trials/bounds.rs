@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Reserve};
-use idmill::{ErrorKind, Range, SequenceName};
+use idmill::{ErrorKind, IdRange, SequenceName};
 
 use crate::client::Client;
 use crate::context::Context;
@@ -22,9 +22,9 @@ async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64
     }
     ledger.sound(context.windowed())?;
     ledger.disjoint()?;
-    let mut ranges: Vec<Range> = ledger.grants().iter().map(|grant| grant.range).collect();
-    ranges.sort_by_key(Range::start);
-    let (first, end) = (ranges.first().map(Range::start), ranges.last().map(Range::end));
+    let mut ranges: Vec<IdRange> = ledger.grants().iter().map(|grant| grant.range).collect();
+    ranges.sort_by_key(IdRange::start);
+    let (first, end) = (ranges.first().map(IdRange::start), ranges.last().map(IdRange::end));
     check!(first == Some(start), "the first id is {first:?} instead of {start}");
     check!(end == Some(u128::from(last) + 1), "the ids end before {end:?} instead of with {last}");
     let all = u128::from(last) + 1 - u128::from(start);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Change, MemoryStore, Reserve, Store as _};
-use idmill::{ErrorKind, Range};
+use idmill::{ErrorKind, IdRange};
 use idmill_guard::{Guarded, Ledger, MemoryWitness, StoreWitness};
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     let request = context.request(&name, 10);
     let first = guarded.reserve(&request).await??;
     // As it is after the store went back by a hundred.
-    let claimed = Range::new(first.range.last().unwrap_or_default() + 1, 100).expect("far from the end");
+    let claimed = IdRange::new(first.range.last().unwrap_or_default() + 1, 100).expect("far from the end");
     let ahead = Ledger::claim(witness.ledger(&name).as_ref(), first.identity, claimed);
     witness.set_ledger(&name, ahead.ok());
     let grant = guarded.reserve(&request).await??;

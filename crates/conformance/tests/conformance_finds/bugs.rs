@@ -8,7 +8,7 @@ use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, Identity, Listing, MemoryStore, Page, Records, Reserve,
     SequenceInfo, Store, StoreFuture,
 };
-use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
 use idmill_conformance::Suite;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -229,18 +229,18 @@ impl Broken {
         *self.state.last.lock() = Some(grant);
         let (range, bounds) = (grant.range, grant.bounds);
         let at_end = range.end() == u128::from(bounds.max()) + 1;
-        let shorter = |range: Range| Range::new(range.start(), range.len() - 1).unwrap();
+        let shorter = |range: IdRange| IdRange::new(range.start(), range.len() - 1).unwrap();
         match self.bug {
             Bug::LosesTheLastId if at_end && range.len() == 1 => {
                 Err(Error::new(ErrorKind::Exhausted, "no more"))
             }
             Bug::LosesTheLastId if at_end => Ok(grant.range(shorter(range))),
             Bug::GoesBeyondMax if at_end => {
-                Ok(Range::new(range.start(), range.len() + 1).map_or(grant, |range| grant.range(range)))
+                Ok(IdRange::new(range.start(), range.len() + 1).map_or(grant, |range| grant.range(range)))
             }
             Bug::IgnoresStoredBounds if range.start() == bounds.start() => {
                 let create = request.creation()?;
-                let range = Range::new(create.start(), range.len()).unwrap();
+                let range = IdRange::new(create.start(), range.len()).unwrap();
                 Ok(Grant::new(range, grant.identity, create))
             }
             Bug::EpochStays => {
@@ -340,7 +340,7 @@ impl Store for Broken {
                     // What is the end by now.
                     let end = self.store.inspect(&back.name).await?.and_then(|info| info.next).unwrap_or(0);
                     let len = end.saturating_sub(back.rest.start());
-                    back.rest = Range::new(back.rest.start(), len).unwrap();
+                    back.rest = IdRange::new(back.rest.start(), len).unwrap();
                 }
                 Bug::TakesBackAtAnyTime => {
                     let Some(info) = self.store.inspect(&back.name).await? else { return Ok(false) };

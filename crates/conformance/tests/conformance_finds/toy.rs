@@ -11,7 +11,7 @@ use idmill::store::{
     Bounds, Capabilities, Change, Cursor, Durability, GiveBack, Grant, Identity, Listing, Page, Records,
     Reserve, SequenceInfo, Store, StoreFuture,
 };
-use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
 use idmill_conformance::{Daemon, Endpoint, Suite, Timeouts, free_port};
 use idmill_sqlite::SqliteStore;
 use idmill_sqlite::rusqlite::Connection;
@@ -87,7 +87,7 @@ async fn answer(store: &SqliteStore, words: &[&str]) -> Result<Vec<String>> {
         }
         "back" => {
             let identity = Identity { incarnation: number(words, 4)?, epoch: number(words, 5)? };
-            let rest = Range::new(number(words, 2)?, number(words, 3)?).ok_or_else(|| garbage(words))?;
+            let rest = IdRange::new(number(words, 2)?, number(words, 3)?).ok_or_else(|| garbage(words))?;
             vec![store.give_back(&GiveBack::new(name()?, identity, rest)).await?.to_string()]
         }
         "create" => shown(&store.create(&name()?, Bounds::new(number(words, 2)?, number(words, 3)?)?).await?),
@@ -342,7 +342,7 @@ impl Store for Toy {
             asked.extend([bound(Bounds::start), bound(Bounds::max)]);
             let answer = self.call(&asked, true).await?;
             let range =
-                Range::new(number(&answer, 0)?, number(&answer, 1)?).ok_or_else(|| garbage(&answer))?;
+                IdRange::new(number(&answer, 0)?, number(&answer, 1)?).ok_or_else(|| garbage(&answer))?;
             let identity = Identity { incarnation: number(&answer, 2)?, epoch: number(&answer, 3)? };
             Ok(Grant::new(range, identity, Bounds::new(number(&answer, 4)?, number(&answer, 5)?)?))
         })

@@ -95,7 +95,7 @@ impl CacheWindow {
     }
 
     fn extends(&self, one: &Ahead, (start, end): Ids, seen: Seen) -> Option<Command> {
-        let range = idmill::Range::new(start.into(), (end - start).into()).expect("small");
+        let range = idmill::IdRange::new(start.into(), (end - start).into()).expect("small");
         let standing = if let Seen::Number { number, .. } = seen { Layout::decode(number) } else { None };
         let expected = match (self.bug, standing) {
             (Bug::ExtendsAnother, Some(standing)) => standing.end,

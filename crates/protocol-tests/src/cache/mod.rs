@@ -11,7 +11,7 @@
 mod ahead;
 mod server;
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence, Layout, Next, Refill, Seen, Taken};
 
@@ -160,7 +160,7 @@ pub(crate) enum Step {
     Restarts,
 }
 
-fn ids(range: Range) -> Ids {
+fn ids(range: IdRange) -> Ids {
     (small(range.start()), small(range.start() + range.len()))
 }
 
@@ -243,12 +243,12 @@ impl CacheWindow {
     }
 
     /// From the store behind, which has the last word on how many there are.
-    fn reserve(&self, state: &mut State, count: u64, size: u64) -> Option<Range> {
+    fn reserve(&self, state: &mut State, count: u64, size: u64) -> Option<IdRange> {
         let next = u64::from(state.next);
         let wanted = LAYOUT.refill_of((next <= self.max).then_some(next), self.max, count, size);
         let count = wanted.min((self.max + 1).saturating_sub(next));
         state.next += small(count);
-        Range::new(next, count).filter(|range| !range.is_empty())
+        IdRange::new(next, count).filter(|range| !range.is_empty())
     }
 
     fn reserves(&self, state: &mut State, process: usize) {

@@ -11,7 +11,7 @@ mod ahead;
 mod befalls;
 mod served;
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill_shared_cache::fenced::{prepared, refill};
 use idmill_testing::fenced;
 use idmill_testing::fenced::{Draw, Kept};
@@ -189,12 +189,12 @@ fn small(id: u64) -> u8 {
     u8::try_from(id).expect("models are small")
 }
 
-fn ids(range: Range) -> Ids {
+fn ids(range: IdRange) -> Ids {
     (small(range.start()), small(range.start() + range.len()))
 }
 
-fn range((start, end): Ids) -> Range {
-    Range::new(start.into(), (end - start).into()).expect("small")
+fn range((start, end): Ids) -> IdRange {
+    IdRange::new(start.into(), (end - start).into()).expect("small")
 }
 
 fn bits((start, end): Ids) -> u32 {

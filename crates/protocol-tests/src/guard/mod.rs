@@ -11,7 +11,7 @@ mod state;
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::Identity;
 use idmill_guard::{Heal, Ledger, Refusal};
 
@@ -58,7 +58,7 @@ impl Guard {
     fn reserves(state: &mut State, p: usize, count: u64) {
         let row = state.created();
         let len = count.min((MAX + 1).saturating_sub(row.next));
-        let Some(range) = Range::new(row.next, len).filter(|range| !range.is_empty()) else { return };
+        let Some(range) = IdRange::new(row.next, len).filter(|range| !range.is_empty()) else { return };
         row.next += len;
         state.processes[p].at = At::Granted(Granted { row: *row, range });
     }

@@ -1,6 +1,6 @@
 //! What there is: the store, the witness, what each process is about to do, and what is under way.
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill_guard::{Announced, Ledger};
 
@@ -17,7 +17,7 @@ pub(super) struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Granted {
     pub(super) row: Row,
-    pub(super) range: Range,
+    pub(super) range: IdRange,
 }
 
 /// What an administrator does through the guard.

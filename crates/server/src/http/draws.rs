@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, extract::rejection::QueryRejection};
 use futures_util::stream;
-use idmill::{Range, Ranges};
+use idmill::{IdRange, Ranges};
 use serde::{Deserialize, Serialize};
 
 use super::body::{Name, Number};
@@ -85,7 +85,7 @@ pub(super) async fn draw(
     })
 }
 
-fn ends(range: &Range<i64>) -> Option<Ends> {
+fn ends(range: &IdRange<i64>) -> Option<Ends> {
     Some(Ends { first: range.first()?.into(), last: range.last()?.into() })
 }
 

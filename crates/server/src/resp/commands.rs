@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use idmill::Range;
+use idmill::IdRange;
 
 use super::reply::Answer;
 use super::request::{Command, LONGEST};
@@ -101,7 +101,7 @@ impl Session {
         let n = self.amount(n)?;
         let ranges = self.sequence(name).await?.take(n).await?;
         self.drawn += n;
-        let ends = |range: &Range<i64>| [range.first(), range.last()].map(Option::unwrap_or_default);
+        let ends = |range: &IdRange<i64>| [range.first(), range.last()].map(Option::unwrap_or_default);
         Ok(Answer::List(ranges.iter().flat_map(ends).map(Answer::Integer).collect()))
     }
 

@@ -23,7 +23,7 @@
 //! the sequence, so each range may have another length. Ids that no number can represent belong to the winner
 //! alone, which then deletes the stub ([`Command::Release`]).
 
-use idmill::Range;
+use idmill::IdRange;
 
 /// Bits of a number that count; above them are the end (26 bits), the mark (5) and the scale (5).
 const COUNTED: u32 = 28;
@@ -55,7 +55,7 @@ pub struct Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The ids.
-    pub range: Range,
+    pub range: IdRange,
     /// What the draw left.
     pub after: Standing,
     /// The draw moved the window over its mark. Exactly one draw does so for this end, and prepares the next
@@ -305,7 +305,7 @@ fn taken(layout: Layout, count: u64, before: Standing) -> Next {
     let Standing { end, left, mark } = before;
     let len = count.min(left);
     // Only a number that nobody of ours put there leads beyond 2^64.
-    let range = layout.id(end - left).and_then(|first| Range::new(first, len));
+    let range = layout.id(end - left).and_then(|first| IdRange::new(first, len));
     let after = Standing { left: left - len, ..before };
     let low = mark > 0 && mark < left && after.left <= mark;
     range.map_or(Next::Foreign, |range| Next::Take(Taken { range, after, low }))
@@ -334,14 +334,14 @@ pub struct Refill {
     /// other outcome the whole range is abandoned.
     pub command: Command,
     /// The first ids, for the winner.
-    pub own: Range,
+    pub own: IdRange,
     /// How many ids are neither the winner's nor in the window: a gap.
     pub unused: u64,
 }
 
 /// Returns what to do with a range that was reserved after the fence was won, for a draw of `count` ids.
 /// `None` if the fence is of another connection, or the range is not of this sequence: it is abandoned.
-pub fn refill(layout: Layout, fence: Fence, connection: u64, range: Range, count: u64) -> Option<Refill> {
+pub fn refill(layout: Layout, fence: Fence, connection: u64, range: IdRange, count: u64) -> Option<Refill> {
     let cas = fence.cas_on(connection)?;
     if range.start() < layout.start || range.is_empty() {
         return None;
@@ -359,13 +359,13 @@ pub fn refill(layout: Layout, fence: Fence, connection: u64, range: Range, count
 
 impl Layout {
     /// Returns whether a range begins where a window ends.
-    pub fn follows(self, end: u64, range: Range) -> bool {
+    pub fn follows(self, end: u64, range: IdRange) -> bool {
         self.id(end) == Some(range.start())
     }
 
     /// Returns the end of as much of a range as fits behind `left` ids, and how many of its ids that is, if
     /// any.
-    fn reaching(self, range: Range, left: u64) -> Option<(u64, u64)> {
+    fn reaching(self, range: IdRange, left: u64) -> Option<(u64, u64)> {
         let first = range.start().checked_sub(self.start)?;
         let room = range.len().min(Self::MAX_LEN.saturating_sub(left));
         let end = Self::round_down(first.saturating_add(room));
@@ -380,7 +380,7 @@ impl Layout {
 ///
 /// Only a range that begins where the window ends can be joined to what is left. Otherwise the ids between
 /// them, which belong to others, would be handed out.
-pub fn extend(layout: Layout, end: u64, range: Range, reply: Seen) -> Option<Extend> {
+pub fn extend(layout: Layout, end: u64, range: IdRange, reply: Seen) -> Option<Extend> {
     let Seen::Number { number, cas } = reply else { return None };
     let standing = Layout::decode(number).filter(|standing| standing.end == end && cas != 0)?;
     let follows = layout.follows(end, range);

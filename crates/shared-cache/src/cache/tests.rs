@@ -3,8 +3,8 @@ use proptest::prelude::*;
 
 const LAYOUT: Layout = Layout { start: 1 };
 
-fn range(start: u64, len: u64) -> Range {
-    Range::new(start, len).unwrap()
+fn range(start: u64, len: u64) -> IdRange {
+    IdRange::new(start, len).unwrap()
 }
 
 fn encoded(end: u64, left: u64) -> u64 {
@@ -16,7 +16,7 @@ fn added(number: u64, drawn: u64) -> Added {
     Added::Number { number: number + drawn, cas: 7 }
 }
 
-fn took(next: Next) -> (Range, bool) {
+fn took(next: Next) -> (IdRange, bool) {
     match next {
         Next::Take(taken) => (taken.range, taken.low),
         next => panic!("{next:?}"),

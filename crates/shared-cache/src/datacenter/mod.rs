@@ -22,7 +22,7 @@ mod era;
 mod tests;
 
 use super::Claimed;
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::{Bounds, Grant};
 
 pub use era::{Era, Floor, Prepare, Reset, prepare};
@@ -53,14 +53,14 @@ impl Span {
     /// If it is not within the bounds of any sequence.
     pub fn granted(self, era: Era, bounds: Bounds) -> Grant {
         let (start, len) = (u64::try_from(self.start), u64::try_from(self.len()));
-        let range = start.ok().zip(len.ok()).and_then(|(start, len)| Range::new(start, len));
+        let range = start.ok().zip(len.ok()).and_then(|(start, len)| IdRange::new(start, len));
         let range = range.expect("ids are within bounds, and fewer than 2^64");
         Grant::new(range, era.identity, bounds)
     }
 }
 
-impl From<Range> for Span {
-    fn from(range: Range) -> Self {
+impl From<IdRange> for Span {
+    fn from(range: IdRange) -> Self {
         Self { start: range.start().into(), end: range.end() }
     }
 }

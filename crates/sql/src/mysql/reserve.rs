@@ -12,7 +12,7 @@
 //! Nothing is ever sent again unless the server said that it did nothing.
 
 use idmill::store::{Reserve, SequenceInfo};
-use idmill::{Error, ErrorKind, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
 use idmill_kit::history::Histories;
 
 use super::classify::{failed, is_duplicate};
@@ -50,7 +50,7 @@ impl Reserving<'_> {
         &self,
         executor: &mut E,
         known: &mut Option<Known>,
-    ) -> Result<Range> {
+    ) -> Result<IdRange> {
         let mut duplicates = 0;
         // In a transaction, a second time where another has created the sequence meanwhile, and committed, or
         // where another server had written it.
@@ -82,7 +82,7 @@ impl Reserving<'_> {
     }
 
     /// Takes what was asked for, if there is room for it and all is as it is known to be.
-    async fn advance<E: Executor>(&self, executor: &mut E, known: Option<Known>) -> Result<Option<Range>> {
+    async fn advance<E: Executor>(&self, executor: &mut E, known: Option<Known>) -> Result<Option<IdRange>> {
         let Self { table, history, request, floor } = *self;
         let step = match floor {
             None => known.and_then(|known| {
@@ -102,7 +102,7 @@ impl Reserving<'_> {
 
     /// Takes what step 1 does not: less than was asked for, or all up to the end, or the id 0. `None` if there
     /// is more, or no longer what was seen.
-    async fn last<E: Executor>(&self, executor: &mut E, seen: &SequenceInfo) -> Result<Option<Range>> {
+    async fn last<E: Executor>(&self, executor: &mut E, seen: &SequenceInfo) -> Result<Option<IdRange>> {
         let (after, grant) = decide(Some(seen.clone()), self.request, self.floor)?;
         let room = Known::of(seen).room(self.request).filter(|_| !E::IN_TRANSACTION);
         if room.is_some_and(|(low, high)| (low..=high).contains(&grant.range.start())) {
@@ -135,12 +135,12 @@ impl Reserving<'_> {
 
 /// The range that an answer speaks of. What cannot be an answer is refused: somebody's
 /// trigger, or a proxy's invention.
-fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Result<Option<Range>, Fault> {
+fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Result<Option<IdRange>, Fault> {
     if answer.changed == 0 {
         return Ok(None);
     }
     let first = answer.insert_id.unwrap_or(0);
-    let range = Range::new(first, count);
+    let range = IdRange::new(first, count);
     match range.filter(|_| answer.changed == 1 && (low..=high).contains(&first)) {
         Some(range) => Ok(Some(range)),
         None => Err(Fault::Answer(format!(

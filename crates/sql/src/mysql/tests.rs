@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Change, GiveBack, Page, Reserve, SequenceInfo};
-use idmill::{ErrorKind, Range, Result, SequenceName};
+use idmill::{ErrorKind, IdRange, Result, SequenceName};
 use idmill_kit::Mode;
 
 use super::{Calls, Draws, Table, must_be_durable, settings, whole};
@@ -129,9 +129,9 @@ async fn refused(calls: &Calls, server: &mut Alone, hint: &str) -> ErrorKind {
 async fn the_first_reserve_creates_and_the_next_are_one_statement() {
     let (calls, mut server) = opened([nothing(), changed(1, 0), changed(1, 11)]).await;
     let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
-    assert_eq!(grant.range, Range::new(1, 10).unwrap());
+    assert_eq!(grant.range, IdRange::new(1, 10).unwrap());
     let next = calls.reserve(&mut server, &request(10)).await.unwrap();
-    assert_eq!((next.range, next.identity), (Range::new(11, 10).unwrap(), grant.identity));
+    assert_eq!((next.range, next.identity), (IdRange::new(11, 10).unwrap(), grant.identity));
     let begins = [
         "SELECT `name`, ",
         "INSERT INTO `ids`.`t` ",
@@ -174,7 +174,7 @@ async fn the_last_ids_are_taken_if_nothing_has_changed() {
     let answers = [found([row(95)]), changed(0, 0), changed(0, 0), found([row(96)]), changed(1, 0)];
     let (calls, mut server) = opened(answers).await;
     let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
-    assert_eq!(grant.range, Range::new(96, 5).unwrap());
+    assert_eq!(grant.range, IdRange::new(96, 5).unwrap());
     assert!(server.asked[4].contains("SET `next` = NULL, ") && server.asked[4].contains("`next` <=> 96"));
 }
 
@@ -221,7 +221,7 @@ async fn to_look_only_changes_nothing() {
     let calls = open(Mode::ReadOnly, &mut server).await.unwrap();
     let (bounds, change) = (Bounds::of::<u64>(), Change::default());
     let SequenceInfo { identity, .. } = SequenceInfo::new(name(), bounds);
-    let back = GiveBack::new(name(), identity, Range::new(1, 1).unwrap());
+    let back = GiveBack::new(name(), identity, IdRange::new(1, 1).unwrap());
     let server = &mut server;
     let errors = [
         calls.reserve(server, &request(1)).await.unwrap_err(),
@@ -308,8 +308,8 @@ fn the_server_gives_up_on_a_lock_before_the_client_does() {
 async fn in_a_transaction_all_or_nothing_is_taken() {
     let ids = InTransaction::<u64, Draws, Within>::new("s").unwrap().table("t").unwrap();
     let mut server = Within::new([changed(1, 11), changed(0, 0), found([row(99)]), changed(1, 0)]);
-    assert_eq!(ids.draw(&mut server, 1).await.unwrap(), Range::new(11, 1).unwrap());
-    assert_eq!(ids.draw(&mut server, 2).await.unwrap(), Range::new(99, 2).unwrap());
+    assert_eq!(ids.draw(&mut server, 1).await.unwrap(), IdRange::new(11, 1).unwrap());
+    assert_eq!(ids.draw(&mut server, 2).await.unwrap(), IdRange::new(99, 2).unwrap());
     for (answers, kind, hint) in [
         (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "only 2 are left"),
         (vec![fails(Fault::Uncommitted)], ErrorKind::Conflict, "roll it back and begin it again"),
@@ -370,7 +370,7 @@ async fn a_row_of_another_server_is_adopted_once_and_only_as_it_was_seen() {
         let calls = Calls::open(&mut server, table, Mode::Create, "h:1", skips).await.unwrap();
         server.asked.clear();
         let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
-        assert_eq!(grant.range, Range::new(21, 10).unwrap());
+        assert_eq!(grant.range, IdRange::new(21, 10).unwrap());
         let adopts = &server.asked[1];
         assert!(adopts.contains("SET `next` = 21, ") && adopts.contains("`next` <=> 11 AND "), "{adopts}");
         assert!(adopts.ends_with(" AND `history` = x'7365727665722031'"), "{adopts}");
@@ -381,5 +381,5 @@ async fn a_row_of_another_server_is_adopted_once_and_only_as_it_was_seen() {
     }
     // The same server: others were faster.
     let (calls, mut server) = opened([of("server 2"), changed(1, 11)]).await;
-    assert_eq!(calls.reserve(&mut server, &request(10)).await.unwrap().range, Range::new(11, 10).unwrap());
+    assert_eq!(calls.reserve(&mut server, &request(10)).await.unwrap().range, IdRange::new(11, 10).unwrap());
 }

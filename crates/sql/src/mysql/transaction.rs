@@ -2,7 +2,7 @@
 //! locked from the first id to the end of the transaction.
 
 use idmill::store::Reserve;
-use idmill::{Range, Result};
+use idmill::{IdRange, Result};
 use idmill_kit::history::Failover;
 
 use super::history::History;
@@ -29,7 +29,7 @@ impl transaction::Draws for Draws {
         Ok(Self { table: Table::new(table)?, ..self })
     }
 
-    async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
+    async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<IdRange> {
         let reserving = Reserving { table: &self.table, history: self.history, request, floor: Some(floor) };
         reserving.run(executor, &mut None).await
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve};
-use idmill::{Error, ErrorKind, Range, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, SequenceName};
 use idmill_kit::Mode;
 use idmill_kit::history::Failover;
 use parking_lot::Mutex;
@@ -129,7 +129,7 @@ async fn a_write_that_is_not_durable_is_refused() {
         is(calls.reserve_many(&Session::of([wrote()]), &[request("s", 3)]).await.remove(0).unwrap_err());
         let bounds = Bounds::new(1, 100).unwrap();
         is(calls.create(&mut Session::of([wrote()]), &name("s"), bounds).await.unwrap_err());
-        let back = GiveBack::new(name("s"), IDENTITY, Range::new(4, 3).unwrap());
+        let back = GiveBack::new(name("s"), IDENTITY, IdRange::new(4, 3).unwrap());
         is(calls.give_back(&mut Session::of([wrote()]), &back).await.unwrap_err());
         let read = Ok(vec![seen("4")]);
         let change = Change::new().next(50);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::store::Reserve;
-use idmill::{Range, Result};
+use idmill::{IdRange, Result};
 use idmill_kit::history::Failover;
 
 use super::calls::Calls;
@@ -25,7 +25,7 @@ impl Draws for Calls {
         Ok(self.over(table))
     }
 
-    async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
+    async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<IdRange> {
         Ok(self.reserve_with(executor, request, Some(floor), Patience::Full).await?.range)
     }
 }

@@ -4,7 +4,7 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
     already_exists, not_found,
 };
-use idmill::{Range, Result, SequenceName};
+use idmill::{IdRange, Result, SequenceName};
 use idmill_kit::Mode;
 
 use super::classify::is_missing_table;
@@ -138,7 +138,7 @@ impl Draws for Table {
         Self::new(table)
     }
 
-    async fn draw<E: Executor>(&self, db: &mut E, request: &Reserve, floor: u64) -> Result<Range> {
+    async fn draw<E: Executor>(&self, db: &mut E, request: &Reserve, floor: u64) -> Result<IdRange> {
         lock(db, self).await.map_err(in_transaction)?;
         let grant = reserve(db, self, request, Some(floor)).await.map_err(in_transaction)?;
         grant.map(|grant| grant.range)

@@ -192,7 +192,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             SEGMENT,
             "let range = self.whole().skip(offset).take_front(n);",
-            "let range = Range::new(self.start + offset, n).expect(\"fits\");",
+            "let range = IdRange::new(self.start + offset, n).expect(\"fits\");",
         )],
     ),
     mutant(
@@ -201,7 +201,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             SEGMENT,
             "let range = self.whole().skip(offset).take_front(n);",
-            "let range = if offset + n > self.len { Range::EMPTY } else { self.whole().skip(offset).take_front(n) };",
+            "let range = if offset + n > self.len { IdRange::EMPTY } else { self.whole().skip(offset).take_front(n) };",
         )],
     ),
     mutant(
@@ -217,7 +217,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "revoke-without-seal",
         "revoke::held_segments_are_sealed",
-        &[edit(STOCK, "lost.push(segment.seal())", "lost.push(Range::new(1, segment.remaining()).unwrap())")],
+        &[edit(
+            STOCK,
+            "lost.push(segment.seal())",
+            "lost.push(IdRange::new(1, segment.remaining()).unwrap())",
+        )],
     ),
     mutant(
         "sealed-in-two-steps",

@@ -1,12 +1,12 @@
 //! An account of what was handed out.
 
 use idmill::store::Grant;
-use idmill::{ErrorKind, Range, Result};
+use idmill::{ErrorKind, IdRange, Result};
 
 /// What was granted, and what nobody knows of.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    ranges: Vec<Range>,
+    ranges: Vec<IdRange>,
     pub(crate) doubtful: u64,
 }
 
@@ -26,11 +26,11 @@ impl Ledger {
 
     /// How many ids there are; none is in two ranges.
     pub(crate) fn disjoint(&mut self) -> u64 {
-        self.ranges.sort_by_key(Range::start);
+        self.ranges.sort_by_key(IdRange::start);
         for pair in self.ranges.windows(2) {
             assert!(!pair[0].overlaps(&pair[1]), "handed out twice: {pair:?}");
         }
-        self.ranges.iter().map(Range::len).sum()
+        self.ranges.iter().map(IdRange::len).sum()
     }
 
     /// Whether this id was handed out.

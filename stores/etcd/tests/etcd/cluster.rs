@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use idmill::store::{Grant, Store};
-use idmill::{ErrorKind, Range, Status};
+use idmill::{ErrorKind, IdRange, Status};
 use idmill_conformance::{Daemon, free_port};
 use idmill_etcd::{EtcdOptions, EtcdStore};
 use tokio::task::JoinSet;
@@ -139,6 +139,6 @@ async fn a_leader_may_die_at_any_moment() {
     assert!(grants.iter().all(|grant| grant.identity == info.identity));
     let reached = info.next.unwrap() - 1;
     assert!(granted <= reached && reached <= granted + doubtful, "{granted} + {doubtful}, {reached}");
-    let last = grants.iter().map(|grant| grant.range).max_by_key(Range::start).unwrap();
+    let last = grants.iter().map(|grant| grant.range).max_by_key(IdRange::start).unwrap();
     assert!(last.end() <= u128::from(reached) + 1);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Store};
-use idmill::{ErrorKind, Range};
+use idmill::{ErrorKind, IdRange};
 use idmill_conformance::Proxy;
 use idmill_conformance::proxy::{Fault, Gate};
 use idmill_etcd::{EtcdOptions, EtcdStore};
@@ -185,7 +185,7 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
 async fn a_rest_is_given_back_once() {
     let Some((store, direct, proxy)) = behind("given_back").await else { return };
     let grant = store.reserve(&request("s", 10)).await.unwrap();
-    let back = |start, len| GiveBack::new(name("s"), grant.identity, Range::new(start, len).unwrap());
+    let back = |start, len| GiveBack::new(name("s"), grant.identity, IdRange::new(start, len).unwrap());
     assert!(store.give_back(&back(6, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Reserve, Store};
-use idmill::{Error, Range, SequenceName};
+use idmill::{Error, IdRange, SequenceName};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 use idmill_shared_cache::Tiered;
 use idmill_shared_cache::cache::Layout;
@@ -60,7 +60,7 @@ pub(crate) fn tier<S: Store + Clone + 'static>(store: &S, options: MemcachedOpti
 }
 
 /// Draws until it gets something, through whatever fails for a while.
-pub(crate) async fn draw(tier: &Tier, count: u64) -> Range {
+pub(crate) async fn draw(tier: &Tier, count: u64) -> IdRange {
     loop {
         match tier.reserve(&request(count)).await {
             Ok(grant) => return grant.range,
@@ -79,7 +79,7 @@ pub(crate) fn passes(error: &Error) -> bool {
 pub(crate) struct Issued(pub(crate) BTreeSet<u64>);
 
 impl Issued {
-    pub(crate) fn add(&mut self, range: Range) {
+    pub(crate) fn add(&mut self, range: IdRange) {
         for id in range.ids() {
             assert!(self.0.insert(id), "{id} was handed out twice");
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::{MemoryStore, Store};
 use idmill_testing::engines::Engine;
 use tokio::task::JoinSet;
@@ -17,7 +17,7 @@ const BLOCK: u64 = 50;
 /// Draws on every tier at once. What is asked for after another was returned, anywhere, is larger.
 struct Load {
     tiers: Vec<Arc<Tier>>,
-    tasks: JoinSet<Vec<Range>>,
+    tasks: JoinSet<Vec<IdRange>>,
     progress: Arc<Progress>,
 }
 
@@ -66,7 +66,7 @@ impl Load {
     }
 }
 
-async fn grow(tier: Arc<Tier>, progress: Arc<Progress>, draws: u64, seed: u64) -> Vec<Range> {
+async fn grow(tier: Arc<Tier>, progress: Arc<Progress>, draws: u64, seed: u64) -> Vec<IdRange> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut ranges = Vec::new();
     for _ in 0..draws {

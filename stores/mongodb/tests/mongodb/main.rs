@@ -12,7 +12,7 @@ mod transaction;
 use std::net::SocketAddr;
 
 use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store};
-use idmill::{Range, Result, SequenceName};
+use idmill::{IdRange, Result, SequenceName};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::Document;
 use idmill_mongodb::driver::{Client, Collection};
@@ -64,11 +64,11 @@ async fn documents(address: SocketAddr) -> Collection<Document> {
 /// Panics if an id is in two of the ranges; returns how many ids there are, from the first to the last.
 fn disjoint(grants: &[Grant]) -> (u64, u64, u64) {
     let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
-    ranges.sort_by_key(Range::start);
+    ranges.sort_by_key(IdRange::start);
     for pair in ranges.windows(2) {
         assert!(!pair[0].overlaps(&pair[1]), "{pair:?}");
     }
-    let ids = ranges.iter().map(Range::len).sum();
+    let ids = ranges.iter().map(IdRange::len).sum();
     (ids, ranges[0].start(), ranges.last().unwrap().last().unwrap())
 }
 

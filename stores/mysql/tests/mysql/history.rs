@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
 use idmill_kit::Target as _;
 use idmill_mysql::driver::TxOpts;
@@ -108,7 +108,7 @@ async fn the_last_ids_are_refused_too_and_nothing_is_given_back() {
     second.set(&name("s"), Change::new().max(35)).await.unwrap();
     assert_eq!(refused(&second, "s", "server 1, and this is server 2").await, ErrorKind::Conflict);
     let identity = inspect(&first, "s").await.identity;
-    let back = |from, count| GiveBack::new(name("s"), identity, Range::new(from, count).unwrap());
+    let back = |from, count| GiveBack::new(name("s"), identity, IdRange::new(from, count).unwrap());
     assert!(!second.give_back(&back(21, 10)).await.unwrap());
     assert!(first.give_back(&back(71, 10)).await.unwrap());
     let skips = open_with(&replica, "&failover=skip:9").await;

@@ -1,13 +1,13 @@
 //! Which ids are reserved, and by what.
 
-use idmill::Range;
+use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
 use idmill_kit::Mode;
 
 use super::*;
 
-fn range(start: u64, len: u64) -> Range {
-    Range::new(start, len).unwrap()
+fn range(start: u64, len: u64) -> IdRange {
+    IdRange::new(start, len).unwrap()
 }
 
 /// How many statements were prepared, and how many of them carried out.

@@ -28,7 +28,7 @@ use idmill::store::{
     Bounds, Capabilities, Change, Durability, Grant, Identity, Reserve, SequenceInfo, Store, already_exists,
     exhausted, not_found,
 };
-use idmill::{Error, ErrorKind, Operation, Range, Result, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, Operation, Result, SequenceName};
 use idmill_sql::postgres::native::{
     CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql,
     see_sql, set_sql,
@@ -431,8 +431,8 @@ impl Kept {
     }
 }
 
-fn part(start: u64, len: u64) -> Result<Range> {
-    Range::new(start, len).ok_or_else(|| {
+fn part(start: u64, len: u64) -> Result<IdRange> {
+    IdRange::new(start, len).ok_or_else(|| {
         Error::new(ErrorKind::StoreViolation, format!("{len} ids from {start} on are no range"))
     })
 }

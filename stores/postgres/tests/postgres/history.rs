@@ -100,7 +100,7 @@ async fn ids_are_left_out_once_however_many_go_on_at_the_same_time() {
 async fn nothing_is_given_back_over_another_history() {
     let Some((first, second)) = dumped_and_restored().await else { return };
     let info = inspect(&open(&first).await, "s").await;
-    let rest = idmill::Range::new(21, 10).unwrap();
+    let rest = idmill::IdRange::new(21, 10).unwrap();
     let back = GiveBack::new(name("s"), info.identity, rest);
     assert!(!open(&second).await.give_back(&back).await.unwrap());
     assert!(!open_with(&second, "&failover=allow").await.give_back(&back).await.unwrap());

@@ -20,7 +20,7 @@ mod values;
 use std::time::Duration;
 
 use idmill::store::{Bounds, Grant, Identity, Reserve, SequenceInfo, Store};
-use idmill::{Range, Result, SequenceName};
+use idmill::{IdRange, Result, SequenceName};
 use idmill_postgres::PostgresStore;
 use idmill_postgres::driver::{Client, NoTls};
 use idmill_testing::engines::Engine;
@@ -64,7 +64,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
 }
 
 /// First and last.
-fn ids(range: Range) -> (u64, u64) {
+fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 

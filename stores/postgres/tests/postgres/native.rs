@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use idmill::store::{Bounds, Change, Page, Pages, Reserve, Store};
-use idmill::{ErrorKind, Range};
+use idmill::{ErrorKind, IdRange};
 use idmill_postgres::NativeSequences;
 use idmill_postgres::driver::Client;
 use idmill_testing::engines::Engine;
@@ -22,12 +22,12 @@ async fn nextval(client: &Client, name: &str) -> u64 {
     client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned()
 }
 
-async fn draw(store: &NativeSequences, name: &str, count: u64) -> Range {
+async fn draw(store: &NativeSequences, name: &str, count: u64) -> IdRange {
     reserve(store, name, count).await.unwrap().range
 }
 
 /// All ids of a range, none of which was there before.
-fn keep(seen: &mut BTreeSet<u64>, range: Range) {
+fn keep(seen: &mut BTreeSet<u64>, range: IdRange) {
     let (first, last) = ids(range);
     for id in first..=last {
         assert!(seen.insert(id), "{id} was handed out twice");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use idmill::store::Store;
-use idmill::{Range, Status};
+use idmill::{IdRange, Status};
 use idmill_testing::engines::Engine;
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ async fn pooled() -> Option<(Engine, Engine)> {
 }
 
 /// Eight stores, which all reserve at once; every range that they were granted.
-async fn crowd(pooler: &Engine, options: &str) -> Vec<Range> {
+async fn crowd(pooler: &Engine, options: &str) -> Vec<IdRange> {
     let mut crowd = JoinSet::new();
     for _ in 0..8 {
         let url = url(pooler, options);
@@ -42,8 +42,8 @@ async fn ids_are_as_they_are_without_it() {
     // A native sequence's first value in a process stands for one id.
     for (options, least) in [("", 600), ("&sequences=native&increment=3", 600 - 8 * 2)] {
         let granted = crowd(&pooler, options).await;
-        let ids: BTreeSet<u64> = granted.iter().flat_map(Range::ids).collect();
-        let count = granted.iter().map(Range::len).sum::<u64>();
+        let ids: BTreeSet<u64> = granted.iter().flat_map(IdRange::ids).collect();
+        let count = granted.iter().map(IdRange::len).sum::<u64>();
         assert_eq!(u64::try_from(ids.len()).unwrap(), count, "{options}: an id was granted twice");
         assert!(count >= least && ids.first() == Some(&1), "{options}: {count} ids");
     }
@@ -99,7 +99,7 @@ async fn a_server_that_is_killed_behind_it_repeats_nothing() {
 }
 
 /// The pooler waits a while before it connects again.
-async fn again(store: &dyn Store) -> Range {
+async fn again(store: &dyn Store) -> IdRange {
     for _ in 0..600 {
         match reserve(store, "s", 3).await {
             Ok(grant) => return grant.range,

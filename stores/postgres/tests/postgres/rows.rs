@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idmill::store::{Bounds, GiveBack, Store};
-use idmill::{ErrorKind, Range, Status};
+use idmill::{ErrorKind, IdRange, Status};
 use idmill_postgres::driver::Config;
 use idmill_postgres::{Mode, PostgresOptions, PostgresStore};
 
@@ -61,7 +61,8 @@ async fn the_last_ids_of_u64_are_exact_and_can_be_given_back() {
     assert_eq!(inspect(&store, "s").await.next, None);
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 
-    let back = |from: u64, len, identity| GiveBack::new(name("s"), identity, Range::new(from, len).unwrap());
+    let back =
+        |from: u64, len, identity| GiveBack::new(name("s"), identity, IdRange::new(from, len).unwrap());
     let mut stranger = info.identity;
     stranger.epoch += 1;
     for refused in [back(u64::MAX - 2, 2, info.identity), back(u64::MAX - 2, 3, stranger)] {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use idmill::store::{Bounds, Change, Reserve, Store};
-use idmill::{ErrorKind, Range, Result};
+use idmill::{ErrorKind, IdRange, Result};
 use idmill_postgres::NativeSequences;
 use idmill_postgres::driver::Client;
 use idmill_testing::engines::{Engine, tool};
@@ -44,7 +44,7 @@ impl Seen {
         }
     }
 
-    fn add_range(&mut self, range: Range) {
+    fn add_range(&mut self, range: IdRange) {
         let (first, last) = ids(range);
         self.add(first..=last);
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
-use idmill::{Error, ErrorKind, Operation, Range, Result};
+use idmill::{Error, ErrorKind, IdRange, Operation, Result};
 use idmill_kit::{WindowTarget, WindowView};
 use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::counts::{Counts, late};
@@ -242,9 +242,9 @@ impl RedisWindow {
 }
 
 /// What a draw was answered with, if it can be.
-fn drawn(answer: &Answer, request: &Reserve) -> Result<Range, Fault> {
+fn drawn(answer: &Answer, request: &Reserve) -> Result<IdRange, Fault> {
     let (first, len) = (answer.number(1)?, answer.number(2)?);
-    let range = Range::new(first, len).filter(|range| !range.is_empty() && len <= request.count.max(1));
+    let range = IdRange::new(first, len).filter(|range| !range.is_empty() && len <= request.count.max(1));
     range.filter(|range| range.end() <= u128::from(request.ceiling) + 1).ok_or_else(|| answer.garbled())
 }
 

@@ -2,7 +2,7 @@
 //! same steps, on the real server.
 
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store};
-use idmill::{ErrorKind, Range, SequenceName};
+use idmill::{ErrorKind, IdRange, SequenceName};
 use idmill_redis::RedisStore;
 use idmill_redis::window::{RedisToken, RedisWindow, RedisWindowOptions};
 use idmill_shared_cache::fenced::{MAX_LEN, prepared, refill};
@@ -151,7 +151,7 @@ impl Pair {
             3..6 if !self.tokens.is_empty() => {
                 let len = rng.u64(1..30);
                 let base = near_an_edge(rng).min(u64::MAX - len);
-                self.install(Range::new(base, len).unwrap(), rng).await;
+                self.install(IdRange::new(base, len).unwrap(), rng).await;
             }
             _ => self.draw(rng).await,
         }
@@ -186,7 +186,7 @@ impl Pair {
         }
     }
 
-    async fn install(&mut self, range: Range, rng: &mut fastrand::Rng) {
+    async fn install(&mut self, range: IdRange, rng: &mut fastrand::Rng) {
         let (token, number, left) = self.tokens[rng.usize(..self.tokens.len())].clone();
         let refill = match left {
             None => refill(range, self.request.count, self.request.ceiling),

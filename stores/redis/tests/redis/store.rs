@@ -1,7 +1,7 @@
 //! What is special about Redis as a store.
 
 use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Page, Reserve, Store};
-use idmill::{Error, ErrorKind, Range, SequenceName};
+use idmill::{Error, ErrorKind, IdRange, SequenceName};
 use idmill_redis::RedisStore;
 use idmill_testing::engines::Engine;
 
@@ -175,7 +175,7 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
         assert_eq!(store.inspect(&request.name).await.unwrap().unwrap().next, Some(rest.start()));
     }
     let missing =
-        GiveBack::new(name("none"), idmill::store::Identity::fresh(), idmill::Range::new(1, 1).unwrap());
+        GiveBack::new(name("none"), idmill::store::Identity::fresh(), idmill::IdRange::new(1, 1).unwrap());
     assert!(!store.give_back(&missing).await.unwrap());
 }
 
@@ -218,7 +218,7 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
     // This is what it protects from.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
     let identity = store.inspect(&name("s")).await.unwrap().unwrap().identity;
-    let back = GiveBack::new(name("s"), identity, Range::new(1, 1).unwrap());
+    let back = GiveBack::new(name("s"), identity, IdRange::new(1, 1).unwrap());
     let allows = open(&replica, "failover=allow").await.unwrap();
     assert!(!allows.give_back(&back).await.unwrap(), "it may be somebody else's there");
     store.set(&name("s"), Change::new().max(100)).await.unwrap();

@@ -15,7 +15,7 @@ mod fault;
 mod rows;
 
 use idmill::store::{Bounds, Capabilities, Change, Grant, Identity, Page, Reserve, SequenceInfo};
-use idmill::{Error, Range, Result, SequenceName};
+use idmill::{Error, IdRange, Result, SequenceName};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ pub enum Ask {
     GiveBack {
         name: SequenceName,
         identity: Identity,
-        rest: Range<u64>,
+        rest: IdRange<u64>,
     },
     Create {
         name: SequenceName,

@@ -24,7 +24,7 @@ fn asks() -> Vec<Ask> {
             Reserve::new(name.clone(), u64::MAX).ceiling(5).create(create),
             Reserve::new(name.clone(), 1).ceiling(5),
         ]),
-        Ask::GiveBack { name: name.clone(), identity, rest: Range::new(u64::MAX, 1).unwrap() },
+        Ask::GiveBack { name: name.clone(), identity, rest: IdRange::new(u64::MAX, 1).unwrap() },
         Ask::Create { name: name.clone(), bounds: Bounds::new(1, 2).unwrap() },
         Ask::Inspect(vec![name.clone()]),
         Ask::List(page.clone()),
@@ -46,7 +46,7 @@ fn said() -> Vec<Said> {
     vec![
         Said::Capabilities(Capabilities::new(Durability::Disk).records(true)),
         Said::Grants(vec![
-            Outcome::Ok(Grant::new(Range::new(3, 4).unwrap(), identity, bounds)),
+            Outcome::Ok(Grant::new(IdRange::new(3, 4).unwrap(), identity, bounds)),
             Outcome::Failed(fault.clone()),
         ]),
         Said::Sequences(vec![
@@ -101,14 +101,15 @@ fn the_stores_own_types_survive() {
     survives(&reserve, &format!("{text}null}}"));
     let reserve = reserve.create(Bounds::new(1, 2).unwrap());
     survives(&reserve, &format!(r#"{text}{{"start":1,"max":2}}}}"#));
-    let change = Change::new().next(7).max(8).backwards(true).revoke(true).expect(identity());
+    let mut change = Change::new().next(7).max(8).backwards(true).revoke(true).expect(identity());
     let text = r#"{"next":7,"max":8,"backwards":true,"revoke":true,"#;
     let expect = r#""expect":"7fffffffffffffff.3"}"#;
     survives(&change, &format!("{text}{expect}"));
-    survives(&change.keep_history(true), &format!(r#"{text}"keep_history":true,{expect}"#));
+    change.keep_history = true;
+    survives(&change, &format!(r#"{text}"keep_history":true,{expect}"#));
     let page = Page::of("a").after(Cursor::new("b")).limit(3);
     survives(&page, r#"{"prefix":"a","after":"b","limit":3}"#);
-    let grant = Grant::new(Range::new(1, 2).unwrap(), identity(), Bounds::new(1, 2).unwrap());
+    let grant = Grant::new(IdRange::new(1, 2).unwrap(), identity(), Bounds::new(1, 2).unwrap());
     let text =
         r#"{"range":{"start":1,"len":2},"identity":"7fffffffffffffff.3","bounds":{"start":1,"max":2}}"#;
     survives(&grant, text);

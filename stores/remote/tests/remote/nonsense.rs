@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use idmill::store::{Bounds, Capabilities, Durability, Grant, Identity, Reserve, SequenceInfo, Store};
-use idmill::{ErrorKind, Range};
+use idmill::{ErrorKind, IdRange};
 use idmill_remote::RemoteStore;
 use idmill_remote::protocol::{Answer, Outcome, Request, Said};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -92,7 +92,7 @@ fn answer(number: u64, said: Said) -> Vec<u8> {
 
 fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
     let identity = Identity { incarnation: 1, epoch: 0 };
-    let (range, bounds) = (Range::new(start, len).unwrap(), Bounds::new(bounds.0, bounds.1).unwrap());
+    let (range, bounds) = (IdRange::new(start, len).unwrap(), Bounds::new(bounds.0, bounds.1).unwrap());
     answer(number, Said::Grants(vec![Outcome::Ok(Grant::new(range, identity, bounds))]))
 }
 

@@ -6,7 +6,7 @@ use gcloud_gax::conn::Environment;
 use gcloud_googleapis::spanner::admin::database::v1::UpdateDatabaseDdlRequest;
 use gcloud_googleapis::spanner::v1::Mutation;
 use idmill::store::{Bounds, Reserve};
-use idmill::{Range, SequenceName};
+use idmill::{IdRange, SequenceName};
 use idmill_conformance::{Daemon, free_port};
 use idmill_spanner::gcloud_spanner::admin::AdminClientConfig;
 use idmill_spanner::gcloud_spanner::admin::client::Client as AdminClient;
@@ -111,8 +111,8 @@ pub(crate) fn request(sequence: &str, count: u64) -> Reserve {
 }
 
 /// Ranges that hold each id from `first` on once, whatever their order.
-pub(crate) fn assert_tile(mut ranges: Vec<Range>, first: u64) {
-    ranges.sort_by_key(Range::start);
+pub(crate) fn assert_tile(mut ranges: Vec<IdRange>, first: u64) {
+    ranges.sort_by_key(IdRange::start);
     let mut expected = u128::from(first);
     for range in ranges {
         assert_eq!(u128::from(range.start()), expected, "a gap or an id twice");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Store};
-use idmill::{Error, ErrorKind, Operation, Range};
+use idmill::{Error, ErrorKind, IdRange, Operation};
 use idmill_sqlite::{SqliteOptions, SqliteStore};
 use idmill_testing::grants::disjoint;
 use idmill_testing::grants::reserving::reserved_at_once;
@@ -125,7 +125,7 @@ async fn the_rest_of_a_range_is_taken_back_once_and_from_its_own_sequence() {
     let place = Place::new();
     let store = place.open().await;
     let Grant { range, identity, .. } = store.reserve(&request("orders", 10)).await.unwrap();
-    let back = GiveBack::new(name("orders"), identity, Range::new(range.start() + 3, 7).unwrap());
+    let back = GiveBack::new(name("orders"), identity, IdRange::new(range.start() + 3, 7).unwrap());
     let later = Identity { epoch: 1, ..identity };
     assert!(!store.give_back(&GiveBack::new(name("orders"), later, back.rest)).await.unwrap());
     assert!(!store.give_back(&GiveBack::new(name("users"), identity, back.rest)).await.unwrap());
