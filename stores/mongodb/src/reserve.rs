@@ -40,7 +40,7 @@ impl Fit {
     /// Whether this grant may be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
-        must_fit(&grant, &request.name, request.count, floor, request.ceiling)
+        must_fit(grant, &request.name, request.count, floor, request.ceiling)
     }
 }
 
