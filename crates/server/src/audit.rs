@@ -1,7 +1,7 @@
-//! Who did what, or tried to, for whoever asks later: events of the target `idmill::audit`.
+//! The audit log: events of the target `idmill::audit` with the caller, the act and its outcome.
 //!
-//! What was done always has its line. What was refused has one while there are few: whoever is refused can
-//! come back as often as they like, and may not fill a disk.
+//! Completed acts are always logged. Refusals are limited: a refused client can retry without end, and must
+//! not fill a disk.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -14,35 +14,36 @@ use idmill::store::SequenceInfo;
 use crate::access::{Bucket, Caller, Clock, Flow, Refusal};
 use crate::peer::Peer;
 
-/// So many lines at once, and in a minute.
+/// Maximum burst of logged refusals, and their number per minute.
 const LINES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const MINUTE: Duration = Duration::from_secs(60);
-/// The most characters of a text that a client chose: a name has at most 200 bytes, and a reason names one.
+/// Maximum number of characters of a text that a client chose. A name has at most 200 bytes, and a reason
+/// contains one name.
 const LONGEST: usize = 500;
 
-/// Somebody wants to change a sequence.
+/// An attempt to change a sequence, or to authenticate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Act<'a> {
-    /// `None` for somebody without a token that is known.
+    /// `None` without a valid token.
     pub(crate) by: Option<&'a Caller>,
     pub(crate) peer: &'a Peer,
     pub(crate) did: &'static str,
-    /// Empty where it is about none.
+    /// Empty if the act concerns no sequence.
     pub(crate) sequence: &'a str,
 }
 
-/// What came of an act.
+/// The outcome of an act.
 #[derive(Clone, Copy)]
 pub(crate) enum Outcome<'a> {
-    /// It was done, and this is the sequence now; `None` once it is gone.
+    /// Done, with the sequence afterwards; `None` if it was removed.
     Done(Option<&'a SequenceInfo>),
-    /// It was not done, since they may not, or asked for what cannot be.
+    /// Not done: the caller lacks a right, or the request is invalid.
     Refused(&'a dyn Display),
-    /// The store failed, and whether it was done is said by the reason.
+    /// The store failed. The reason states whether the change may have been made.
     Failed(&'a dyn Display),
 }
 
-/// The text; a long one is cut.
+/// Truncates long text.
 fn shortened(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()).into(),
@@ -61,7 +62,7 @@ fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     );
 }
 
-/// Without the fields that there are none of.
+/// Omits empty fields.
 fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Option<u64>) {
     let sequence = Some(act.sequence).filter(|sequence| !sequence.is_empty());
     tracing::warn!(
@@ -73,13 +74,13 @@ fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Op
     );
 }
 
-/// Writes it, and knows what was written of those who were refused.
+/// Writes the audit log, and counts refusals that were not logged.
 #[derive(Debug)]
 pub(crate) struct Audit {
     clock: Clock,
-    /// Of tokens.
+    /// Refusals of callers with a valid token.
     known: Lines,
-    /// Of those who have none.
+    /// Refusals of callers without one.
     unknown: Lines,
 }
 
@@ -88,7 +89,7 @@ impl Audit {
         Self { clock, known: Lines::default(), unknown: Lines::default() }
     }
 
-    /// Leaves word of what was done, or was not.
+    /// Logs an act with its outcome.
     pub(crate) fn note(&self, act: Act<'_>, outcome: Outcome<'_>) {
         match outcome {
             Outcome::Done(info) => done(act, info),
@@ -104,13 +105,14 @@ impl Audit {
         }
     }
 
-    /// Somebody showed a token that is not known, or has ended.
+    /// Logs an unknown or expired token.
     pub(crate) fn guessed(&self, peer: &Peer, refusal: Refusal) {
         self.refused(Act { by: None, peer, did: "authenticate", sequence: "" }, &refusal);
     }
 }
 
-/// Lines that clients can cause at will: [`LINES`] are written in a minute, and the rest is counted.
+/// Limits lines that clients can cause at will. At most [`LINES`] are written per minute. The others are
+/// counted.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     written: Bucket,
@@ -118,10 +120,10 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// How many were not written since the last; `None` where this one is not either.
+    /// Returns how many lines were dropped since the last; `None` if this line must be dropped too.
     pub(crate) fn one_more(&self, clock: &Clock) -> Option<u64> {
         let flow = Flow::new(LINES, MINUTE, LINES);
-        // Relaxed: a count, and nothing else.
+        // Relaxed: only a counter.
         if self.written.take(flow, clock.elapsed()).is_ok() {
             return Some(self.unlogged.swap(0, Ordering::Relaxed));
         }

@@ -1,4 +1,4 @@
-//! What the server counts, beside what the engine does. `docs/metrics.md` lists it.
+//! The server's own metrics. `docs/metrics.md` lists them.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 
@@ -8,7 +8,7 @@ const REFUSED: &str = "idmill_server_refused_total";
 const ENDING: &str = "idmill_server_ending_soon_sequences";
 const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
 
-/// Tells the recorder what everything means.
+/// Registers the descriptions and units.
 pub(crate) fn describe() {
     describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped, by sequence");
     describe_counter!(UNREAD, Unit::Count, "Ids in answers that could not be written");
@@ -17,17 +17,17 @@ pub(crate) fn describe() {
     describe_gauge!(EXPIRY, Unit::Seconds, "When the server's certificate ends, in seconds since 1970");
 }
 
-/// A request or a connection was refused.
+/// Counts a refused request or connection.
 pub(crate) fn refused(reason: &'static str) {
     counter!(REFUSED, "reason" => reason).increment(1);
 }
 
-/// So many sequences end soon.
+/// Sets the number of sequences that end soon.
 pub(crate) fn ending_soon(sequences: usize) {
     gauge!(ENDING).set(sequences as f64);
 }
 
-/// When the server's certificate ends, in seconds since 1970.
+/// Sets the time at which the server's certificate expires, in seconds since 1970.
 pub(crate) fn expires(seconds: f64) {
     gauge!(EXPIRY).set(seconds);
 }

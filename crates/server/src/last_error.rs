@@ -1,8 +1,7 @@
-//! Permanent errors of the store, and when it is asked again.
+//! Caches permanent errors of the store.
 //!
-//! Clients may draw thousands of times a second from a sequence that was removed, or by a mistyped name. The
-//! sequence may be created at any time, so an error is cached for a short time: 100 ms, doubling to 5 s while
-//! it stays.
+//! Clients may draw thousands of times a second from a removed sequence, or by a mistyped name. The sequence
+//! may be created at any time, so an error is cached only briefly: 100 ms, doubling to 5 s while it persists.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tokio::time::Instant;
 
 const FIRST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(5);
-/// The most names of which an error is kept.
+/// Maximum number of names with a cached error.
 const MOST: usize = 10_000;
 
 /// The last permanent error of one sequence.
@@ -34,13 +33,13 @@ impl LastError {
         Self { error, wait, until: now + wait }
     }
 
-    /// The error, until it is time to ask the store again.
+    /// Returns the error while it is cached.
     fn check(&self) -> Result<()> {
         if Instant::now() < self.until { Err(self.error.clone()) } else { Ok(()) }
     }
 }
 
-/// Of a sequence that is open. Draws do not lock to see that there is none.
+/// The last error of an open sequence. Draws check it without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct OfOpen(ArcSwapOption<LastError>);
 
@@ -51,7 +50,7 @@ impl OfOpen {
         self.0.load().as_deref().map_or(Ok(()), LastError::check)
     }
 
-    /// Keeps an error that stays; a success clears it.
+    /// Caches a permanent error. A success clears the cache.
     pub(crate) fn note<T>(&self, outcome: &Result<T>) {
         match outcome {
             Err(error) if stays(error) => {
@@ -68,7 +67,7 @@ impl OfOpen {
     }
 }
 
-/// Of sequences that could not be opened, by name.
+/// The last errors of sequences that could not be opened, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Unopened(Mutex<HashMap<SequenceName, LastError>>);
 

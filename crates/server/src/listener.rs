@@ -1,4 +1,4 @@
-//! Where clients connect, and how many may.
+//! Listeners, and the limit of connections.
 
 use std::future::pending;
 use std::io;
@@ -20,19 +20,19 @@ use crate::counters;
 use crate::http;
 use crate::tls::{Stream, Tls, secured};
 
-/// After the system refused a connection: too many files are open, most often.
+/// Pause after `accept` has failed. The usual cause is too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The pause between two log lines about connections that the system refused.
+/// Minimum pause between two log lines about failed accepts.
 const QUIET: Duration = Duration::from_secs(60);
-/// After so much silence the system asks whether a client is still there: its machine may be gone, and would
-/// otherwise have a place for ever.
+/// Idle time before the first TCP keepalive probe. A client whose machine is gone would otherwise keep its
+/// place.
 const SILENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) enum Spot {
-    /// To be listened at.
+    /// An address to listen on.
     At(SocketAddr),
-    /// Somebody listens there already, and hands it over.
+    /// An open listener, handed over by the caller.
     Open(Std),
 }
 
@@ -54,7 +54,7 @@ impl Spot {
 }
 
 fn taken_over(listener: Std) -> io::Result<TcpListener> {
-    // Other kinds of sockets have no such address.
+    // Fails for sockets that are not TCP.
     listener.local_addr()?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
@@ -64,14 +64,14 @@ fn refused(message: String, error: io::Error) -> Error {
     Error::new(ErrorKind::InvalidInput, message).because(error).during(Operation::Configure)
 }
 
-/// The clients that are served.
+/// The connected clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
     places: Arc<Semaphore>,
     pub(crate) tasks: TaskTracker,
-    /// They are left at once.
+    /// Disconnects all clients.
     pub(crate) cut: CancellationToken,
-    /// Limits the lines about refused connections.
+    /// Limits the log lines about clients that were turned away.
     turned_away: Lines,
     clock: Clock,
 }
@@ -82,7 +82,7 @@ impl Clients {
         Self { places, tasks, cut, turned_away: Lines::default(), clock }
     }
 
-    /// Serves a client in a task of its own, which has this place until it ends.
+    /// Serves a client in its own task, which holds the place until it ends.
     fn spawn<C>(
         &self,
         place: OwnedSemaphorePermit,
@@ -110,17 +110,17 @@ impl Clients {
     }
 }
 
-/// Where one protocol is served.
+/// The listener of one protocol.
 pub(crate) struct Door<'a> {
     pub(crate) listener: Option<&'a TcpListener>,
     pub(crate) tls: Option<&'a Tls>,
-    /// The answer to a client without a place.
+    /// The reply to a client without a place.
     pub(crate) full: &'static [u8],
-    /// Places for probes, where the protocol has them.
+    /// Places for probes; `None` if the protocol has none.
     pub(crate) probes: Option<Arc<Semaphore>>,
 }
 
-/// Accepts clients for as long as there are places, and serves each by itself.
+/// Accepts clients, and serves each in its own task while there are places.
 pub(crate) async fn accept<C>(
     door: Door<'_>,
     clients: &Clients,
@@ -154,14 +154,14 @@ fn admit<C>(
     C: Future<Output = ()> + Send + 'static,
 {
     if let Ok(place) = clients.places.clone().try_acquire_owned() {
-        // An answer is small, and waits for nothing that would follow it.
+        // Replies are small: send them at once.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE));
         return clients.spawn(place, secured(door.tls.cloned(), stream), serve);
     }
     match door.probes.clone().and_then(|probes| probes.try_acquire_owned().ok()) {
         Some(place) => clients.spawn(place, secured(door.tls.cloned(), stream), http::refuse),
-        // Over TLS it would not be understood.
+        // A client that expects TLS cannot read a plain reply.
         None => clients.turn_away(&stream, if door.tls.is_some() { &[] } else { door.full }),
     }
 }

@@ -1,14 +1,14 @@
-//! Pages of the sequences that a token is for.
+//! Pages of the sequences that a token covers.
 //!
-//! A store's cursor mostly is the name that the page ended with. So that it is none that the caller may not
-//! see, only what their patterns match is read: their beginnings as prefixes, one after the other.
+//! A store's cursor is mostly the last name of the page, which the caller may not be allowed to see. So only
+//! matching names are read, one prefix after the other.
 
 use idmill::store::{Cursor, Page, SequenceInfo};
 use idmill::{Result, Sequences};
 
 use crate::access::Pattern;
 
-/// Rows, and where the next page begins.
+/// A page of sequences, and the cursor of the next page.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) sequences: Vec<SequenceInfo>,
@@ -16,10 +16,10 @@ pub(crate) struct Rows {
     pub(crate) unreadable: usize,
 }
 
-/// Those that begin with `prefix` and match one of the patterns, after what `after` says.
+/// Lists the sequences that begin with `prefix` and match one of the patterns, from the cursor `after` on.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a cursor that is none.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a malformed cursor.
 pub(crate) async fn page(
     sequences: &Sequences,
     patterns: &[Pattern],
@@ -52,7 +52,7 @@ pub(crate) async fn page(
     Ok(rows)
 }
 
-/// In which scope a page begins, and after what.
+/// Splits a cursor into the index of its scope and the store's own cursor.
 fn begun(cursor: &str) -> Result<(usize, Option<Cursor>)> {
     let parts = cursor.split_once('.').and_then(|(at, rest)| Some((at.parse().ok()?, rest)));
     let (at, rest) = parts.ok_or_else(|| {
@@ -61,11 +61,11 @@ fn begun(cursor: &str) -> Result<(usize, Option<Cursor>)> {
     Ok((at, Some(rest).filter(|rest| !rest.is_empty()).map(Cursor::new)))
 }
 
-/// What matches, each of it once, in the order of names.
+/// Returns disjoint patterns that cover the matching names, in the order of names.
 fn scopes(patterns: &[Pattern], prefix: &str) -> Vec<Pattern> {
     let mut all: Vec<_> = patterns.iter().filter_map(|pattern| pattern.within(prefix)).collect();
     all.sort_by_cached_key(|scope| (scope.text().to_owned(), scope.beginning().is_none()));
-    // Whatever begins with another of them comes right behind it.
+    // After the sort, a pattern directly follows the prefix that covers it.
     all.dedup_by(|later, kept| kept.matches(later.text()));
     all
 }
@@ -96,7 +96,7 @@ mod tests {
         assert!(of(&["shop.*", "orders"], "users").is_empty());
     }
 
-    /// Whatever the size of a page, they come once each, and no cursor has the name of another.
+    /// For every page size, each name is listed once, and no cursor contains a hidden name.
     #[tokio::test]
     async fn pages_have_what_matches_and_their_cursors_nothing_else() {
         let store = MemoryStore::new();

@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as far as the connection itself tells.
+//! The other end of a connection: its address, its certificate and its token.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,10 +11,9 @@ use tokio::time::sleep;
 use crate::access::{Caller, Place, Refusal};
 use crate::tls::{self, Stream};
 
-/// After a token that is not known, its next one is looked at this much later, and twice that after each
-/// more.
+/// Delay after the first wrong token. It doubles with each further one.
 const PAUSE: Duration = Duration::from_millis(100);
-/// With so many tokens that are not known, a connection ends.
+/// Number of wrong tokens after which a connection is closed.
 const GUESSES: u32 = 5;
 
 /// One connection.
@@ -22,10 +21,10 @@ const GUESSES: u32 = 5;
 #[display("{}", address.map_or_else(|| "unknown".to_owned(), |address| address.to_string()))]
 pub(crate) struct Peer {
     address: Option<SocketAddr>,
-    /// Of the certificate that it has shown.
+    /// The subject of the client's certificate.
     subject: Option<String>,
     guesses: AtomicU32,
-    /// It counts as a connection of the token that it showed last.
+    /// The place among the connections of the token that was shown last.
     place: Mutex<Option<Place>>,
 }
 
@@ -43,21 +42,21 @@ impl Peer {
         self.subject.as_deref()
     }
 
-    /// From now on it is a connection of this token.
+    /// Counts the connection as one of this token's, and no longer as one of the previous token's.
     pub(crate) fn shows(&self, caller: &Caller) -> Result<(), Refusal> {
         caller.connects(&mut self.place.lock())
     }
 
-    /// It shows no token any more.
+    /// Frees the place: the connection has no token any more.
     pub(crate) fn forgets(&self) {
         *self.place.lock() = None;
     }
 
-    /// It has shown a token that is not known, and waits for having done so. Whether it has to end.
+    /// Delays the answer to a wrong token. Returns whether the connection must be closed.
     ///
-    /// A token cannot be guessed, however fast: this keeps those who try from costing others anything.
+    /// Tokens are too long to guess. The delay protects the other clients from the load of many attempts.
     pub(crate) async fn guessed(&self) -> bool {
-        // Relaxed: its requests come one after the other.
+        // Relaxed: the requests of a connection are sequential.
         let before = self.guesses.fetch_add(1, Ordering::Relaxed).min(GUESSES - 1);
         sleep(PAUSE * 2_u32.pow(before)).await;
         before + 1 >= GUESSES
@@ -74,7 +73,7 @@ mod tests {
     use crate::state::ServerState;
     use crate::{http, resp};
 
-    /// How long it took to answer this, in milliseconds, and the first bytes of the answer.
+    /// Returns the time to the answer in milliseconds, and the first bytes of the answer.
     async fn asked(stream: &mut DuplexStream, text: &str) -> (u128, String) {
         let (before, mut answer) = (Instant::now(), vec![0; 4096]);
         stream.write_all(text.as_bytes()).await.unwrap();
@@ -89,7 +88,7 @@ mod tests {
         for wait in [100, 200, 400, 800] {
             let (waited, answer) = asked(&mut client, "AUTH wrong\r\n").await;
             assert!(waited == wait && answer.starts_with("-WRONGPASS"), "{waited} ms: {answer}");
-            // Neither does another command make up for it, nor to begin anew.
+            // `RESET` and other commands do not shorten the delay.
             assert_eq!(asked(&mut client, "RESET\r\n").await, (0, "+RESET\r\n".to_owned()));
             assert!(asked(&mut client, "INCR s\r\n").await.1.starts_with("-NOAUTH"));
         }

@@ -1,4 +1,4 @@
-//! Whether clients should be sent here.
+//! Readiness: whether load balancers should send clients to this server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -7,37 +7,37 @@ use idmill::{Error, ErrorKind, Health, HealthReport, Result, SequenceName, Seque
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-/// Without the store, memory has to last at least so long: a probe needs a while to send clients elsewhere.
-/// Much less than the 5 s that memory is sized for, so that a short failure of the store passes unnoticed.
+/// Minimum time that memory must last while the store fails, since a probe needs a while to redirect clients.
+/// Memory is sized for 5 s, so a short failure of the store goes unnoticed.
 const SOON: Duration = Duration::from_secs(2);
-/// How often a store that does not answer is asked again, and how long it has.
+/// Interval and timeout of probes of the store.
 const ASK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long who asks waits for the store's first answer. Kubernetes gives a probe a second.
+/// How long a readiness probe waits for the store's first answer. Kubernetes gives a probe one second.
 const MOMENT: Duration = Duration::from_millis(500);
-/// The sequence that is looked for. It need not exist.
+/// The sequence that probes inspect. It need not exist.
 const NAME: &str = "readyz";
 
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    /// The server is about to end, and still serves.
+    /// Set during the drain delay, while clients are still served.
     leaving: AtomicBool,
     store: watch::Sender<Heard>,
-    /// An error may concern all sequences: the next tick probes the store.
+    /// Set after an error that may affect all sequences: the next tick probes the store.
     doubted: AtomicBool,
 }
 
 /// The store's answer to the last probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Heard {
-    /// None yet, since the start.
+    /// No answer since the start.
     #[default]
     Nothing,
-    /// It answered, and no sequence ran low or failed to open since.
+    /// The store answered. Since then no sequence ran low or failed to open.
     Answer,
-    /// It did not answer.
+    /// The store did not answer.
     Silence,
-    /// It refuses every request.
+    /// The store rejects every request.
     Fault,
 }
 
@@ -56,28 +56,28 @@ impl Heard {
     fn of<T>(outcome: &Result<T>) -> Self {
         match outcome {
             Err(error) if error.status() != Status::Permanent => Self::Silence,
-            // Every request fails so: the file was replaced, or the tables are missing.
+            // Every request fails like this: the file was replaced, or the tables are missing.
             Err(error) if matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::NotFound) => {
                 Self::Fault
             }
-            // `Denied`, for one, may concern only this name.
+            // For example, `Denied` may concern only this name.
             _ => Self::Answer,
         }
     }
 }
 
-/// What a probe is told.
+/// The result of a readiness probe.
 #[derive(Debug)]
 pub(crate) struct Standing {
-    /// Why nobody should be sent here; `None` for a server that is ready.
+    /// Why the server is not ready; `None` if it is.
     pub(crate) fault: Option<&'static str>,
     pub(crate) report: HealthReport,
 }
 
 impl Readiness {
-    /// From now on nobody should be sent here.
+    /// Makes the server unready for the rest of its life.
     pub(crate) fn leave(&self) {
-        // Relaxed: nothing else is learned from it.
+        // Relaxed: no other data depends on it.
         self.leaving.store(true, Ordering::Relaxed);
     }
 
@@ -86,7 +86,8 @@ impl Readiness {
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// A sequence could not be opened. After a transient error the server is unready until the store answers.
+    /// Notes that a sequence could not be opened. After a transient error the server is unready until the
+    /// store answers.
     pub(crate) fn failed(&self, error: &Error) {
         if error.status() != Status::Permanent {
             self.lose_store();
@@ -94,10 +95,11 @@ impl Readiness {
         self.doubt(error);
     }
 
-    /// Has the store probed if the error may concern all sequences. Transient errors do not count: memory serves.
+    /// Requests a probe if the error may affect all sequences. Transient errors do not count: memory still
+    /// serves.
     pub(crate) fn doubt(&self, error: &Error) {
         if error.kind() == ErrorKind::StoreViolation {
-            // Relaxed: nothing else is learned from it.
+            // Relaxed: no other data depends on it.
             self.doubted.store(true, Ordering::Relaxed);
         }
     }
@@ -112,14 +114,14 @@ impl Readiness {
         });
     }
 
-    /// The standing, after a moment for a store that was not heard yet.
+    /// Returns the readiness. If the store has not answered yet, waits for it, at most [`MOMENT`].
     pub(crate) async fn standing(&self, sequences: &Sequences) -> Standing {
         let _ = timeout(MOMENT, self.store.subscribe().wait_for(|heard| *heard == Heard::Answer)).await;
         self.standing_now(sequences)
     }
 
-    /// Once memory ran low, this server is not ready before the store has answered: without clients, the
-    /// little that is left lasts forever, and they would come and go.
+    /// Returns the readiness without a wait. After memory has run low, the server stays unready until the
+    /// store answers. Otherwise it would flap: without clients, the last ids seem to last forever.
     pub(crate) fn standing_now(&self, sequences: &Sequences) -> Standing {
         let report = sequences.health();
         let is_low = report.troubles.iter().any(is_low);
@@ -137,7 +139,7 @@ impl Readiness {
         Standing { fault, report }
     }
 
-    /// Probes a store that has not answered, or is doubted, until it answers.
+    /// Probes the store every [`ASK`] while it has not answered or is in doubt.
     pub(crate) async fn watch(&self, sequences: &Sequences) {
         let name: SequenceName = NAME.parse().expect("a name");
         let (mut ticks, mut told) = (interval(ASK), Heard::Answer);
@@ -175,8 +177,8 @@ fn is_closed(report: &HealthReport) -> bool {
     report.health == Health::Ended && troubles.all(|trouble| trouble.error.kind() == ErrorKind::Closed)
 }
 
-/// Another server may do better: the store fails, and memory has nothing, or nothing soon. A sequence that is
-/// exhausted, or was removed, is served by nobody.
+/// Whether another server may do better: the store fails, and memory is empty or lasts less than [`SOON`]. An
+/// exhausted or removed sequence does not count, since no server can serve it.
 fn is_low(trouble: &Trouble) -> bool {
     let lasts = trouble.health == Health::Failing && trouble.time_to_dry.is_none_or(|time| time >= SOON);
     !lasts && !is_of_sequence(&trouble.error)

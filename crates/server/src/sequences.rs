@@ -1,4 +1,4 @@
-//! The open sequences, and draws from them.
+//! Open sequences, and draws from them.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -17,33 +17,33 @@ use tracing::Instrument as _;
 
 use crate::last_error::{OfOpen, Unopened};
 
-/// Nothing was handed out yet: ids begin at 0.
+/// No id was handed out yet. Ids start at 0.
 const NONE: i64 = -1;
-/// How often a block is drawn before a caller is told to try again. Each time that it lies on both sides of
-/// what another process reserved, it is skipped.
+/// Attempts of [`take_in_a_row`](OpenSequence::take_in_a_row). A block that another process has split is
+/// skipped.
 const TRIES: usize = 8;
-/// The most ids of one request.
+/// Maximum number of ids in one request.
 const MOST_IDS: u64 = 1_000_000;
-/// A sequence that lasts no longer than this at its present rate ends soon.
+/// A sequence that is exhausted sooner than this at its present rate is reported.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// One sequence. Ids are at most 2^63 − 1, which every client has a number for.
+/// An open sequence. Ids are at most 2^63 − 1, because every client has an integer of that size.
 #[derive(Debug)]
 pub(crate) struct OpenSequence {
     allocator: Allocator<i64>,
     last: AtomicI64,
-    /// How many callers wait for the store.
+    /// Number of callers that wait for the store.
     waiting: AtomicUsize,
-    /// Failed draws.
+    /// Number of failed draws.
     failed: AtomicU64,
-    /// Since the last [sweep](OpenSequences::sweep).
+    /// Whether an id was drawn since the last [sweep](OpenSequences::sweep).
     used: AtomicBool,
-    /// Read only when memory is empty.
+    /// Read only when no ids are in memory.
     last_error: OfOpen,
 }
 
 impl OpenSequence {
-    /// The next id, if memory has one.
+    /// Returns the next id from memory, without a wait.
     #[inline]
     pub(crate) fn try_next(&self) -> Result<i64> {
         self.allocator.try_next().inspect(|id| self.note(*id))
@@ -53,7 +53,7 @@ impl OpenSequence {
         self.asked(self.allocator.next()).await.inspect(|id| self.note(*id))
     }
 
-    /// So many ids, in as few ranges as possible.
+    /// Returns `n` ids in as few ranges as possible.
     pub(crate) async fn take(&self, n: u64) -> Result<Ranges<i64>> {
         if n > MOST_IDS {
             let message = format!("{n} ids in one request; it may have at most {MOST_IDS}, so send several");
@@ -64,7 +64,7 @@ impl OpenSequence {
         Ok(ranges)
     }
 
-    /// So many ids that follow each other. Blocks that something else lies within are skipped, and are a gap.
+    /// Returns `n` consecutive ids. Blocks that another process has split are skipped, and leave a gap.
     pub(crate) async fn take_in_a_row(&self, n: u64) -> Result<IdRange<i64>> {
         for _ in 0..TRIES {
             let ranges = self.take(n).await?;
@@ -80,18 +80,17 @@ impl OpenSequence {
         Err(Error::new(ErrorKind::Unavailable, message).of(self.allocator.name()).during(Operation::Draw))
     }
 
-    /// The largest id that was handed out here; `None` before the first.
+    /// Returns the largest id that this server has handed out; `None` before the first.
     pub(crate) fn last(&self) -> Option<i64> {
-        // Relaxed: whoever asks has no order among those who draw at the same time.
+        // Relaxed: the caller has no order relative to concurrent draws.
         Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != NONE)
     }
 
-    /// How many callers wait now.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Draws, unless memory is empty and the store would refuse again.
+    /// Runs `draw`, unless memory is empty and the store's last error is still cached.
     async fn asked<T>(&self, draw: impl Future<Output = Result<T>>) -> Result<T> {
         let drawn = match self.last_error.check() {
             Err(error) if self.allocator.snapshot().remaining == 0 => Err(error),
@@ -102,17 +101,16 @@ impl OpenSequence {
             }
         };
         drawn.inspect_err(|_| {
-            // Relaxed: a count only.
+            // Relaxed: only a counter.
             self.failed.fetch_add(1, Ordering::Relaxed);
         })
     }
 
-    /// The number of failed draws.
     pub(crate) fn failed(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Counts who draws as waiting, from the moment that memory has nothing for them.
+    /// Runs `draw`, and counts the caller as waiting once the future is pending.
     async fn counted<T>(&self, draw: impl Future<Output = T>) -> T {
         let (mut draw, mut waiting) = (pin!(draw), None);
         poll_fn(|context| {
@@ -138,12 +136,12 @@ impl OpenSequence {
     }
 }
 
-/// Somebody who waits until they are answered, or leave.
+/// Counts a waiting caller until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
     fn at(count: &'a AtomicUsize) -> Self {
-        // Relaxed: a figure for people.
+        // Relaxed: only shown on the page.
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
@@ -155,7 +153,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Whether a sequence that lasts this long deserves a warning.
+/// Whether a sequence that lasts this long should be reported.
 pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
     to_exhaustion < SOON
 }
@@ -165,7 +163,7 @@ fn skip(name: &str, ranges: &[IdRange<i64>]) {
     metrics::counter!(crate::counters::SKIPPED, "sequence" => name.to_owned()).increment(ids);
 }
 
-/// All sequences that are served, by name.
+/// The open sequences, by name.
 #[derive(Debug)]
 pub(crate) struct OpenSequences {
     sequences: Sequences,
@@ -175,7 +173,7 @@ pub(crate) struct OpenSequences {
     open: Arc<Open>,
 }
 
-/// Open sequences, and the errors of those that could not be opened.
+/// Open sequences, and the errors of sequences that could not be opened.
 #[derive(Debug, Default)]
 struct Open {
     served: RwLock<BTreeMap<SequenceName, Arc<OpenSequence>>>,
@@ -191,7 +189,7 @@ impl OpenSequences {
         &self.sequences
     }
 
-    /// The same store, for administration: there, a sequence can be created.
+    /// The same store, for administration. Sequences can be created through this handle.
     pub(crate) fn administered(&self) -> &Sequences {
         &self.administered
     }
@@ -213,7 +211,7 @@ impl OpenSequences {
 
     /// Changes a stored sequence, and drops its ids in memory before it returns.
     ///
-    /// The change runs in a task: if the client leaves meanwhile, the ids must be dropped too.
+    /// The change runs in its own task: the ids must be dropped even if the client disconnects.
     pub(crate) async fn changing<T: Send + 'static>(
         &self,
         name: &str,
@@ -232,18 +230,18 @@ impl OpenSequences {
         tokio::spawn(changing.in_current_span()).await.unwrap_or_else(lost)
     }
 
-    /// Ends all draws, and gives back what is in memory.
+    /// Stops all draws, and gives the ids in memory back to the store.
     pub(crate) async fn close(&self) {
         self.sequences.close().await;
         self.administered.close().await;
     }
 
-    /// The sequence, if it was opened before.
+    /// Returns the sequence if it is open.
     pub(crate) fn open(&self, name: &str) -> Option<Arc<OpenSequence>> {
         self.open.served.read().get(name).cloned()
     }
 
-    /// The sequence, opened if it was not: then it is looked for in the store.
+    /// Returns the sequence, and opens it from the store if necessary.
     pub(crate) async fn find(&self, name: &str) -> Result<Arc<OpenSequence>> {
         if let Some(served) = self.open(name) {
             return Ok(served);
@@ -265,7 +263,7 @@ impl OpenSequences {
     }
 
     /// # Errors
-    /// Why the sequence could not be opened, if the store said so a short while ago.
+    /// The cached error, if the sequence could not be opened a short time ago.
     pub(crate) fn unopened(&self, name: &str) -> Result<()> {
         self.open.unopened.check(name)
     }
@@ -274,7 +272,8 @@ impl OpenSequences {
         self.open.served.read().len()
     }
 
-    /// Calls `look` with the open sequences, ordered by name. Do not open one meanwhile: they are locked.
+    /// Calls `look` with the open sequences, ordered by name. `look` must not open a sequence: the map is
+    /// locked.
     pub(crate) fn with_open<T>(
         &self,
         look: impl FnOnce(&BTreeMap<SequenceName, Arc<OpenSequence>>) -> T,
@@ -282,8 +281,8 @@ impl OpenSequences {
         look(&self.open.served.read())
     }
 
-    /// The sequences that end soon at their present rate, with the time left, soonest first. Idle sequences are
-    /// left out: their rate is that of their last draws.
+    /// Returns the sequences that end soon at their present rate, with the time left, soonest first. Idle
+    /// sequences are left out: their rate is out of date.
     pub(crate) fn ending(&self) -> Vec<(String, Duration)> {
         let ends = |served: &Arc<OpenSequence>| {
             let used = served.used.load(Ordering::Relaxed);
@@ -295,8 +294,9 @@ impl OpenSequences {
         ending
     }
 
-    /// Forgets those that nothing was drawn from since the last time: the engine then evicts them. Not one
-    /// that a client has at hand, since its next draw would not be known to those who ask for it by name.
+    /// Closes the sequences without a draw since the last sweep, so that the engine can evict them. A
+    /// sequence that a client still holds stays open: otherwise another client would open a second entry,
+    /// which does not count the holder's draws.
     pub(crate) fn sweep(&self) {
         let is_kept = |served: &Arc<OpenSequence>| {
             served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1
@@ -305,7 +305,7 @@ impl OpenSequences {
     }
 }
 
-/// A sequence that is being changed: dropping this drops its ids in memory, unless [`keep`](Self::keep) was
+/// A change in progress. Dropping it drops the sequence's ids in memory, unless [`keep`](Self::keep) was
 /// called.
 struct Stale {
     sequences: Sequences,
@@ -314,7 +314,7 @@ struct Stale {
 }
 
 impl Stale {
-    /// Nothing was changed.
+    /// Keeps the ids: nothing was changed.
     fn keep(&mut self) {
         self.name = None;
     }

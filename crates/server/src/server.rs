@@ -1,4 +1,4 @@
-//! Listens, serves and ends.
+//! The server: its builder, its run loop and its shutdown.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,16 +31,17 @@ use crate::store_proxy::StoreProxy;
 use crate::tls::{Stream, Tls};
 use crate::{counters, http, resp, tls};
 
-/// How often sequences that nobody draws from are looked for.
+/// How often unused sequences are closed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// Places of HTTP that are kept for probes. An orchestrator kills a server whose probe has no answer.
+/// HTTP connections that are accepted beyond the maximum, for probes. An orchestrator kills a server that
+/// does not answer its probe.
 const PROBES: usize = 16;
-/// What a client is told for whom there is no place.
+/// Reply to a client beyond the maximum.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 const HTTP_FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// How a server is to be.
+/// Builds a [`Server`].
 #[derive(Debug)]
 #[must_use = "nothing listens before `bind`"]
 pub struct ServerBuilder {
@@ -73,69 +74,71 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Serves clients of Redis at this address; port 0 is any that is free.
+    /// Serves the Redis protocol on this address. Port 0 picks a free port.
     resp(self, address: SocketAddr) { self.resp = Some(Spot::At(address)) }
 
-    /// Serves clients of Redis by a listener that is open, such as one that the system's service manager
-    /// handed over.
+    /// Serves the Redis protocol on an open listener, such as one from the service manager.
     resp_listener(self, listener: std::net::TcpListener) { self.resp = Some(Spot::Open(listener)) }
 
-    /// Serves HTTP at this address; port 0 is any that is free.
+    /// Serves HTTP on this address. Port 0 picks a free port.
     http(self, address: SocketAddr) { self.http = Some(Spot::At(address)) }
 
-    /// Serves HTTP by a listener that is open.
+    /// Serves HTTP on an open listener.
     http_listener(self, listener: std::net::TcpListener) { self.http = Some(Spot::Open(listener)) }
 
-    /// What `/metrics` answers: the metrics of this process, rendered by its recorder.
+    /// Serves `/metrics` with the text that `render` returns. It should render this process's metrics
+    /// recorder.
     metrics(self, render: impl Fn() -> String + Send + Sync + 'static) {
         self.metrics = Some(Metrics(Arc::new(render)))
     }
 
-    /// Gives the span of each HTTP request a parent, by the headers of the request. The spans are those of
-    /// `tracing`, at the level `DEBUG`; probes have none.
+    /// Sets the parent span of each HTTP request from the request's headers. The spans are `tracing` spans of
+    /// the level `DEBUG`. Probes have no span.
     parents(self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) {
         self.parents = Some(http::Parents(Arc::new(adopt)))
     }
 
-    /// What administration and looking go to. Default: what ids are drawn from. It is another view of the
-    /// same store where ids are drawn from what [exists](idmill_kit::Existing) alone.
+    /// Sets the sequences for administration and inspection. Default: the same as for draws. Pass another
+    /// view of the same store if draws are limited to sequences that [exist](idmill_kit::Existing).
     administers(self, sequences: Sequences) { self.administered = sequences }
 
-    /// Who may do what. Default: everybody, everything; so let only those reach it who may.
+    /// Sets the access rules. Default: anyone may do anything, so make sure that only trusted clients can
+    /// connect.
     access(self, access: Access) { self.access = access }
 
-    /// How long a client waits for an id that is not in memory. Default: [`Server::PATIENCE`].
+    /// Sets how long a client waits for an id that is not in memory. Default: [`Server::PATIENCE`].
     patience(self, time: Duration) { self.patience = time }
 
-    /// Speaks TLS with everybody, over both protocols. Default: nothing is encrypted.
+    /// Requires TLS for both protocols. Default: connections are not encrypted.
     tls(self, tls: Tls) { self.tls = Some(tls) }
 
-    /// So many clients are served at once; more are turned away with an error. Default:
+    /// Sets the maximum number of connected clients. Further clients get an error. Default:
     /// [`Server::MAX_CONNECTIONS`].
     max_connections(self, connections: usize) { self.max_connections = connections }
 
-    /// How long clients that are being answered have, once the server ends. Default: [`Server::DRAIN`].
+    /// Sets how long pending requests may take after the server has begun to end. Default: [`Server::DRAIN`].
     drain(self, time: Duration) { self.drain = time }
 
-    /// Has HTTP answered under these names alone, besides addresses and `localhost`. Default: under any,
-    /// except where only this machine reaches the server and everybody may do everything: then under no name.
+    /// Answers HTTP requests only for these host names, besides addresses and `localhost`. Default: any name.
+    /// A server without tokens that listens on a loopback address answers to no name.
     http_hosts(self, names: impl IntoIterator<Item = impl Into<String>>) {
         self.hosts = names.into_iter().map(Into::into).collect()
     }
 
-    /// What the page for operators says of the store: its URL, of which secrets are left out.
+    /// Sets the store's URL for the page for operators. Secrets are redacted.
     store_url(self, url: &str) { self.store = Some(secrets::redacted(url)) }
 
-    /// How long the server goes on as before once it is told to end, but for `/readyz`, which says that it is
-    /// not ready: whoever sends clients here needs a while to notice. Default: 0 s.
+    /// Sets how long the server still serves after it was told to end. Meanwhile `/readyz` reports that it is
+    /// not ready, so that load balancers can remove it. Default: 0 s.
     drain_delay(self, time: Duration) { self.drain_delay = time }
 }
 
 impl ServerBuilder {
-    /// Listens. Nobody is served before [`run`](Server::run).
+    /// Binds the listeners. Clients are served once [`run`](Server::run) is polled.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an address that cannot be had.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an address cannot be bound, or a listener cannot
+    /// be used.
     pub async fn bind(self) -> Result<Server> {
         let listen = async |spot: Option<Spot>| match spot {
             Some(spot) => spot.listen().await.map(Some),
@@ -170,7 +173,7 @@ impl ServerBuilder {
     }
 }
 
-/// The name of the machine and the port of HTTP, such as `ids1:7381`.
+/// Returns the host name and the HTTP port, such as `ids1:7381`.
 fn name(http: Option<SocketAddr>) -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let machine =
@@ -186,9 +189,10 @@ fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
     listener?.local_addr().ok()
 }
 
-/// Hands out ids to clients of Redis and of HTTP.
+/// Hands out ids over the Redis protocol and HTTP.
 ///
-/// It keeps nothing: all that lasts is in the store, so any number of servers can run over one.
+/// A server has no state of its own: everything that must last is in the store. So any number of servers can
+/// share one store.
 #[derive(Debug)]
 pub struct Server {
     state: Arc<ServerState>,
@@ -197,25 +201,25 @@ pub struct Server {
     http: Option<TcpListener>,
     router: Router,
     clients: Clients,
-    /// Numbers that tell clients apart, as `CLIENT ID` says them.
+    /// The next client's number, for `CLIENT ID`.
     ids: Arc<AtomicI64>,
     drain: Duration,
     drain_delay: Duration,
 }
 
 impl Server {
-    /// Where clients of Redis expect it, unless told otherwise: this machine alone.
+    /// Default address of the Redis protocol. Only this machine can connect to it.
     pub const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7380);
-    /// Where HTTP is expected, unless told otherwise: this machine alone.
+    /// Default address of HTTP. Only this machine can connect to it.
     pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7381);
-    /// How long a client waits for an id that is not in memory, unless told otherwise.
+    /// Default time that a client waits for an id that is not in memory.
     pub const PATIENCE: Duration = Duration::from_secs(5);
-    /// How long clients that are being answered have, once the server ends, unless told otherwise.
+    /// Default time for pending requests once the server ends.
     pub const DRAIN: Duration = Duration::from_secs(10);
-    /// How many clients are served at once, unless told otherwise.
+    /// Default maximum number of connected clients.
     pub const MAX_CONNECTIONS: usize = 20_000;
 
-    /// A server of these sequences.
+    /// Returns a builder for a server of these sequences.
     pub fn builder(sequences: Sequences) -> ServerBuilder {
         ServerBuilder {
             administered: sequences.clone(),
@@ -235,24 +239,24 @@ impl Server {
         }
     }
 
-    /// Where clients of Redis connect.
+    /// Returns the address of the Redis protocol; `None` if it is not served.
     pub fn resp_address(&self) -> Option<SocketAddr> {
         address_of(self.resp.as_ref())
     }
 
-    /// Where HTTP is served.
+    /// Returns the address of HTTP; `None` if it is not served.
     pub fn http_address(&self) -> Option<SocketAddr> {
         address_of(self.http.as_ref())
     }
 
-    /// Live figures of the server.
+    /// Returns live figures of the server.
     pub fn figures(&self) -> Figures {
         Figures { state: self.state.clone(), clients: self.clients.tasks.clone() }
     }
 
-    /// Serves one client of Redis that somebody else accepted: at a Unix socket, say, or through a proxy that
-    /// speaks TLS. It is left when the server ends, and is not counted among the
-    /// [most](ServerBuilder::max_connections).
+    /// Serves one Redis client over a stream that you accepted, such as a Unix socket or a TLS connection.
+    /// The stream is closed when the server ends. It does not count towards
+    /// [`max_connections`](ServerBuilder::max_connections).
     pub fn resp_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -260,12 +264,14 @@ impl Server {
         resp::serve(self.state.clone(), stream, Peer::default(), next(&self.ids))
     }
 
-    /// The HTTP side, to be mounted in a service's own [`Router`]. It serves while [`run`](Self::run) is polled,
-    /// which probes the store and gives ids back at the end; end the service's own listener first.
+    /// Returns the HTTP routes, to be mounted in your service's own [`Router`].
     ///
-    /// A mounted router does not know the address of a client: audit lines do not have it, and wrong tokens are
-    /// not slowed down. Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for
-    /// operators works at the root of a site only; the rest works nested.
+    /// They are served while [`run`](Self::run) is polled: it probes the store, and gives ids back at the end.
+    /// End your own listener first.
+    ///
+    /// A mounted router does not know the client's address. So audit lines lack it, and wrong tokens are not
+    /// slowed down. Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for
+    /// operators works only at the root of a site. Everything else works nested.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -293,7 +299,7 @@ impl Server {
         self.router.clone()
     }
 
-    /// Serves one client of HTTP, as [`resp_client`](Self::resp_client) does one of Redis.
+    /// Serves one HTTP client, as [`resp_client`](Self::resp_client) does for Redis.
     pub fn http_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -301,15 +307,18 @@ impl Server {
         http::serve(stream, Peer::default(), self.router.clone(), self.state.ending.clone())
     }
 
-    /// Serves until `ended` is ready, and for the [drain delay](ServerBuilder::drain_delay). Then accepts
-    /// nobody any more, answers what it has read, gives what is in memory back to the store, and returns: at
-    /// the latest after the [drain time](ServerBuilder::drain) and the store's own.
+    /// Serves until `ended` is ready and the [drain delay](ServerBuilder::drain_delay) has passed.
     ///
-    /// Dropped instead, it ends at once, and what is in memory is a gap.
+    /// Then the server stops accepting clients, answers the requests that it has read, and gives the ids in
+    /// memory back to the store. It returns at the latest after the [drain time](ServerBuilder::drain) plus
+    /// the store's own timeout.
+    ///
+    /// # Cancellation
+    /// Dropping the future ends the server at once. The ids in memory are then a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {
         counters::describe();
         let (state, clients) = (&self.state, &self.clients);
-        // Dropped with this future, it cuts all clients off.
+        // Dropping this future disconnects all clients.
         let _cut = clients.cut.clone().drop_guard();
         let resp = resp_of(state.clone(), self.ids.clone());
         let http = http_of(self.router.clone(), state.ending.clone());
@@ -329,26 +338,26 @@ impl Server {
             () = state.status.keep(&state.draws, &state.readiness) => {}
             () = state.readiness.watch(state.draws.administered()) => {}
         }
-        // Nobody may wait in vain to be accepted.
+        // Refuse connections from now on: nobody would accept them.
         drop((self.resp, self.http));
         state.ending.cancel();
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
             tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
             clients.cut.cancel();
-            // What they did not read is counted by then.
+            // Each connection counts its unread ids when it is dropped.
             clients.tasks.wait().await;
         }
         state.draws.close().await;
     }
 }
 
-/// Relaxed: nothing else is read by it.
+/// Relaxed: no other data depends on it.
 fn next(ids: &AtomicI64) -> i64 {
     ids.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What serves a client of Redis.
+/// Returns the function that serves a Redis client.
 fn resp_of(
     state: Arc<ServerState>,
     ids: Arc<AtomicI64>,
@@ -359,7 +368,7 @@ fn resp_of(
     }
 }
 
-/// What serves a client of HTTP.
+/// Returns the function that serves an HTTP client.
 fn http_of(
     router: Router,
     ending: CancellationToken,
@@ -378,7 +387,7 @@ async fn sweep(state: &ServerState) {
     }
 }
 
-/// How much a server does: from [`Server::figures`]. It is of use for as long as the server runs.
+/// Live figures, from [`Server::figures`]. They are valid while the server runs.
 #[derive(Clone, Debug)]
 pub struct Figures {
     state: Arc<ServerState>,
@@ -386,17 +395,17 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// How many sequences are open.
+    /// Returns the number of open sequences.
     pub fn sequences(&self) -> usize {
         self.state.draws.count()
     }
 
-    /// How many clients are connected, of both protocols together.
+    /// Returns the number of connected clients, over both protocols.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// Why clients should not be sent here, as `/readyz` says; `None` for a server that is ready.
+    /// Returns why the server is not ready, as `/readyz` reports it; `None` if it is ready.
     pub fn fault(&self) -> Option<&'static str> {
         self.state.readiness.standing_now(self.state.draws.sequences()).fault
     }

@@ -1,4 +1,4 @@
-//! What all connections share.
+//! State that all connections share.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ pub(crate) struct ServerState {
     pub(crate) proxy: StoreProxy,
     pub(crate) access: Access,
     pub(crate) audit: Audit,
-    /// Where clients of Redis connect; 0 for nowhere.
+    /// The port of the Redis protocol; 0 if it is not served.
     pub(crate) port: u16,
     pub(crate) metrics: Option<Metrics>,
     pub(crate) status: ServerStatus,
     pub(crate) readiness: Readiness,
-    /// Clients are to leave, answered.
+    /// Cancelled when the server ends: clients get their pending replies, then they are disconnected.
     pub(crate) ending: CancellationToken,
 }
 
 impl ServerState {
-    /// One over an empty store in memory.
+    /// Returns a state over an empty memory store.
     #[cfg(test)]
     pub(crate) fn of_memory(access: Access) -> Arc<Self> {
         let sequences = idmill::Sequences::new(idmill::store::MemoryStore::new()).unwrap();
@@ -50,7 +50,7 @@ impl ServerState {
         })
     }
 
-    /// Who has this token, on this connection, which from now on counts as one of the token's.
+    /// Returns the caller with this token. The connection counts as one of the token's from now on.
     pub(crate) fn caller(&self, secret: &str, peer: &Peer) -> Result<Caller, Refusal> {
         let caller = self.access.caller(secret).inspect_err(|refusal| {
             self.audit.guessed(peer, *refusal);
@@ -59,7 +59,7 @@ impl ServerState {
         Ok(caller)
     }
 
-    /// The last look at what the page shows.
+    /// Returns the latest snapshot for the page.
     pub(crate) fn latest_look(&self) -> Arc<Look> {
         self.status.latest(&self.draws, &self.readiness)
     }
@@ -73,12 +73,13 @@ impl ServerState {
         self.pays_for(caller, 1)
     }
 
-    /// Pays for this number of requests at once, or for none.
+    /// Pays for `requests` requests, or for none of them.
     pub(crate) fn pays_for(&self, caller: &Caller, requests: u64) -> Result<(), Refusal> {
         if caller.is_metered() { caller.pays(requests, self.access.clock().elapsed()) } else { Ok(()) }
     }
 
-    /// The sequence that a caller draws from, opened if it was not. One that this creates counts as theirs.
+    /// Returns the sequence to draw from, and opens it if necessary. If it may be created, it counts towards
+    /// the caller's limit.
     pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<OpenSequence>, E>
     where
         E: From<Refusal> + From<Error>,
@@ -99,7 +100,7 @@ impl ServerState {
     }
 }
 
-/// What renders the metrics of this process.
+/// Renders the metrics of this process.
 #[derive(Clone, Debug)]
 #[debug("Metrics(…)")]
 pub(crate) struct Metrics(pub(crate) Arc<dyn Fn() -> String + Send + Sync>);

@@ -1,4 +1,4 @@
-//! The live status for the page: a look every second while it has readers.
+//! Snapshots of the sequences for the page: one per second while it has readers.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,88 +12,88 @@ use tokio::time::{self, sleep, timeout};
 use crate::readiness::{Readiness, Standing};
 use crate::sequences::{OpenSequence, OpenSequences, is_soon};
 
-/// The pause between two looks while somebody watches.
+/// Interval of snapshots while the page has readers.
 const EVERY: Duration = Duration::from_secs(1);
-/// Without readers, only troubles are noted, this often.
+/// Interval at which troubles are noted without readers.
 const UNREAD: Duration = Duration::from_secs(10);
-/// The most sequences of a look: first those in trouble, then by name.
+/// Maximum number of rows: sequences in trouble first, then by name.
 pub(crate) const MOST: usize = 5000;
-/// Looks go on for this long after the last reader.
+/// How long snapshots continue after the last request.
 const UNWATCHED: Duration = Duration::from_secs(60);
-/// A rate is that of so many looks.
+/// Number of snapshots over which a rate is measured.
 const LOOKS: usize = 6;
-/// So many latencies of each sequence are kept.
+/// Number of latencies that are kept per sequence.
 const LATENCIES: usize = 100;
-/// No id is larger.
+/// The largest possible id.
 const CEILING: u64 = i64::MAX.unsigned_abs();
 
-/// The last look, and the history that the next one needs.
+/// The last snapshot, and the history for the next one.
 #[derive(Debug)]
 pub(crate) struct ServerStatus {
     pub(crate) about: About,
     troubles: Troubles,
     histories: Mutex<HashMap<String, History>>,
     latest: watch::Sender<Arc<Look>>,
-    /// When the page was asked for last.
+    /// When the page was last requested.
     asked: Mutex<Option<time::Instant>>,
-    /// A reader came after a time without any.
+    /// Notified when the first reader arrives.
     came: Notify,
 }
 
-/// What stays as it is while the server runs.
+/// Facts that do not change while the server runs.
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) started: Instant,
-    /// The machine and the port of HTTP, as far as they are known. Distinguishes servers.
+    /// The host name and the HTTP port, as far as they are known. Distinguishes servers.
     pub(crate) name: String,
-    /// Where ids come from, without secrets.
+    /// The store's URL, without secrets.
     pub(crate) store: Option<String>,
-    /// One for each client that could still connect, of so many.
+    /// Free places for clients, out of `most`.
     pub(crate) places: Arc<Semaphore>,
     pub(crate) most: usize,
 }
 
-/// What was seen at one time.
+/// A snapshot of the server.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) at: SystemTime,
-    /// Why nobody should be sent here, as `/readyz` says it.
+    /// Why the server is not ready, as `/readyz` reports it.
     pub(crate) fault: Option<&'static str>,
-    /// How many sequences are open; more than there are rows, if there are more than [`MOST`].
+    /// Number of open sequences. It exceeds the number of rows if it is larger than [`MOST`].
     pub(crate) open: usize,
     pub(crate) rows: Vec<Row>,
 }
 
-/// One sequence, as it was seen.
+/// A snapshot of one sequence.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) health: Health,
-    /// Why it is not served as it should be.
+    /// Why the sequence is in trouble.
     pub(crate) reason: Option<String>,
     /// When the trouble was first seen.
     pub(crate) since: Option<SystemTime>,
     /// Reserves that failed since the last grant.
     pub(crate) failures: u64,
-    /// Failed draws a second; `None` before the second look.
+    /// Failed draws per second; `None` in the first snapshot.
     pub(crate) failing: Option<f64>,
     pub(crate) last: Option<u64>,
-    /// Ids a second; `None` before the second look.
+    /// Ids per second; `None` in the first snapshot.
     pub(crate) rate: Option<f64>,
     pub(crate) remaining: u64,
     pub(crate) reached: Option<u64>,
     pub(crate) waiting: usize,
     pub(crate) to_dry: Option<Duration>,
-    /// The median, and what one in a hundred reserves exceeds.
+    /// The median and the 99th percentile of reserves.
     pub(crate) latency: Option<[Duration; 2]>,
     pub(crate) gaps: Gaps,
-    /// How much of the sequence was reserved, of 1.
+    /// The reserved part of the sequence, 0 to 1.
     pub(crate) used: Option<f64>,
     pub(crate) to_exhaustion: Option<Duration>,
 }
 
 impl Row {
-    /// Whether it is served, and ends soon.
+    /// Whether the sequence is served, and ends soon.
     pub(crate) fn ends_soon(&self) -> bool {
         self.health > Health::Dry && self.to_exhaustion.is_some_and(is_soon)
     }
@@ -113,7 +113,7 @@ impl ServerStatus {
         Self::new(About { started: Instant::now(), name: String::new(), store: None, places, most: 1 })
     }
 
-    /// The last look; a new one, if there were no readers before.
+    /// Returns the last snapshot, or takes one if the page had no readers.
     pub(crate) fn latest(&self, draws: &OpenSequences, readiness: &Readiness) -> Arc<Look> {
         let before = self.asked.lock().replace(time::Instant::now());
         if before.is_none_or(|before| before.elapsed() > UNWATCHED) && self.latest.receiver_count() == 0 {
@@ -123,7 +123,7 @@ impl ServerStatus {
         self.latest.borrow().clone()
     }
 
-    /// Receives each look, or the newest where there were several.
+    /// Returns a receiver of snapshots. A slow reader gets only the latest.
     pub(crate) fn watch(&self, draws: &OpenSequences, readiness: &Readiness) -> watch::Receiver<Arc<Look>> {
         self.latest(draws, readiness);
         self.latest.subscribe()
@@ -134,9 +134,9 @@ impl ServerStatus {
         self.latest.receiver_count() > 0 || self.asked.lock().is_some_and(lately)
     }
 
-    /// Looks every second while somebody watches, and notes troubles in any case.
+    /// Takes a snapshot every second while the page has readers. Troubles are noted even without readers.
     pub(crate) async fn keep(&self, draws: &OpenSequences, readiness: &Readiness) {
-        // A store that answers at all has answered by the first look.
+        // Give the store time for its first answer, which the first snapshot shows.
         readiness.standing(draws.sequences()).await;
         loop {
             if self.is_watched() {
@@ -148,7 +148,7 @@ impl ServerStatus {
                     continue;
                 }
             }
-            // The first reader has looked already: a rate needs looks that are apart.
+            // The first reader has just taken a snapshot. A rate needs some time between two.
             sleep(EVERY).await;
         }
     }
@@ -181,14 +181,15 @@ impl ServerStatus {
 
 type Open = BTreeMap<SequenceName, Arc<OpenSequence>>;
 
-/// The sequences of a look: those in trouble, then the others, each in the order of names.
+/// Returns the sequences of a snapshot: those in trouble, then the others, each ordered by name.
 fn shown<T>(open: &Open, troubles: &BTreeMap<&str, T>) -> Vec<Arc<OpenSequence>> {
     let first = troubles.keys().filter_map(|name| open.get(*name));
     let others = open.iter().filter(|(name, _)| !troubles.contains_key(name.as_str()));
     first.chain(others.map(|(_, served)| served)).take(MOST).cloned().collect()
 }
 
-/// Open sequences that match the search and are not in the look. Their rates would take several looks.
+/// Returns open sequences that match the search but are not in the snapshot. They have no rates, which need
+/// several snapshots.
 pub(crate) fn left_out(draws: &OpenSequences, look: &Look, search: &str) -> Vec<Row> {
     if look.open <= look.rows.len() || search.is_empty() {
         return Vec::new();
@@ -201,7 +202,7 @@ pub(crate) fn left_out(draws: &OpenSequences, look: &Look, search: &str) -> Vec<
     })
 }
 
-/// The sequences in trouble, each with the time at which that was first seen.
+/// The sequences in trouble, each with the time at which the trouble was first seen.
 #[derive(Debug, Default)]
 struct Troubles(Mutex<HashMap<String, SystemTime>>);
 
@@ -221,7 +222,7 @@ impl Troubles {
     }
 }
 
-/// What was seen of one sequence before.
+/// Earlier figures of one sequence.
 #[derive(Debug, Default)]
 struct History {
     drawn: VecDeque<(Instant, u64)>,
@@ -262,7 +263,7 @@ impl History {
     }
 
     fn note(&mut self, snapshot: &Snapshot, now: Instant) {
-        // It was let go of, and opened again.
+        // The sequence was evicted and reopened.
         if self.drawn.back().is_some_and(|(_, drawn)| *drawn > snapshot.drawn) {
             *self = Self::default();
         }
@@ -283,11 +284,11 @@ impl History {
     }
 }
 
-/// How fast a count has grown, a second.
+/// Returns the growth of a count per second.
 fn rate(counts: &VecDeque<(Instant, u64)>) -> Option<f64> {
     let ((from, before), (to, now)) = (counts.front()?, counts.back()?);
     let seconds = to.duration_since(*from).as_secs_f64();
-    // A sequence that is opened again counts from 0.
+    // A reopened sequence counts from 0.
     (seconds > 0.0).then(|| now.saturating_sub(*before) as f64 / seconds)
 }
 
@@ -298,7 +299,7 @@ fn push<T>(queue: &mut VecDeque<T>, value: T, most: usize) {
     queue.push_back(value);
 }
 
-/// How much of `start..=max` was reserved, if `reached` is the last that was.
+/// Returns the reserved part of `start..=max`, where `reached` is the last reserved id.
 fn share(start: u64, reached: u64, max: u64) -> f64 {
     let length = |to: u64| to.saturating_sub(start) as f64 + 1.0;
     (length(reached) / length(max)).min(1.0)

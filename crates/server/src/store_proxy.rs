@@ -1,8 +1,8 @@
-//! The store itself, for processes that have this server for their store.
+//! Access to the store for processes that use this server as their store.
 //!
-//! Nothing is answered from memory here. But reserves that come while others are under way go to the store
-//! together: a thousand processes at a server are then a few statements in the database, and not a thousand
-//! that wait for each other's locks.
+//! Nothing is answered from memory. But reserves that arrive while others are in flight are sent to the store
+//! as one batch. So a thousand processes cause a few statements in the database instead of a thousand that
+//! wait for each other's locks.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// How many batches are under way at once. More than one, so that a batch which waits for a lock does not
-/// stop all others.
+/// Maximum number of batches in flight. There are several, so that one that waits for a lock does not delay
+/// all others.
 const AT_ONCE: usize = 4;
-/// How many reserves are in one batch at most.
+/// Maximum number of reserves in a batch.
 const MOST: usize = 256;
 
-/// The store, for those who draw and for those who administer.
+/// The store, for draws and for administration.
 #[derive(Clone, derive_more::Debug)]
 pub(crate) struct StoreProxy {
     drawn: Arc<dyn Store>,
@@ -36,7 +36,7 @@ struct Queue {
 
 struct Waiting {
     request: Reserve,
-    /// To whoever asked, and may have gone.
+    /// The caller may have stopped waiting.
     answer: oneshot::Sender<Result<Grant>>,
 }
 
@@ -46,17 +46,17 @@ impl StoreProxy {
         Self { drawn, administered, queue: Arc::default() }
     }
 
-    /// Where sequences are created only if the server was told to create them.
+    /// The store for draws. It creates sequences only if the server is configured to do so.
     pub(crate) fn drawn(&self) -> &dyn Store {
         &*self.drawn
     }
 
-    /// Where they can be created.
+    /// The store for administration. It can always create sequences.
     pub(crate) fn administered(&self) -> Arc<dyn Store> {
         self.administered.clone()
     }
 
-    /// Reserves, together with others where the store can do that. The results are in the order of the
+    /// Reserves, in a batch with other callers if the store supports batches. Results are in the order of the
     /// requests.
     pub(crate) async fn reserve(&self, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
         if !self.drawn.capabilities().batches {
@@ -71,7 +71,7 @@ impl StoreProxy {
             begins
         };
         if begins {
-            // In a task of its own: others wait for it too, and this caller may go.
+            // In its own task: other callers wait for it too, and this caller may be dropped.
             tokio::spawn(self.clone().reserve_what_waits());
         }
         join_all(answers).await.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(lost()))).collect()
@@ -94,7 +94,7 @@ impl StoreProxy {
                 batch.into_iter().map(|Waiting { request, answer }| (request, answer)).unzip();
             let grants = self.drawn.reserve_many(&requests).await;
             for (caller, grant) in callers.into_iter().zip(grants) {
-                // One that has gone leaves a gap.
+                // If the caller was dropped, its ids are a gap.
                 let _ = caller.send(grant);
             }
         }
@@ -108,7 +108,7 @@ impl Waiting {
     }
 }
 
-/// One of the batches that may be under way; taken back also if the store panics.
+/// One of the batches in flight. Dropping it frees the slot, even if the store panics.
 struct Turn<'a>(Option<&'a Mutex<Queue>>);
 
 impl Drop for Turn<'_> {
@@ -117,14 +117,14 @@ impl Drop for Turn<'_> {
             let mut queue = queue.lock();
             queue.under_way -= 1;
             if queue.under_way == 0 {
-                // Nobody would come for them: their callers hear that it is not known.
+                // No batch is left to send them. Dropping them gives their callers an unknown outcome.
                 queue.waiting.clear();
             }
         }
     }
 }
 
-/// The store did not answer for this one: it panicked, or answers fewer than it was asked.
+/// The store panicked, or returned too few results.
 fn lost() -> Error {
     Error::from(ErrorKind::UnknownOutcome).during(Operation::Reserve)
 }
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    /// A store whose reserves wait until they are let go; and how many batches have come.
+    /// A store whose reserves wait for permits.
     #[derive(Debug)]
     struct Slow {
         memory: MemoryStore,

@@ -1,4 +1,4 @@
-//! TLS: which certificate clients see and when it ends, and which they have to show.
+//! TLS: the server's certificate and its expiry, and the certificates that clients must present.
 
 use std::fmt;
 use std::future::pending;
@@ -23,31 +23,30 @@ use x509_cert::der::Decode as _;
 
 use crate::counters;
 
-/// How long a client may take to agree on a key.
+/// Timeout of the handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Before the end, there is a warning a day.
+/// An expiring certificate is reported daily from this time on.
 const SOON: Duration = DAY.saturating_mul(14);
 
-/// What clients see of the server over TLS. It can be exchanged while the server runs: clones are of the
-/// same.
+/// The server's TLS configuration. Clones share it, so it can be replaced while the server runs.
 #[derive(Clone, Debug)]
 #[debug("Tls(…)")]
 pub struct Tls(Arc<ArcSwap<Shown>>);
 
-/// What is shown now.
+/// The current configuration.
 struct Shown {
     config: Arc<ServerConfig>,
     expiry: Expiry,
 }
 
 impl Tls {
-    /// The certificate with those that it is signed by, and its key, from files in PEM. With a file of
-    /// authorities, clients have to show a certificate that one of these has signed.
+    /// Reads the certificate chain and its key from PEM files. With a file of authorities, clients must
+    /// present a certificate that one of them has signed.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that cannot be read, and for a key that
-    /// is of another certificate.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a file cannot be read, or the key does not match
+    /// the certificate.
     pub fn from_files(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Self> {
         let chain = certificates(certificate)?;
         let expiry = Expiry::of(certificate, &chain);
@@ -72,23 +71,23 @@ impl Tls {
         Ok(Self(Arc::new(ArcSwap::from_pointee(Shown { config: Arc::new(config), expiry }))))
     }
 
-    /// From now on it is as another; clients that are connected stay.
+    /// Replaces the configuration. Connected clients keep the old one.
     pub fn replace(&self, other: &Self) {
         self.0.store(other.0.load_full());
         self.tell();
     }
 
-    /// When the first certificate ends of those that are shown; `None` where none says so.
+    /// Returns when the first certificate of the chain expires; `None` if no expiry could be read.
     pub fn expires(&self) -> Option<SystemTime> {
         self.0.load().expiry.end
     }
 
-    /// What an operator has to know at this time: the certificate has ended, or ends within two weeks.
+    /// Returns a warning if the certificate has expired, or expires within two weeks.
     pub fn warning(&self, now: SystemTime) -> Option<String> {
         self.0.load().expiry.warning(now)
     }
 
-    /// Warns of the end of the certificate, and has it in the metrics.
+    /// Warns of an expiring certificate, and sets the expiry metric.
     pub(crate) fn tell(&self) {
         let (shown, now) = (self.0.load(), SystemTime::now());
         if let Some(since) = shown.expiry.end.and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok())
@@ -113,10 +112,10 @@ impl Tls {
     }
 }
 
-/// A connection, encrypted or not. What encryption needs is in a box: others are not to have room for it.
+/// A connection, encrypted or not. The TLS state is boxed, so that plain connections need no space for it.
 pub(crate) type Stream = Either<TcpStream, Box<tokio_rustls::server::TlsStream<TcpStream>>>;
 
-/// The connection, encrypted if it is to be; `None` for a client that would not.
+/// Runs the TLS handshake if `tls` is set. Returns `None` if the handshake fails.
 pub(crate) async fn secured(tls: Option<Tls>, stream: TcpStream) -> Option<Stream> {
     match tls {
         None => Some(Either::Left(stream)),
@@ -124,7 +123,7 @@ pub(crate) async fn secured(tls: Option<Tls>, stream: TcpStream) -> Option<Strea
     }
 }
 
-/// Warns once a day of a certificate that ends soon.
+/// Warns daily of a certificate that expires soon.
 pub(crate) async fn watch(tls: Option<&Tls>) {
     let Some(tls) = tls else { return pending().await };
     loop {
@@ -142,24 +141,24 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(found)
 }
 
-/// The error's own text has nothing of what is in the file.
+/// The error's text contains nothing from the file.
 fn unreadable(file: &Path, error: &dyn fmt::Display) -> Error {
     Error::invalid(format!("{} cannot be used for TLS: {error}", file.display())).during(Operation::Configure)
 }
 
-/// Whose it is; `None` where it does not say so in a way that is understood.
+/// Returns the subject; `None` if it is empty or cannot be parsed.
 pub(crate) fn subject(certificate: &CertificateDer<'_>) -> Option<String> {
     let read = Certificate::from_der(certificate).ok()?;
     Some(read.tbs_certificate.subject.to_string()).filter(|subject| !subject.is_empty())
 }
 
-/// When it ends.
+/// Returns when the certificate expires.
 fn end(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let read = Certificate::from_der(certificate).ok()?;
     Some(read.tbs_certificate.validity.not_after.to_system_time())
 }
 
-/// The end of a chain: that of its first certificate to end.
+/// The expiry of a chain: that of the certificate that expires first.
 #[derive(Clone, Debug)]
 struct Expiry {
     file: PathBuf,

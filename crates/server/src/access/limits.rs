@@ -1,4 +1,4 @@
-//! What a token may do in a time or hold at once, and what was used of that.
+//! Limits of a token, and its usage.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use derive_more::Debug;
 use idmill::{Error, Status};
 use tokio::time::Instant;
 
-/// How fast a bucket fills, and how much it holds.
+/// The fill rate and the size of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// Nanoseconds until there is one more.
+    /// Nanoseconds until one more fits.
     every: u64,
-    /// Nanoseconds in which an empty bucket is full.
+    /// Nanoseconds in which an empty bucket fills up.
     room: u64,
 }
 
@@ -24,16 +24,16 @@ impl Flow {
         Self { every, room: every.saturating_mul(most.get().into()) }
     }
 
-    /// The most that a bucket holds.
+    /// Returns the size of the bucket.
     pub(crate) fn most(self) -> u64 {
         self.room / self.every.max(1)
     }
 }
 
-/// One number: the moment at which the bucket is full again, in nanoseconds since the [clock](super::Clock)
-/// began. What was taken has moved it ahead.
+/// A token bucket in one number: the time at which it is full again, in nanoseconds since the start of the
+/// [clock](super::Clock). Each take moves this time ahead.
 ///
-/// Relaxed throughout: nothing else is read by what it says.
+/// Relaxed throughout: no other data depends on it.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket(AtomicU64);
 
@@ -41,7 +41,7 @@ impl Bucket {
     /// Takes one.
     ///
     /// # Errors
-    /// How long it is until there is one.
+    /// The time until one is available.
     pub(crate) fn take(&self, flow: Flow, now: u64) -> Result<(), Duration> {
         self.take_some(flow, 1, now)
     }
@@ -49,7 +49,7 @@ impl Bucket {
     /// Takes this amount, or nothing.
     ///
     /// # Errors
-    /// The time until the bucket has this amount, which never is more than it [holds](Flow::most).
+    /// The time until this amount is available. The amount must not exceed the [size](Flow::most).
     pub(crate) fn take_some(&self, flow: Flow, amount: u64, now: u64) -> Result<(), Duration> {
         let time = flow.every.saturating_mul(amount);
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -65,12 +65,13 @@ impl Bucket {
         }
     }
 
-    /// From now on it holds what this flow says: where it held more, it may be empty, and no more than that.
+    /// Fits the bucket to a new flow. A bucket that owed more is then just empty, so the wait is no longer
+    /// than that.
     pub(crate) fn fit(&self, flow: Flow, now: u64) {
         self.0.fetch_min(now.saturating_add(flow.room), Ordering::Relaxed);
     }
 
-    /// One that was taken was not needed.
+    /// Returns one that was taken but not used.
     pub(crate) fn give_back(&self, flow: Flow) {
         let back = |full: u64| Some(full.saturating_sub(flow.every));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
@@ -81,8 +82,8 @@ pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What time it is: of the day, for when a token ends, and since the start, for how fast somebody asks. The first
-/// may jump, both ways; the second only grows.
+/// The time of day, for the expiry of tokens, and the time since the start, for rates. The time of day may
+/// jump in both directions. The time since the start never goes back.
 #[derive(Clone, Debug)]
 #[debug("Clock(…)")]
 pub(crate) struct Clock {
@@ -103,24 +104,24 @@ impl Clock {
         (self.day)()
     }
 
-    /// Nanoseconds since it began.
+    /// Nanoseconds since the start.
     pub(crate) fn elapsed(&self) -> u64 {
         nanos(self.began.elapsed())
     }
 }
 
-/// Of one token, by its hash: it stays when the tokens are read again, and what the token allows by then
-/// counts from there. It lasts as long as the server.
+/// The usage of one token. It is kept by the token's hash when tokens are reloaded, so new limits apply to
+/// the usage so far. It lasts as long as the server.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     pub(super) requests: Bucket,
     pub(super) created: Bucket,
     pub(super) connections: AtomicU32,
-    /// Bytes of commands that are not carried out yet, on all connections.
+    /// Bytes of commands that wait for execution, on all connections.
     pub(super) held: AtomicUsize,
 }
 
-/// A sequence that counts as created.
+/// A sequence that counts towards the limit of created sequences.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(super) usage: Arc<Usage>,
@@ -128,7 +129,7 @@ pub(crate) struct Created {
 }
 
 impl Created {
-    /// What was certainly not created does not count.
+    /// Undoes the count, unless the sequence may have been created.
     pub(crate) fn failed(self, error: &Error) {
         if error.status() != Status::Unknown {
             self.usage.created.give_back(self.flow);
@@ -136,7 +137,7 @@ impl Created {
     }
 }
 
-/// Bytes that are held for one connection, until this is dropped.
+/// Bytes that a connection holds, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(super) usage: Arc<Usage>,
@@ -149,7 +150,7 @@ impl Drop for Memory {
     }
 }
 
-/// A connection that counts, until this is dropped.
+/// A connection that counts towards the limit, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place(pub(super) Arc<Usage>);
 
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(taken(&bucket, flow, 5 * SECOND + SECOND / 5), 2, "a refusal costs nothing");
     }
 
-    /// Whoever made it smaller does not mean that everybody waits for what was allowed before.
+    /// After a limit is lowered, clients do not wait for usage under the old limit.
     #[test]
     fn one_that_was_made_smaller_is_empty_and_no_more_than_that() {
         let (bucket, much) = (Bucket::default(), flow(1, 1000));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever they come, no more are let in than the bucket held and what came in since.
+        /// At any time, no more are taken than the bucket held at the start plus the amount that flowed in.
         #[test]
         fn no_more_are_taken_than_came_in(amount in 1..1000_u32, most in 1..100_u32, pauses in prop::collection::vec(0..SECOND / 4, 1..200)) {
             let (bucket, flow) = (Bucket::default(), flow(amount, most));

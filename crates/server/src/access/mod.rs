@@ -1,4 +1,4 @@
-//! Who may do what: tokens, each with rights over the sequences whose names match, and with limits.
+//! Access control: tokens with rights, patterns of sequence names, and limits.
 
 mod limits;
 mod refusal;
@@ -20,11 +20,11 @@ pub use token::{Pattern, Right, Rights, Secret, Token, TokenHash};
 
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most bytes of commands that wait to be carried out, of one token: those of transactions, and of large
-/// commands that are still coming in.
+/// Maximum number of bytes of pending commands per token: transactions, and large commands that are
+/// incomplete.
 const MEMORY: usize = 32 * 1024 * 1024;
 
-/// A token, how fast its limits let things through, and what was used of it.
+/// A token with its limits and its usage.
 #[derive(Debug)]
 struct Held {
     token: Token,
@@ -42,16 +42,16 @@ impl Held {
     }
 }
 
-/// Who a connection or a request is.
+/// The identity of a connection or a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     held: Arc<Held>,
-    /// Which tokens were known when it was looked at.
+    /// The tokens at the time of the last check.
     known: Arc<Known>,
 }
 
 impl Caller {
-    /// For logs and audit lines: the token's name, never the token.
+    /// The token's name, for logs. Never the token itself.
     pub(crate) fn name(&self) -> &str {
         &self.held.token.name
     }
@@ -77,7 +77,7 @@ impl Caller {
         }
     }
 
-    /// Whether requests have to be [paid](Self::pays) for.
+    /// Whether requests must be [paid](Self::pays) for.
     pub(crate) fn is_metered(&self) -> bool {
         self.held.requests.is_some()
     }
@@ -91,32 +91,32 @@ impl Caller {
         self.held.usage.requests.take_some(flow, requests, now).map_err(Refusal::Rate)
     }
 
-    /// Counts the bytes that one connection holds for its client, and no longer those of `before`.
+    /// Counts the bytes that one connection holds for its client. They replace the bytes in `before`.
     pub(crate) fn holds(&self, bytes: usize, before: &mut Option<Memory>) -> Result<(), Refusal> {
         *before = None;
         if bytes > 0 {
             let usage = self.held.usage.clone();
             let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= MEMORY);
-            // Relaxed: a count, and nothing else.
+            // Relaxed: only a counter.
             usage.held.fetch_update(Relaxed, Relaxed, more).map_err(|_| Refusal::Memory)?;
             *before = Some(Memory { usage, bytes });
         }
         Ok(())
     }
 
-    /// Whether sequences that it creates count.
+    /// Whether the number of sequences that it creates is limited.
     pub(crate) fn creates_some_only(&self) -> bool {
         self.held.token.new_sequences.is_some()
     }
 
-    /// A sequence is created. What is returned is to be told if it then was not.
+    /// Counts one created sequence. Report a failure to the returned value.
     pub(crate) fn creates(&self, now: u64) -> Result<Created, Refusal> {
         let (flow, usage) = (self.held.created.ok_or(Refusal::NoneNew)?, self.held.usage.clone());
         usage.created.take(flow, now).map_err(Refusal::Created)?;
         Ok(Created { usage, flow })
     }
 
-    /// A connection's place among those of its token, which is kept if it was of this token before.
+    /// Takes a place among the token's connections. Keeps the place if it already is one of this token's.
     pub(crate) fn connects(&self, place: &mut Option<Place>) -> Result<(), Refusal> {
         let usage = &self.held.usage;
         if place.as_ref().is_some_and(|Place(of)| Arc::ptr_eq(of, usage)) {
@@ -125,7 +125,7 @@ impl Caller {
         *place = None;
         let most = self.held.token.max_connections.unwrap_or(u32::MAX);
         let one_more = |taken: u32| (taken < most).then_some(taken + 1);
-        // Relaxed: a count, and nothing else.
+        // Relaxed: only a counter.
         let taken = usage.connections.fetch_update(Relaxed, Relaxed, one_more);
         taken.map_err(|_| Refusal::Connections(most))?;
         *place = Some(Place(usage.clone()));
@@ -140,16 +140,16 @@ impl Caller {
     }
 }
 
-/// The tokens of one reading of the configuration.
+/// The tokens of one configuration.
 #[derive(Debug)]
 struct Known {
     by_hash: HashMap<TokenHash, Arc<Held>>,
-    /// Who everybody is without a token; `None` where one is required.
+    /// The identity of all callers without a token; `None` if a token is required.
     anybody: Option<Arc<Held>>,
 }
 
 impl Known {
-    /// The names of tokens that are not among these.
+    /// Returns the names of tokens that are not in `others`.
     fn names_beside(&self, others: &Self) -> Vec<&str> {
         let beside = self.by_hash.iter().filter(|(hash, _)| !others.by_hash.contains_key(hash));
         let mut names: Vec<_> = beside.map(|(_, held)| held.token.name.as_str()).collect();
@@ -158,7 +158,7 @@ impl Known {
     }
 }
 
-/// All tokens. They can be exchanged while the server runs: clones are of the same.
+/// The tokens of a server. Clones share them, so they can be replaced while the server runs.
 #[derive(Clone, Debug)]
 pub struct Access {
     shared: Arc<Shared>,
@@ -168,19 +168,19 @@ pub struct Access {
 #[derive(Debug)]
 struct Shared {
     known: ArcSwap<Known>,
-    /// Of all tokens that ever were: one that comes back goes on where it was.
+    /// The usage of every token since the start. A token that is removed and added again keeps its usage.
     usage: Mutex<HashMap<TokenHash, Arc<Usage>>>,
 }
 
 impl Access {
-    /// Everybody may do everything.
+    /// Returns rules that allow everything to anyone.
     pub fn open() -> Self {
         let anybody = Token::new("anybody", TokenHash::of(""), Rights::ALL, vec![Pattern::any()]);
         let anybody = Held::of(anybody, Arc::default());
         Self::knowing(Known { by_hash: HashMap::new(), anybody: Some(Arc::new(anybody)) })
     }
 
-    /// Those with one of these tokens may do what it says.
+    /// Returns rules that require one of these tokens.
     pub fn by(tokens: impl IntoIterator<Item = Token>) -> Self {
         let access = Self::knowing(Known { by_hash: HashMap::new(), anybody: None });
         access.exchange(tokens);
@@ -192,16 +192,15 @@ impl Access {
         Self { shared: Arc::new(shared), clock: Clock::of(SystemTime::now) }
     }
 
-    /// With another clock than the system's for when tokens end. How fast somebody asks is measured by a
-    /// clock that cannot be set.
+    /// Replaces the system clock for the expiry of tokens. Rates use a monotonic clock, which cannot be set.
     #[must_use]
     pub fn clocked(mut self, day: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         self.clock = self.clock.with_day(day);
         self
     }
 
-    /// From now on these are the tokens, for connections that are open as well. What was used of a token's
-    /// limits stays. An audit line names the tokens that came and those that went.
+    /// Replaces the tokens, also for open connections. The usage of each token is kept. An audit line names
+    /// the added and the removed tokens.
     pub fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         let (old, new) = self.exchange(tokens);
         let (came, went) = (new.names_beside(&old), old.names_beside(&new));
@@ -210,7 +209,7 @@ impl Access {
         }
     }
 
-    /// What was known, and what is.
+    /// Returns the old and the new tokens.
     fn exchange(&self, tokens: impl IntoIterator<Item = Token>) -> (Arc<Known>, Arc<Known>) {
         let (mut usage, now) = (self.shared.usage.lock(), self.clock.elapsed());
         let mut held = |token: Token| {
@@ -229,7 +228,7 @@ impl Access {
         (self.shared.known.swap(known.clone()), known)
     }
 
-    /// Whether everybody may do everything.
+    /// Returns whether anyone may do anything.
     pub fn is_open(&self) -> bool {
         self.shared.known.load().anybody.is_some()
     }
@@ -238,14 +237,15 @@ impl Access {
         &self.clock
     }
 
-    /// Who somebody is that said nothing.
+    /// Returns the identity of a client without a token.
     pub(crate) fn anybody(&self) -> Result<Caller, Refusal> {
         let known = self.shared.known.load_full();
         let held = known.anybody.clone().ok_or(Refusal::Nobody)?;
         Ok(Caller { held, known })
     }
 
-    /// Who has this token. What is compared are hashes, which tell nothing about how far a guess was right.
+    /// Returns the owner of this token. Hashes are compared, so the response time does not depend on how much
+    /// of a guess is right.
     pub(crate) fn caller(&self, secret: &str) -> Result<Caller, Refusal> {
         let known = self.shared.known.load_full();
         let held = known.by_hash.get(&TokenHash::of(secret)).cloned().ok_or(Refusal::Wrong)?;
@@ -254,10 +254,10 @@ impl Access {
         Ok(caller)
     }
 
-    /// Whether a caller may do what they might before; `false` if their rights were exchanged meanwhile.
+    /// Returns whether the caller's rights are still the same; updates them if the tokens were replaced.
     ///
     /// # Errors
-    /// If the token has ended.
+    /// [`Ended`](Refusal::Ended) if the token has expired or was removed.
     pub(crate) fn confirm(&self, caller: &mut Caller) -> Result<bool, Refusal> {
         let known = self.shared.known.load();
         let same = Arc::ptr_eq(&known, &caller.known);

@@ -1,4 +1,4 @@
-//! Why somebody may not.
+//! Reasons for which a request is refused.
 
 use std::time::Duration;
 
@@ -7,49 +7,49 @@ use idmill::{ErrorKind, Status};
 
 use super::Right;
 
-/// Why somebody may not.
+/// Why a request is refused.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// Nobody said who they are.
+    /// No token was sent.
     #[display("a token is required")]
     Nobody,
-    /// No token is this one.
+    /// The token is unknown.
     #[display("the token is not known here; it was mistyped, or taken away")]
     Wrong,
-    /// The token was taken away since, or its time has passed.
+    /// The token was removed, or has expired.
     #[display("the token has expired, or was taken away; ask for another")]
     Ended,
-    /// The token does not have the right, over any sequence.
+    /// The token lacks the right, for every sequence.
     #[display("the token lacks the right `{_0}`")]
     Right(Right),
     /// The token's patterns do not match the sequence.
     #[display("the token is not for this sequence")]
     Sequence,
-    /// More ids than the token may have in one request.
+    /// The request is for more ids than the token allows.
     #[display("the token allows {_0} ids a request; take several times")]
     Ids(u64),
-    /// More requests than the token allows, until this time has passed.
+    /// The request rate is exceeded, for this time.
     #[display(
         "the token allows fewer requests a second; try again in {} ms, or ask for more ids at once",
         _0.as_millis() + 1
     )]
     Rate(Duration),
-    /// One command that counts as more requests than the token ever allows at once.
+    /// The command counts as more requests than the token's burst.
     #[display("the token allows {_0} requests at once; split the command")]
     Burst(u64),
-    /// The token's connections hold too many bytes of commands that wait to be carried out.
+    /// Pending commands on the token's connections hold too many bytes.
     #[display("commands that wait on the token's connections are too large; send smaller transactions")]
     Memory,
-    /// There are as many connections as the token allows.
+    /// The token has its maximum number of connections.
     #[display("the token allows {_0} connections, and there are as many; close one, or share it")]
     Connections(u32),
-    /// The token has created as many sequences as it may, until this time has passed.
+    /// The token has created its maximum number of sequences, for this time.
     #[display(
         "the token has created as many sequences as it may in a day; try again in {} s, or have an operator create it",
         self.retry_after()
     )]
     Created(Duration),
-    /// The token creates no sequences.
+    /// The token may not create sequences.
     #[display(
         "there is no such sequence, and the token creates none; correct the name, or have an operator create it"
     )]
@@ -57,7 +57,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// As metrics name it.
+    /// The reason, as a label of metrics.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Nobody => "no_token",
@@ -73,7 +73,7 @@ impl Refusal {
         }
     }
 
-    /// The library's kind of error that it is.
+    /// The kind of error.
     pub(crate) fn kind(self) -> ErrorKind {
         match self {
             Self::Rate(_) | Self::Memory | Self::Connections(_) | Self::Created(_) => ErrorKind::Overloaded,
@@ -81,17 +81,17 @@ impl Refusal {
         }
     }
 
-    /// Whether the same request may be allowed later.
+    /// Whether the same request may succeed later.
     pub(crate) fn is_transient(self) -> bool {
         self.kind().status() == Status::Transient
     }
 
-    /// Whether it may have been a guess.
+    /// Whether the token may have been guessed.
     pub(crate) fn is_guess(self) -> bool {
         matches!(self, Self::Wrong | Self::Ended)
     }
 
-    /// After how many seconds it is worth another try.
+    /// Returns the number of seconds after which to retry.
     pub(crate) fn retry_after(self) -> u64 {
         match self {
             Self::Rate(wait) | Self::Created(wait) => wait.as_secs() + u64::from(wait.subsec_nanos() > 0),

@@ -1,4 +1,4 @@
-//! Tokens: what a client shows, what of it is kept, and what it allows.
+//! Tokens: the secret, its hash, and the rights and limits.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -8,16 +8,16 @@ use derive_more::{Debug, Display};
 use idmill::{Error, Result, SequenceName};
 use sha2::{Digest, Sha256};
 
-/// What a client shows: 256 random bits. It is printed once, and not kept.
+/// The secret of a token: 256 random bits. It is printed once, and only its hash is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[debug("Secret(…)")]
 pub struct Secret(String);
 
 impl Secret {
-    /// A new one, from the system's own randomness.
+    /// Generates a secret from the system's random numbers.
     ///
     /// # Errors
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the system has none.
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the system cannot provide any.
     pub fn fresh() -> Result<Self> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| {
@@ -27,18 +27,18 @@ impl Secret {
         Ok(Self(format!("idm_{}", hex::encode(bytes))))
     }
 
-    /// As the client shows it.
+    /// Returns the text that a client sends.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is kept of it.
+    /// Returns the hash to store.
     pub fn hash(&self) -> TokenHash {
         TokenHash::of(&self.0)
     }
 }
 
-/// The SHA-256 of a token. As a token is 256 random bits, a slower hash would protect nothing more.
+/// The SHA-256 of a token's secret. A slower hash would add nothing: the secret has 256 random bits.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Hash)]
 #[debug("{self}")]
 #[display("sha256:{}", hex::encode(_0))]
@@ -50,47 +50,48 @@ impl TokenHash {
     }
 }
 
-/// Reads `sha256:` and 64 hexadecimal digits.
+/// Parses `sha256:` and 64 hexadecimal digits.
 impl FromStr for TokenHash {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let mut hash = [0; 32];
         let read = text.strip_prefix("sha256:").map(|digits| hex::decode_to_slice(digits, &mut hash));
-        // Not repeated: it may be the token itself.
+        // Not repeated in the message: it may be the secret itself.
         let message = "a token's hash is `sha256:` and 64 hexadecimal digits, as `idmill token` prints it";
         if read == Some(Ok(())) { Ok(Self(hash)) } else { Err(Error::invalid(message)) }
     }
 }
 
-/// Who has the token that has this hash, and what they may do.
+/// A token: the hash of its secret, its rights and its limits.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Token {
-    /// For logs and audit lines.
+    /// The name for logs and audit lines.
     pub name: String,
-    /// Of what the client shows.
+    /// The hash of the secret.
     pub hash: TokenHash,
-    /// What it allows.
+    /// The rights.
     pub rights: Rights,
-    /// With which sequences.
+    /// The sequences for which the rights hold.
     pub sequences: Vec<Pattern>,
-    /// The most ids of one request; `None` for as many as the server grants.
+    /// Maximum number of ids per request; `None` for the server's own limit.
     pub max_ids: Option<u64>,
-    /// The most requests a second, on average: commands of a pipeline count each.
+    /// Maximum number of requests per second, on average. Each command of a pipeline counts.
     pub requests_per_second: Option<NonZeroU32>,
-    /// The most requests at once; `None` for as many as in a second.
+    /// Maximum burst of requests; `None` for the requests of one second.
     pub burst: Option<NonZeroU32>,
-    /// The most connections, of both protocols together, that showed this token last.
+    /// Maximum number of connections over both protocols. A connection counts for the token that it showed
+    /// last.
     pub max_connections: Option<u32>,
-    /// The most sequences a day that it creates by drawing from them, where a server creates any.
+    /// Maximum number of sequences per day that its draws create, if the server creates sequences at all.
     pub new_sequences: Option<u32>,
-    /// When it ends, by the clock of the server; `None` for never.
+    /// When the token expires, by the server's clock; `None` for never.
     pub expires: Option<SystemTime>,
 }
 
 impl Token {
-    /// One without limits, for ever.
+    /// Creates a token without limits or expiry.
     pub fn new(name: impl Into<String>, hash: TokenHash, rights: Rights, sequences: Vec<Pattern>) -> Self {
         Self {
             name: name.into(),
@@ -108,28 +109,28 @@ impl Token {
 }
 
 idmill::named! {
-    /// Something that a token may allow.
+    /// A right that a token can grant.
     pub enum Right, "right" {
-        /// To draw ids, and to see how far a sequence is.
+        /// Draw ids, and read the position of a sequence.
         Draw = "draw",
-        /// To reserve ranges, as a process does that has this server for its store.
+        /// Reserve ranges, as a process does that uses this server as its store.
         Reserve = "reserve",
-        /// To create, set, revoke and remove sequences.
+        /// Create, set, revoke and remove sequences.
         Administer = "administer",
-        /// To read the metrics and the page for operators.
+        /// Read the metrics and the page for operators.
         Observe = "observe",
     }
 }
 
-/// What a token allows.
+/// A set of rights.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights(u8);
 
 impl Rights {
-    /// Every right.
+    /// All rights.
     pub const ALL: Self = Self(0b1111);
 
-    /// Whether this one is among them.
+    /// Returns whether the set contains this right.
     pub fn has(self, right: Right) -> bool {
         self.0 & (1 << right as u8) != 0
     }
@@ -141,7 +142,7 @@ impl FromIterator<Right> for Rights {
     }
 }
 
-/// The name of a sequence, or how a name begins with `*` behind it; `*` alone is every name.
+/// A sequence name, or a prefix followed by `*`. `*` matches every name.
 #[derive(Clone, Debug, Display, PartialEq, Eq)]
 #[display("{text}{}", if *is_prefix { "*" } else { "" })]
 pub struct Pattern {
@@ -150,22 +151,22 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Matches every name.
+    /// Returns the pattern that matches every name.
     pub fn any() -> Self {
         Self { text: "".into(), is_prefix: true }
     }
 
-    /// How names begin that it matches; `None` where it is one name.
+    /// Returns the prefix; `None` for a single name.
     pub(crate) fn beginning(&self) -> Option<&str> {
         self.is_prefix.then_some(&*self.text)
     }
 
-    /// The one name that it matches, or how names begin.
+    /// Returns the name or the prefix.
     pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
-    /// Those of its names that begin with `prefix`; `None` if there are none.
+    /// Returns the pattern for its names that begin with `prefix`; `None` if there are none.
     pub(crate) fn within(&self, prefix: &str) -> Option<Self> {
         if self.is_prefix && prefix.starts_with(&*self.text) {
             return Some(Self { text: prefix.into(), is_prefix: true });
@@ -178,7 +179,7 @@ impl Pattern {
     }
 }
 
-/// Reads `orders`, `shop.*` or `*`.
+/// Parses `orders`, `shop.*` or `*`.
 impl FromStr for Pattern {
     type Err = Error;
 

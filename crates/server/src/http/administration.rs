@@ -1,7 +1,7 @@
-//! `/v1/sequences`: what there is, and what changes it.
+//! `/v1/sequences`: lists, creates, changes and removes sequences.
 //!
-//! A sequence's `ETag` is its identity: which one of its name it is, and how often it was reset. With
-//! `If-Match`, a change is refused unless it still is one of those.
+//! A sequence's `ETag` is its identity: its incarnation, and the number of resets. With `If-Match`, a change
+//! is refused unless the sequence has one of these identities.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::access::{Caller, Right};
 use crate::listing;
 use crate::state::ServerState;
 
-/// The most rows of a page.
+/// Maximum number of rows of a page.
 const MOST: usize = 1000;
 
-/// A sequence, as it is told.
+/// A sequence in a response.
 #[derive(Debug, Serialize)]
 struct Shown {
     name: SequenceName,
-    /// `null` once all are reserved.
+    /// `null` if all ids are reserved.
     next: Option<Number>,
     start: Number,
     max: Number,
-    /// A string, since it is larger than what a double holds.
+    /// A string, because a double cannot hold it exactly.
     incarnation: String,
     epoch: Number,
 }
@@ -66,13 +66,13 @@ fn most() -> usize {
     MOST
 }
 
-/// A page of those that the caller may see.
+/// A page of the sequences that the caller may see.
 #[derive(Debug, Serialize)]
 struct Rows {
     sequences: Vec<Shown>,
-    /// What `after` is to be for the next page; `null` on the last.
+    /// The value of `after` for the next page; `null` on the last page.
     after: Option<String>,
-    /// Entries that cannot be read as sequences.
+    /// Number of entries that cannot be read as sequences.
     unreadable: usize,
 }
 
@@ -108,7 +108,7 @@ pub(super) async fn show(
     found.map(|info| shown(StatusCode::OK, &info)).ok_or_else(|| missing(&name))
 }
 
-/// What a sequence is to begin and end with.
+/// The bounds of a new sequence.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Created {
@@ -144,7 +144,7 @@ pub(super) async fn create(
     acted(&state, &who, ("create", StatusCode::CREATED), &name, created).await
 }
 
-/// What is to be otherwise.
+/// A change of a sequence.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Changed {
@@ -180,14 +180,15 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let removed = async {
-        // Not atomic, since stores remove by name: a sequence created between these steps is removed as well.
+        // Not atomic, because stores remove by name: a sequence created between these two steps is removed
+        // too.
         met(&state, &name, &headers).await?;
         if state.draws.remove(&name).await? { Ok(None) } else { Err(missing(&name)) }
     };
     acted(&state, &who, ("remove", StatusCode::NO_CONTENT), &name, removed).await
 }
 
-/// Runs the change if the token permits it, writes the audit line, and answers with the changed sequence.
+/// Runs the change if the token permits it, writes the audit line, and returns the changed sequence.
 async fn acted(
     state: &ServerState,
     who: &Administrator,
@@ -203,7 +204,7 @@ async fn acted(
     Ok(outcome?.map_or_else(|| status.into_response(), |info| shown(status, &info)))
 }
 
-/// Checks `If-Match`, and returns the identity to expect; `None` if any will do.
+/// Checks `If-Match`, and returns the identity to expect; `None` for any.
 async fn met(state: &ServerState, name: &str, headers: &HeaderMap) -> Result<Option<Identity>, Problem> {
     let condition = Precondition::of(headers)?;
     if condition == Precondition::Exists {
@@ -223,18 +224,18 @@ fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
     (status, [(header::ETAG, tag)], Json(Shown::from(info))).into_response()
 }
 
-/// `If-Match`: changes only the sequence that the caller has read.
+/// The `If-Match` condition: only the sequence that the caller has read is changed.
 #[derive(Debug, PartialEq, Eq)]
 enum Precondition {
-    /// No header, or `*`: the sequence exists, which every change requires.
+    /// No header, or `*`: the sequence must exist, which every change requires.
     Exists,
-    /// The sequence has one of these identities. Empty if no tag is one of this server's.
+    /// The sequence must have one of these identities. Empty if no tag is one of this server's.
     OneOf(Vec<Identity>),
 }
 
 impl Precondition {
     /// # Errors
-    /// If the header is no list of tags.
+    /// If the header is not a list of tags.
     fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         if !headers.contains_key(header::IF_MATCH) {
             return Ok(Self::Exists);
@@ -264,17 +265,18 @@ impl Precondition {
     }
 }
 
-/// The condition does not hold; nothing was changed.
+/// Returns the error for a condition that does not hold. Nothing was changed.
 fn failed(detail: impl Into<String>) -> Problem {
     Problem::new(StatusCode::PRECONDITION_FAILED, ErrorKind::Conflict, detail)
 }
 
-/// The `ETag` of this identity.
+/// Returns the `ETag` of this identity.
 fn tag(Identity { incarnation, epoch }: Identity) -> String {
     format!("\"{incarnation:x}.{epoch}\"")
 }
 
-/// Reads a list of tags; `None` if it is malformed. Weak and foreign tags match no sequence, and are skipped.
+/// Parses a list of tags; `None` if it is malformed. Weak and foreign tags match no sequence, and are
+/// skipped.
 fn identities(list: &str) -> Option<Vec<Identity>> {
     let (mut rest, mut found, mut tags) = (list, Vec::new(), 0);
     loop {

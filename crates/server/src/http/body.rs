@@ -1,4 +1,4 @@
-//! Parts of a request: the name in the path and the object in the body; and ids in JSON.
+//! Parts of a request: the name in the path and the JSON object in the body; and ids in JSON.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -13,10 +13,10 @@ use serde::{Serialize, Serializer};
 
 use super::problem::Problem;
 
-/// Many programs read numbers of JSON as doubles, which hold whole ones up to this only.
+/// Many JSON parsers read numbers as doubles, which hold integers exactly only up to this one.
 const EXACT: u64 = 1 << 53;
 
-/// The name of a sequence in the path.
+/// The sequence name in the path.
 pub(super) struct Name(pub(super) String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Name {
@@ -28,7 +28,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
     }
 }
 
-/// A body as the extractor returns it.
+/// The extractor's result for a body.
 pub(super) type Body<T> = Result<Json<Object<T>>, JsonRejection>;
 
 /// # Errors
@@ -60,8 +60,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
     }
 }
 
-/// A number up to 2^53, and a string of digits beyond: rounded down, an id would be another one. Both forms are
-/// accepted for any size.
+/// A JSON number up to 2^53, and a string of digits beyond: a rounded id would be a different id. Both forms
+/// are accepted for any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(pub(super) u64);
 
@@ -106,7 +106,8 @@ impl Visitor<'_> for Digits {
     }
 }
 
-/// Whether a double prints like this but holds another number: 2^63 prints as 9223372036854776000.
+/// Whether the number was probably rounded by a double: one prints like this but holds another number. For
+/// example, 2^63 prints as 9223372036854776000.
 #[allow(clippy::float_cmp, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of whole numbers
 fn is_rounded(number: u64) -> bool {
     let double = number as f64;

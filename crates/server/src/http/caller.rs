@@ -1,4 +1,4 @@
-//! Who asks.
+//! The caller of a request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::audit::{Act, Outcome};
 use crate::peer::Peer;
 use crate::state::ServerState;
 
-/// By the token in `Authorization: Bearer`; anybody, where no token is required.
+/// Reads the token in `Authorization: Bearer`. If no token is required, every caller has all rights.
 impl FromRequestParts<Arc<ServerState>> for Caller {
     type Rejection = Problem;
 
@@ -38,7 +38,7 @@ impl FromRequestParts<Arc<ServerState>> for Caller {
     }
 }
 
-/// The token in `Authorization: Bearer`.
+/// Returns the token in `Authorization: Bearer`.
 fn secret(headers: &HeaderMap) -> Result<&str, Refusal> {
     let value = headers.get(header::AUTHORIZATION).ok_or(Refusal::Nobody)?;
     let text = value.to_str().map_err(|_| Refusal::Wrong)?;
@@ -46,15 +46,15 @@ fn secret(headers: &HeaderMap) -> Result<&str, Refusal> {
     if scheme.eq_ignore_ascii_case("bearer") { Ok(secret.trim()) } else { Err(Refusal::Nobody) }
 }
 
-/// Of the connection that a request came by.
+/// Returns the connection of the request.
 fn peer(extensions: &Extensions) -> Arc<Peer> {
     extensions.get::<Arc<Peer>>().cloned().unwrap_or_default()
 }
 
-/// Who wants to administer, which is told of whether they may or not.
+/// The caller of an administrative request, even if it is refused: refusals are audited too.
 pub(super) struct Administrator {
     caller: Result<Caller, Problem>,
-    /// The owner of the token, also if the token is over its limits.
+    /// The owner of the token, even if the token is over its limits.
     by: Option<Caller>,
     peer: Arc<Peer>,
 }
@@ -78,7 +78,7 @@ impl Administrator {
         Ok(caller.may(Right::Administer, sequence)?)
     }
 
-    /// Leaves word of what was done, or was not.
+    /// Writes the audit line.
     pub(super) fn did(
         &self,
         state: &ServerState,
@@ -91,8 +91,8 @@ impl Administrator {
     }
 }
 
-/// Refuses requests that a browser sends for a page of another site. The page could draw ids from a server that
-/// only this machine reaches, or detect a sequence by an element that loads.
+/// Refuses requests that a browser sends for a page of another site. Such a page could draw ids from a server
+/// that only this machine can reach, or detect a sequence through an element that loads.
 pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem> {
     if !is_foreign(request.headers()) && !is_fetched(request) {
         return None;
@@ -102,7 +102,7 @@ pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem>
     Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
 }
 
-/// What it would have changed, had it not been refused.
+/// Audits the change that was refused.
 fn note_foreign(state: &ServerState, request: &Request) {
     let Some(did) = act(request.method()) else { return };
     let path = request.uri().path();
@@ -111,7 +111,7 @@ fn note_foreign(state: &ServerState, request: &Request) {
     state.audit.note(act, Outcome::Refused(&"a page of another site asked for it"));
 }
 
-/// The administrative act that a method is.
+/// Returns the administrative act of a method.
 fn act(method: &Method) -> Option<&'static str> {
     match *method {
         Method::PUT => Some("create"),

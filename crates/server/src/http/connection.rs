@@ -1,4 +1,4 @@
-//! One connection, and how long it may take.
+//! One HTTP connection, and its timeouts.
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -24,14 +24,15 @@ use super::problem::Problem;
 use crate::counters;
 use crate::peer::Peer;
 
-/// How long a client may take over its next request, over the rest of one, and until it reads on.
+/// Timeout for the next request, for the rest of a request, and for a client that does not read.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time limit of a client beyond the maximum.
+/// Timeout for a client beyond the maximum.
 const MOMENT: Duration = Duration::from_secs(5);
-/// What is held of a request's head, and of answers that are not read.
+/// Buffer size for a request's head, and for unread answers.
 const HELD: usize = 64 * 1024;
 
-/// Serves one client until it leaves, or takes too long, or the server ends: then it is answered first.
+/// Serves one client until it disconnects, times out, or the server ends. A request that was read is still
+/// answered.
 pub(crate) async fn serve<S>(stream: S, peer: Peer, router: Router, ending: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -61,7 +62,7 @@ where
     }
 }
 
-/// Answers one request of a client beyond the maximum: `/healthz` as always, any other with 503.
+/// Answers one request of a client beyond the maximum: `/healthz` as usual, everything else with 503.
 pub(crate) async fn refuse<S>(stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -86,7 +87,7 @@ fn full() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }
 
-/// A request whose rest does not come is given up; a draw has a patience of its own, which is shorter.
+/// Limits the time of a request whose body does not arrive. Draws have their own, shorter timeout.
 pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
     timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
         let detail = "the rest of the request did not come in time; send it at once";
@@ -103,7 +104,7 @@ mod tests {
 
     use super::*;
 
-    /// It asked for more than fits on the way.
+    /// The answer is larger than the buffers between client and server.
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_dropped() {
         let endless = || async {

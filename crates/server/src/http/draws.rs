@@ -17,7 +17,7 @@ use super::problem::Problem;
 use crate::access::{Caller, Right};
 use crate::state::ServerState;
 
-/// More ids than these are written as they are read, a part at a time.
+/// Number of ids per part. Longer answers are written in parts, as fast as the client reads.
 const PART: usize = 8192;
 
 #[derive(Debug, Deserialize)]
@@ -36,7 +36,7 @@ fn one() -> u64 {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Form {
-    /// Each id.
+    /// Every id.
     #[default]
     Ids,
     /// The first and the last id of each range.
@@ -89,7 +89,7 @@ fn ends(range: &IdRange<i64>) -> Option<Ends> {
     Some(Ends { first: range.first()?.into(), last: range.last()?.into() })
 }
 
-/// `{"sequence":"orders","ids":[1,2,3]}`, made as fast as it is read.
+/// Writes `{"sequence":"orders","ids":[1,2,3]}`, as fast as the client reads.
 fn in_parts(name: &str, ranges: &Ranges<i64>) -> Response {
     if ranges.len() <= PART as u64 {
         return whole(name, ranges.ids());
@@ -102,7 +102,7 @@ fn in_parts(name: &str, ranges: &Ranges<i64>) -> Response {
 }
 
 struct Parts {
-    /// Until the first part.
+    /// The start of the body, until the first part.
     head: Option<Vec<u8>>,
     ids: Box<dyn Iterator<Item = i64> + Send>,
     left: u64,
@@ -127,7 +127,7 @@ impl Iterator for Parts {
 }
 
 impl Drop for Parts {
-    /// The client left before it had read them.
+    /// Counts the ids that the client has not read.
     fn drop(&mut self) {
         if self.left > 0 {
             metrics::counter!(crate::counters::UNREAD).increment(self.left);

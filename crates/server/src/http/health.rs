@@ -1,4 +1,4 @@
-//! What probes and scrapers ask.
+//! Endpoints for probes and scrapers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::state::ServerState;
 /// The path of the liveness probe.
 pub(super) const ALIVE: &str = "/healthz";
 
-/// The most sequences named that end soon.
+/// Maximum number of sequences in an answer that end soon.
 const MOST_ENDING: usize = 20;
 
-/// The process runs.
+/// Liveness: the process runs.
 pub(super) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// Whether clients should be sent here: the store answers, or memory lasts without it, and the server is not
-/// about to end. With the right `observe`, the answer names the sequences that are in trouble or end soon.
+/// Readiness: the store answers, or memory lasts without it, and the server does not end. Callers with the
+/// right `observe` also get the sequences that are in trouble or end soon.
 pub(super) async fn ready(
     State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,
@@ -51,7 +51,7 @@ pub(super) async fn ready(
     (status, text).into_response()
 }
 
-/// As Prometheus reads them.
+/// Returns the metrics in the Prometheus text format.
 pub(super) async fn metrics(
     State(state): State<Arc<ServerState>>,
     caller: Caller,

@@ -1,9 +1,8 @@
-//! Under which names the server is asked for.
+//! The host names that the server answers to.
 //!
-//! A page of another site cannot read what this server answers; but the owner of a domain can have its name
-//! lead to this machine, and then the browser takes both for one site. What cannot be hidden is the name,
-//! which is in `Host`. So a server that only this machine reaches, and that asks nobody who they are, answers
-//! to addresses and to `localhost`.
+//! A page of another site cannot read this server's answers. But its owner can point a domain at this machine
+//! (DNS rebinding), and the browser then treats both as one site. The name stays visible in `Host`. So a
+//! server without tokens that listens on a loopback address answers only to addresses and `localhost`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,7 +15,7 @@ use super::problem::Problem;
 /// The names that the server answers to.
 #[derive(Debug)]
 pub(crate) struct Hosts {
-    /// Besides addresses and `localhost`.
+    /// Names besides addresses and `localhost`.
     names: Vec<String>,
     is_of_this_machine: bool,
 }
@@ -26,7 +25,7 @@ impl Hosts {
         Self { names, is_of_this_machine: address.is_some_and(|address| address.ip().is_loopback()) }
     }
 
-    /// Whether a request for this host is answered, where everybody may do everything or not.
+    /// Whether a request for this host is answered. `is_open`: no token is required.
     fn answers(&self, host: &str, is_open: bool) -> bool {
         let is_checked = !self.names.is_empty() || (is_open && self.is_of_this_machine);
         if !is_checked {
@@ -41,7 +40,8 @@ impl Hosts {
     }
 }
 
-/// Refuses requests for another host; with no `Host` or several, as HTTP/1.1 requires.
+/// Refuses requests for an unknown host. As HTTP/1.1 requires, also refuses those without `Host` or with
+/// several.
 pub(super) fn refused(known: &Hosts, is_open: bool, request: &Request) -> Option<Problem> {
     let mut found = request.headers().get_all(header::HOST).iter();
     match (found.next().map(|host| host.to_str().unwrap_or_default()), found.next()) {

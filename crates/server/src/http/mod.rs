@@ -1,4 +1,4 @@
-//! HTTP: ids, administration, health and metrics, in JSON.
+//! The HTTP API: ids, administration, health and metrics, in JSON.
 
 mod administration;
 mod body;
@@ -27,10 +27,10 @@ use idmill::ErrorKind;
 use problem::Problem;
 pub(crate) use traces::Parents;
 
-/// No request has more to say.
+/// Maximum size of a body. No valid request needs more.
 const LONGEST_BODY: usize = 16 * 1024;
 
-/// State of the layer that each request passes first.
+/// State of the outermost layer.
 #[derive(Debug)]
 struct Front {
     state: Arc<ServerState>,
@@ -59,8 +59,8 @@ pub(crate) fn router(state: Arc<ServerState>, hosts: Hosts, parents: Option<Pare
         .with_state(state)
 }
 
-/// What each request passes before it is looked at. In one layer, since each more costs every request several
-/// allocations.
+/// Checks each request before it is routed. This is one layer because every layer costs several allocations
+/// per request.
 async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
     DefaultBodyLimit::max(LONGEST_BODY).apply(&mut request);
     let Front { state, hosts, parents } = &*front;
@@ -80,7 +80,8 @@ async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Nex
     sealed(response)
 }
 
-/// Headers of every answer: an element of another site's page fails to load, whatever the status.
+/// Headers of every answer. With them, an element of another site's page fails to load whatever the status,
+/// so it reveals nothing.
 const SEALS: [(HeaderName, HeaderValue); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
@@ -92,7 +93,7 @@ fn sealed(mut response: Response) -> Response {
     response
 }
 
-/// The description for programs. A test compares it with the answers.
+/// Returns the OpenAPI description. A test compares it with the answers.
 async fn describe() -> Response {
     let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
     let text = include_str!("openapi.json").replacen("\"VERSION\"", version, 1);

@@ -1,4 +1,4 @@
-//! Errors, as RFC 9457 has them.
+//! Errors as RFC 9457 problem details.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -10,7 +10,7 @@ use crate::access::Refusal;
 use crate::audit::Outcome;
 use crate::counters;
 
-/// What a caller is told, with the kind and the status that the library has.
+/// An error response, with the kind and the status of the library's error.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Problem {
     #[serde(rename = "type")]
@@ -20,15 +20,15 @@ pub(crate) struct Problem {
     status: StatusCode,
     detail: String,
     kind: ErrorKind,
-    /// `transient`: try again. `permanent`: it will never work. `unknown`: it may have happened or not.
+    /// `transient`: retry. `permanent`: it will never succeed. `unknown`: it may have been done.
     outcome: Status,
-    /// The caller was refused: why, as metrics name it.
+    /// The reason of a refusal, as a label of metrics.
     #[serde(skip)]
     refused: Option<&'static str>,
     /// In seconds.
     #[serde(skip)]
     retry_after: u64,
-    /// Nothing more is heard on this connection.
+    /// Whether the connection is closed afterwards.
     #[serde(skip)]
     ends: bool,
 }
@@ -39,7 +39,7 @@ fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result
 }
 
 impl Problem {
-    /// One that stays until the caller changes something.
+    /// Creates a permanent error.
     pub(super) fn new(status: StatusCode, kind: ErrorKind, detail: impl Into<String>) -> Self {
         let of = format!("urn:idmill:problem:{kind}");
         let title = status.canonical_reason().unwrap_or("Error");
@@ -60,13 +60,13 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, ErrorKind::InvalidInput, detail)
     }
 
-    /// The connection ends with it.
+    /// Closes the connection after this error.
     pub(super) fn last(mut self) -> Self {
         self.ends = true;
         self
     }
 
-    /// For the audit: whether it was the caller who was wrong, or the store.
+    /// The outcome for the audit log: the client's fault, or the store's.
     pub(super) fn outcome(&self) -> Outcome<'_> {
         if self.status.is_client_error() {
             Outcome::Refused(&self.detail)

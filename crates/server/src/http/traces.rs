@@ -1,4 +1,4 @@
-//! A span for each request.
+//! A tracing span for each request.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use derive_more::Debug;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// What is asked every few seconds, by probes and scrapers, and has nothing to tell.
+/// Routes of probes and scrapers, which are requested every few seconds. They get no span.
 const QUIET: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 
-/// What gives the span of a request its parent.
+/// Sets the parent of a request's span.
 #[derive(Clone, Debug)]
 #[debug("Parents(…)")]
 pub(crate) struct Parents(pub(crate) Arc<Adopt>);
 
-/// The span of a request, where somebody listens to it. Its fields have the names that OpenTelemetry gives
-/// them.
+/// Creates the span of a request; `None` if no subscriber wants it. Fields have the names of OpenTelemetry's
+/// conventions.
 pub(super) fn span_of(parents: Option<&Parents>, request: &Request) -> Option<Span> {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
     if QUIET.contains(&route) {
@@ -45,7 +45,7 @@ pub(super) fn span_of(parents: Option<&Parents>, request: &Request) -> Option<Sp
     Some(span)
 }
 
-/// Has the request answered within its span.
+/// Runs `answer` in the span, and records its status.
 pub(super) async fn within(span: Span, answer: impl Future<Output = Response>) -> Response {
     let response = answer.instrument(span.clone()).await;
     span.record("http.response.status_code", response.status().as_u16());
@@ -55,7 +55,7 @@ pub(super) async fn within(span: Span, answer: impl Future<Output = Response>) -
     response
 }
 
-/// The span of an administrative act.
+/// Creates the span of an administrative act.
 pub(super) fn act(did: &'static str, sequence: &str) -> Span {
     tracing::debug_span!("administer", otel.name = did, sequence)
 }
