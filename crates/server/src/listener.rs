@@ -154,7 +154,7 @@ fn admit<C>(
     C: Future<Output = ()> + Send + 'static,
 {
     if let Ok(place) = clients.places.clone().try_acquire_owned() {
-        // Replies are small: send them at once.
+        // Replies are small: send them immediately.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE));
         return clients.spawn(place, secured(door.tls.cloned(), stream), serve);

@@ -128,8 +128,8 @@ setters! {
     /// Sets the store's URL for the page for operators. Secrets are redacted.
     store_url(self, url: &str) { self.store = Some(secrets::redacted(url)) }
 
-    /// Sets how long the server still serves after it was told to end. Meanwhile `/readyz` reports that it is
-    /// not ready, so that load balancers can remove it. Default: 0 s.
+    /// Sets how long the server continues to serve after `ended` is ready. Meanwhile `/readyz` reports that
+    /// it is not ready, so that load balancers can remove it. Default: 0 s.
     drain_delay(self, time: Duration) { self.drain_delay = time }
 }
 
@@ -191,8 +191,8 @@ fn address_of(listener: Option<&TcpListener>) -> Option<SocketAddr> {
 
 /// Hands out ids over the Redis protocol and HTTP.
 ///
-/// A server has no state of its own: everything that must last is in the store. So any number of servers can
-/// share one store.
+/// A server is stateless: everything that must last is in the store. So any number of servers can share one
+/// store.
 #[derive(Debug)]
 pub struct Server {
     state: Arc<ServerState>,
@@ -269,7 +269,7 @@ impl Server {
     /// They are served while [`run`](Self::run) is polled: it probes the store, and gives ids back at the end.
     /// End your own listener first.
     ///
-    /// A mounted router does not know the client's address. So audit lines lack it, and wrong tokens are not
+    /// A mounted router has no client address. So audit lines lack it, and wrong tokens are not
     /// slowed down. Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for
     /// operators works only at the root of a site. Everything else works nested.
     ///
@@ -314,7 +314,7 @@ impl Server {
     /// the store's own timeout.
     ///
     /// # Cancellation
-    /// Dropping the future ends the server at once. The ids in memory are then a gap.
+    /// Dropping the future ends the server immediately. The ids in memory are then a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {
         counters::describe();
         let (state, clients) = (&self.state, &self.clients);
@@ -338,7 +338,7 @@ impl Server {
             () = state.status.keep(&state.draws, &state.readiness) => {}
             () = state.readiness.watch(state.draws.administered()) => {}
         }
-        // Refuse connections from now on: nobody would accept them.
+        // Further connections are refused from now on.
         drop((self.resp, self.http));
         state.ending.cancel();
         clients.tasks.close();

@@ -40,7 +40,7 @@ impl Hosts {
     }
 }
 
-/// Refuses requests for an unknown host. As HTTP/1.1 requires, also refuses those without `Host` or with
+/// Refuses requests for an unknown host. As HTTP/1.1 requires, also refuses requests without `Host` or with
 /// several.
 pub(super) fn refused(known: &Hosts, is_open: bool, request: &Request) -> Option<Problem> {
     let mut found = request.headers().get_all(header::HOST).iter();

@@ -80,8 +80,8 @@ async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Nex
     sealed(response)
 }
 
-/// Headers of every answer. With them, an element of another site's page fails to load whatever the status,
-/// so it reveals nothing.
+/// Headers of every answer. An element of another site's page then fails to load whatever the status, so it
+/// reveals nothing.
 const SEALS: [(HeaderName, HeaderValue); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),

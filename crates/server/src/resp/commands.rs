@@ -1,7 +1,7 @@
-//! The commands, by name; and `MULTI` and `EXEC`, which many clients send around a pipeline unless told not to.
+//! The commands; and `MULTI` and `EXEC`, which many clients send around a pipeline by default.
 //!
-//! The commands of a transaction are kept and then carried out one after the other. As in Redis, one that fails
-//! takes none of the others back; other clients may draw in between, which no id can tell.
+//! `EXEC` executes the queued commands one after the other. As in Redis, a failed command does not undo the
+//! others. Other clients may draw in between, which cannot be detected from the ids.
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::access::{Refusal, Right};
 
 pub(super) type Outcome = Result<Answer, Failure>;
 
-/// What is known, with the words of each: the name and its arguments.
+/// The commands, with their number of words including the name.
 const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 17] = [
     ("incr", 2..=2),
     ("incrby", 3..=3),
@@ -35,21 +35,22 @@ const KNOWN: [(&str, std::ops::RangeInclusive<usize>); 17] = [
     ("quit", 1..=1),
 ];
 
-/// The commands of a client without a token.
+/// Commands that are allowed without a token.
 const GREETINGS: [&str; 5] = ["auth", "hello", "ping", "quit", "reset"];
 
-/// The most bytes of a client's name for itself.
+/// Maximum length of a client's name in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// What would repeat an id in Redis, or asks for what is not kept here.
+/// Redis commands that would repeat an id, or that need data which is not stored here.
 const REFUSED: &str = "set setnx setex psetex getset getdel getex mset msetnx append setrange del unlink decr decrby incrbyfloat \
                        expire pexpire expireat pexpireat persist rename renamenx copy move restore flushdb flushall";
 
 impl Session {
-    /// Carries a command out that has at least its name.
+    /// Executes a command, which has at least a name.
     pub(super) async fn outcome(&mut self, command: Command<'_>) -> Outcome {
         if is_http(command) {
-            // A browser that a page sent here: nothing that follows may be taken for commands.
+            // This is a browser, probably directed here by a page. Nothing that follows may be executed as a
+            // command.
             self.ends = true;
             return Err(Failure::usage("this port speaks the Redis protocol; HTTP has a port of its own"));
         }
@@ -88,7 +89,7 @@ impl Session {
         Ok(Answer::Integer(id))
     }
 
-    /// The last of so many ids in a row, as Redis says it: the block is `(answer - n, answer]`.
+    /// Draws `n` consecutive ids. Returns the last, as in Redis: the block is `(answer - n, answer]`.
     async fn incrby(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
         let range = self.sequence(name).await?.take_in_a_row(n).await?;
@@ -96,7 +97,7 @@ impl Session {
         Ok(Answer::Integer(range.last().unwrap_or_default()))
     }
 
-    /// The first and the last of each range, in turn.
+    /// Returns the first and the last id of each range.
     async fn take(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
         let ranges = self.sequence(name).await?.take(n).await?;
@@ -114,7 +115,7 @@ impl Session {
         Ok(n)
     }
 
-    /// The last id that this server handed out; nothing if there was none.
+    /// Returns the last id that this server handed out; `Null` if there is none.
     fn get(&self, name: &[u8]) -> Outcome {
         let name = text(name)?;
         self.caller()?.may(Right::Draw, name)?;
@@ -122,7 +123,7 @@ impl Session {
         Ok(last.map_or(Answer::Null, |last| Answer::text(last.to_string())))
     }
 
-    /// How many of these exist in the store.
+    /// Returns how many of the sequences exist in the store.
     async fn exists(&self, command: Command<'_>) -> Outcome {
         let mut found = 0;
         for at in 1..command.len() {
@@ -209,7 +210,7 @@ impl Session {
         Ok(())
     }
 
-    /// `INFO`, which libraries send with each connection, costs the same however many sequences are open.
+    /// Libraries send `INFO` with each connection, so it does not depend on the number of open sequences.
     /// `INFO sequences` lists them.
     fn info(&self, command: Command<'_>) -> Outcome {
         let caller = self.caller()?;
@@ -239,24 +240,25 @@ impl Session {
     }
 }
 
-/// Whether a client without a token may send this.
+/// Whether a client without a token may send this command.
 fn is_greeting(command: Command<'_>) -> bool {
     GREETINGS.iter().any(|greeting| command.is(0, greeting))
 }
 
-/// The number of requests that a command counts as: one for each name that the store is asked for. Entries of
-/// `IDMILL.STORE` are paid for where they are decoded.
+/// Returns the number of requests that a command counts as: one per name that is looked up in the store.
+/// Entries of `IDMILL.STORE` are paid for when they are decoded.
 fn requests(command: Command<'_>) -> u64 {
     if command.is(0, "exists") { (command.len() as u64).saturating_sub(1).max(1) } else { 1 }
 }
 
-/// The first line of an HTTP request ends with its version; `GET /x` reads the sequence `/x`.
+/// Detects HTTP: the first line of a request ends with its version. `GET /x` without it reads the sequence
+/// `/x`.
 fn is_http(command: Command<'_>) -> bool {
     let begins = |at, how: &[u8]| command.word(at).is_some_and(|word| word.starts_with(how));
     command.is(0, "host:") || begins(1, b"/") && begins(2, b"HTTP/")
 }
 
-/// The name of a command, which has as many words as it should.
+/// Returns the command's name, if the number of its words is right.
 fn known(command: Command<'_>) -> Result<&'static str, Failure> {
     let name = command.word(0).unwrap_or_default().to_ascii_lowercase();
     let known = KNOWN.iter().find(|(known, _)| known.as_bytes() == name);
@@ -267,12 +269,12 @@ fn known(command: Command<'_>) -> Result<&'static str, Failure> {
     Ok(name)
 }
 
-/// Whether a command can be carried out, as far as its words tell.
+/// Checks the name and the number of words.
 fn is_known(command: Command<'_>) -> Result<(), Failure> {
     known(command).map(drop)
 }
 
-/// There is one database, the first.
+/// There is only one database, 0.
 fn select(index: &[u8]) -> Outcome {
     match index {
         b"0" => Ok(Answer::OK),
@@ -282,7 +284,7 @@ fn select(index: &[u8]) -> Outcome {
     }
 }
 
-/// What `redis-benchmark` and clients ask for has an answer: nothing is saved here, since the store does.
+/// Answers the settings that `redis-benchmark` and clients read. Nothing is saved here: the store does that.
 fn config(command: Command<'_>) -> Outcome {
     if !command.is(1, "get") {
         return Err(Failure::usage(
@@ -307,7 +309,7 @@ fn unknown(name: &[u8]) -> Failure {
 }
 
 impl Session {
-    /// Answers a command that has at least its name, and is not `EXEC`.
+    /// Answers a command, which has at least a name and is not `EXEC`.
     pub(super) async fn answer(&mut self, command: Command<'_>) -> Answer {
         if self.caller.is_none() && !is_greeting(command) && !is_http(command) {
             return refused_nobody(command).answer();
@@ -320,7 +322,7 @@ impl Session {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
-        // Ending a transaction costs nothing: it is possible beyond the limit.
+        // Both end a transaction. They are free, so they work beyond the limit.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
         if let Some(queue) = self.queue.as_mut().filter(|_| !leaves) {
             return queue.add(command);
@@ -339,7 +341,7 @@ impl Session {
         Answer::OK
     }
 
-    /// For `EXEC`: the commands to carry out, all paid for; or the error.
+    /// If the command is `EXEC`, returns the queued commands, which are then paid for, or an error.
     pub(super) fn exec(&mut self, command: Command<'_>) -> Option<Result<Queue, Answer>> {
         if command.len() != 1 || !command.is(0, "exec") {
             return None;
@@ -358,8 +360,8 @@ impl Session {
     }
 }
 
-/// The refusal of a client without a token. As in Redis, an unknown command, such as a mistyped `AUTH`, has its
-/// own error.
+/// Refuses a client without a token. As in Redis, an unknown command has its own error, for example a
+/// mistyped `AUTH`.
 fn refused_nobody(command: Command<'_>) -> Failure {
     let is_around = command.is(0, "multi") || command.is(0, "discard");
     let unknown = is_known(command).err().filter(|_| !is_around);
@@ -370,7 +372,7 @@ impl Queue {
     fn add(&mut self, command: Command<'_>) -> Answer {
         let length = command.bytes().len() + 2;
         let refused = if command.is(0, "auth") || command.is(0, "hello") {
-            // Another token would pay for the commands behind it.
+            // The following commands would be charged to another token.
             Some(Failure::usage("AUTH and HELLO are refused within MULTI; send them before it"))
         } else if self.bytes.len() + length > LONGEST {
             let message = format!("a transaction of more than {LONGEST} bytes; EXEC more often");

@@ -1,4 +1,4 @@
-//! One connection: reads commands, answers them in their order, and holds no more than a little of either.
+//! One Redis connection: reads commands, answers them in order, and bounds both buffers.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -18,20 +18,20 @@ use super::session::{Failure, Queue, Session};
 use crate::peer::Peer;
 use crate::state::ServerState;
 
-/// What an idle connection keeps of either buffer.
+/// Capacity of an idle connection's buffers.
 const KEPT: usize = 4 * 1024;
-/// What is read at once.
+/// Size of a read.
 const READ: usize = 16 * 1024;
-/// Answers are written when there are so many, and nothing is read until they are.
+/// Answers of this size are written before more is read.
 const FULL: usize = 64 * 1024;
-/// A client that sends nothing for so long has nothing under way.
+/// A client that sends nothing for this long has nothing in flight.
 const QUIET: Duration = Duration::from_millis(200);
-/// How long a client may take over the rest of a command, and over taking answers off our hands.
+/// Timeout for the rest of a command, and for writing answers.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a client may be connected without a token, where one is required.
+/// How long a client may stay connected without a valid token, if one is required.
 const LOGIN: Duration = Duration::from_secs(10);
 
-/// Serves one client until it leaves, or breaks the protocol, or the server ends.
+/// Serves one client until it disconnects, violates the protocol, or the server ends.
 pub(crate) async fn serve<S>(state: Arc<ServerState>, stream: S, peer: Peer, id: i64)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -55,12 +55,12 @@ struct Connection<S> {
     read: BytesMut,
     words: Words,
     replies: Replies,
-    /// So many are in answers that were not written.
+    /// Number of ids in answers that are not written yet.
     ids: u64,
     session: Session,
 }
 
-/// However it ended: a client may also be cut off while it is answered.
+/// Counts unread ids however the connection ends: a client may also be cut off during an answer.
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let lost = self.ids + self.session.drawn;
@@ -125,9 +125,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Says that no more answers come, and hears the client out: a connection that is closed with bytes
-    /// unread is reset, and answers that are still on their way are lost with it. A client that goes on for
-    /// ever is cut off when the drain time is over.
+    /// Shuts down the write side, and drains the read side. Closing a connection with unread bytes resets it,
+    /// and answers in flight would be lost. A client that never stops sending is cut off when the drain time
+    /// is over.
     async fn leave(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         loop {
@@ -140,7 +140,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         }
     }
 
-    /// Answers every command that is whole.
+    /// Answers every complete command.
     async fn answer_all(&mut self) -> io::Result<()> {
         while !self.session.ends {
             match parse(&self.read, &mut self.words, self.session.longest()) {
@@ -183,11 +183,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Answers each as it comes: together, they may be more than is held for a client.
+    /// Answers each command as soon as it is executed: all answers together may exceed the buffer of a
+    /// client.
     async fn carry_out(&mut self, queue: &Queue) -> io::Result<()> {
         self.replies.list(queue.commands);
         let (mut words, mut rest) = (Words::default(), &queue.bytes[..]);
-        // Each was parsed when it was queued.
+        // Cannot fail: each command was parsed when it was queued.
         while let Ok(Some(past)) = parse(rest, &mut words, LONGEST) {
             let outcome = Box::pin(self.session.outcome(words.of(rest)));
             rest = &rest[past..];
@@ -210,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         write(&mut self.stream, &mut self.replies, &mut self.ids).await
     }
 
-    /// Lets go of what only a busy connection needs.
+    /// Frees memory that only a busy connection needs.
     fn rest(&mut self) {
         if self.read.is_empty() && self.read.capacity() > READ {
             self.read = BytesMut::new();
@@ -219,8 +220,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 }
 
-/// What was answered already is not kept from the client by what has to wait. What is waited for is in a box:
-/// every connection has room for what it awaits, and most are idle.
+/// Awaits `answer`, but first writes the earlier answers if it has to wait. `answer` is boxed to keep the
+/// connection's future small: most connections are idle.
 async fn soon<S: AsyncWrite + Unpin, T>(
     stream: &mut S,
     replies: &mut Replies,

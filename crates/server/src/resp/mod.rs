@@ -1,4 +1,4 @@
-//! The Redis protocol: what its clients send when they count.
+//! The Redis protocol: the commands that clients use for counters.
 
 mod commands;
 mod connection;

@@ -1,20 +1,19 @@
-//! Writes answers as clients of Redis read them, in version 2 or 3 of its protocol.
+//! Encodes answers in version 2 or 3 of the Redis protocol.
 
 use std::borrow::Cow;
 
-/// One answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// One word that says how it went, such as `OK`.
+    /// A simple string, such as `OK`.
     Word(&'static str),
     Integer(i64),
     Text(Cow<'static, str>),
     Bytes(Vec<u8>),
     Null,
     List(Vec<Self>),
-    /// In version 2, a list of keys and values in turn.
+    /// In version 2, a list of alternating keys and values.
     Map(Vec<(&'static str, Self)>),
-    /// A code in capitals, and what it means.
+    /// A code in capitals, and a message.
     Error(&'static str, Cow<'static, str>),
 }
 
@@ -25,16 +24,16 @@ impl Answer {
         Self::Text(text.into())
     }
 
-    /// An error of the client's.
+    /// Returns an error of the general code `ERR`.
     pub(crate) fn error(message: impl Into<Cow<'static, str>>) -> Self {
         Self::Error("ERR", message.into())
     }
 }
 
-/// Answers that are to be written to one client.
+/// Answers that are not yet written to a client.
 pub(crate) struct Replies {
     bytes: Vec<u8>,
-    /// Of the protocol: 2, until the client asks for 3.
+    /// The protocol version: 2, unless the client requests 3.
     pub(crate) version: u8,
     digits: itoa::Buffer,
 }
@@ -48,7 +47,7 @@ impl Replies {
         &self.bytes
     }
 
-    /// All were written. Keeps the room for as many again, but not that of an exceptional one.
+    /// Clears the buffer, and shrinks it to `keep` bytes.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -58,7 +57,7 @@ impl Replies {
         self.head(b':', integer);
     }
 
-    /// So many answers follow, which are one.
+    /// Begins a list of `len` answers.
     pub(crate) fn list(&mut self, len: usize) {
         self.len(b'*', len);
     }
@@ -104,7 +103,7 @@ impl Replies {
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Words that may hold anything, in one line.
+    /// Writes words in one line. Control characters become spaces.
     fn line(&mut self, kind: u8, words: &[&str]) {
         self.bytes.push(kind);
         let bytes = words.iter().flat_map(|word| word.bytes());

@@ -1,33 +1,33 @@
-//! Reads commands as clients of Redis send them: an array of bulk strings, or a line of words.
+//! Parses commands: arrays of bulk strings, or lines of words.
 //!
-//! Nothing is copied: a command is the places of its words in the bytes that were read.
+//! Nothing is copied: a command refers to its words by their positions in the read buffer.
 
 use std::ops::Range;
 
-/// The most words of a command.
+/// Maximum number of words of a command.
 pub(crate) const MOST_WORDS: usize = 4096;
-/// The most bytes of a command; no name is longer than a fraction of it.
+/// Maximum size of a command in bytes, which is far above the longest name.
 pub(crate) const LONGEST: usize = 256 * 1024;
-/// The same for a client without a token.
+/// Maximum size for a client without a token.
 pub(crate) const LONGEST_OF_NOBODY: usize = 16 * 1024;
-/// The most words for which an idle connection keeps room.
+/// Maximum number of words for which an idle connection keeps memory.
 const KEPT_WORDS: usize = 64;
 
-/// Why bytes are no command. What follows them cannot be understood either: the connection ends.
+/// Why bytes are not a command. The following bytes cannot be parsed either, so the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The number of words is none, or there are more than [`MOST_WORDS`].
+    /// The number of words is malformed, or exceeds [`MOST_WORDS`].
     Words,
-    /// A word's length is none, or the command is longer than it may be.
+    /// The length of a word is malformed, or the command is too long.
     Length,
-    /// Another byte than `$` where a word begins.
+    /// A word does not begin with `$`.
     Word,
-    /// A word that does not end where its length says.
+    /// A word does not end where its length says.
     End,
 }
 
 impl Fault {
-    /// What the client is told, in the words that Redis uses where it has some.
+    /// Returns the error message, in Redis's words if it has some.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::Words => "Protocol error: invalid multibulk length",
@@ -45,15 +45,15 @@ pub(crate) struct Words {
     part: Part,
 }
 
-/// How far an incomplete command was read, so that a client that sends single bytes does not have all of them read
-/// each time.
+/// The progress in an incomplete command. Without it, a client that sends single bytes would cause the whole
+/// command to be parsed each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
-    /// The words of an array that are still to come; `None` before its first line is whole.
+    /// Number of missing words of an array; `None` before its first line is complete.
     left: Option<usize>,
-    /// Where the next of them begins.
+    /// Where the next word begins.
     at: usize,
-    /// The line that is being read does not end before this.
+    /// The current line does not end before this position.
     scanned: usize,
 }
 
@@ -62,14 +62,15 @@ impl Words {
         Command { bytes, words: &self.places }
     }
 
-    /// Drops the room that only an exceptional command needs.
+    /// Frees the memory that only an exceptionally long command needs.
     pub(crate) fn shrink(&mut self) {
         if self.part == Part::default() && self.places.capacity() > KEPT_WORDS {
             self.places = Vec::new();
         }
     }
 
-    /// The line that begins there, without its end, and where the next one begins; `None` while it has no end.
+    /// Returns the line that begins at `from`, without its end, and where the next line begins; `None` if the
+    /// line is incomplete.
     fn line(
         &mut self,
         bytes: &[u8],
@@ -77,7 +78,7 @@ impl Words {
         longest: usize,
     ) -> Result<Option<(Range<usize>, usize)>, Fault> {
         let start = from.max(self.part.scanned);
-        // A length has at most these bytes; only a line of words has more.
+        // Only a line of words can be this long: the digits of a length cannot.
         match bytes.get(start..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
             Some(len) if start + len <= longest => {
                 let end = start + len;
@@ -93,7 +94,6 @@ impl Words {
     }
 }
 
-/// A command: its name and its arguments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Command<'a> {
     bytes: &'a [u8],
@@ -101,12 +101,12 @@ pub(crate) struct Command<'a> {
 }
 
 impl<'a> Command<'a> {
-    /// The bytes that it was read from, without the end of their last line.
+    /// Returns the bytes of the command, without the end of the last line.
     pub(crate) fn bytes(self) -> &'a [u8] {
         &self.bytes[..self.words.last().map_or(0, |word| word.end)]
     }
 
-    /// How many words it has; none where a line was empty.
+    /// Returns the number of words; 0 for an empty line.
     pub(crate) fn len(self) -> usize {
         self.words.len()
     }
@@ -115,17 +115,17 @@ impl<'a> Command<'a> {
         self.words.get(at).map(|place| &self.bytes[place.clone()])
     }
 
-    /// Whether the word at this place is this one, in whichever case.
+    /// Whether the word at this position is `word`, ignoring case.
     pub(crate) fn is(self, at: usize, word: &str) -> bool {
         self.word(at).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
     }
 }
 
-/// Reads the first command, of at most `longest` bytes, into `words`. Returns how many bytes it has; `None`
-/// while it is not whole: then `bytes` must begin with the same ones the next time.
+/// Parses the first command, of at most `longest` bytes, into `words`. Returns its size in bytes; `None` if
+/// it is incomplete. The next call must then begin with the same bytes.
 ///
 /// # Errors
-/// For bytes that cannot be the beginning of one.
+/// For bytes that cannot be the beginning of a command.
 pub(crate) fn parse(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
     if words.part == Part::default() {
         words.places.clear();
@@ -166,7 +166,7 @@ fn array(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize
     Ok(Some(words.part.at))
 }
 
-/// How many words of an array are still to be read; `None` while its first line has no end.
+/// Returns the number of missing words of an array; `None` if its first line is incomplete.
 fn words_left(bytes: &[u8], words: &mut Words, longest: usize) -> Result<Option<usize>, Fault> {
     if words.part.left.is_some() {
         return Ok(words.part.left);
@@ -265,7 +265,7 @@ mod tests {
             prop_assert_eq!(read(&bytes), Ok(Some((words, len))));
         }
 
-        /// With what was read of its beginning, and as if nothing had been.
+        /// An incremental parse returns the same as a parse of the whole.
         #[test]
         fn command_in_pieces_is_read_as_the_whole(
             bytes in prop_oneof![

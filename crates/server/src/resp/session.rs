@@ -1,4 +1,4 @@
-//! One client: who it is, which version it speaks, and the sequence that it drew from last.
+//! The state of one client: its identity, its protocol version, and the sequence it drew from last.
 
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ use crate::state::ServerState;
 
 pub(super) struct Session {
     pub(super) state: Arc<ServerState>,
-    /// `None` until it has said so, where it has to.
+    /// `None` until a valid token was sent, if one is required.
     pub(super) caller: Option<Caller>,
     pub(super) peer: Arc<Peer>,
     pub(super) id: i64,
-    /// As the client calls itself.
+    /// The name that the client set.
     pub(super) name: Vec<u8>,
-    /// Of the protocol: 2, until the client asks for 3.
+    /// The protocol version: 2, unless the client requests 3.
     pub(super) version: u8,
-    /// So many ids are in the answer that was made last.
+    /// Number of ids in the last answer.
     pub(super) drawn: u64,
-    /// Since `MULTI`.
+    /// The open transaction, from `MULTI` to `EXEC`.
     pub(super) queue: Option<Queue>,
-    /// The time since the start when bytes came last, where commands are to be paid for.
+    /// When bytes last arrived, since the start; `None` if commands are free.
     metered: Option<u64>,
-    /// The command at hand was.
+    /// Whether the current command is paid for.
     paid: bool,
-    /// Drawn from last, by somebody who may.
+    /// The sequence that was drawn from last. The caller's right was checked.
     recent: Option<(Vec<u8>, Arc<OpenSequence>)>,
-    /// The part of its token's memory that this connection uses.
+    /// This connection's share of its token's memory.
     memory: Option<Memory>,
-    /// What follows is not answered any more.
+    /// Whether the connection ends without answers to further commands.
     pub(super) ends: bool,
 }
 
-/// Commands that are kept until `EXEC`, as they were read.
+/// Commands that wait for `EXEC`, as they were received.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) bytes: Vec<u8>,
     pub(super) commands: usize,
     /// The number of requests that they count as.
     pub(super) requests: u64,
-    /// Something was not understood: nothing will be carried out.
+    /// A command was invalid: `EXEC` executes nothing.
     pub(super) broken: bool,
 }
 
@@ -70,7 +70,7 @@ impl Session {
         }
     }
 
-    /// `INCR` of the sequence that was drawn from last, if memory has an id: no lock, no allocation, no wait.
+    /// Fast path for `INCR` of the last sequence, if memory has an id: no lock, no allocation, no wait.
     #[inline]
     pub(super) fn incr(&mut self, command: Command<'_>) -> Option<i64> {
         if command.len() != 2 || !command.is(0, "incr") || self.queue.is_some() {
@@ -96,7 +96,7 @@ impl Session {
         }
     }
 
-    /// Call it before more is read: counts unread bytes and the open transaction to the token's memory.
+    /// Counts unread bytes and the open transaction towards the token's memory. Call it before each read.
     pub(super) fn hold(&mut self, unread: usize) -> Result<(), Refusal> {
         let bytes = unread + self.queue.as_ref().map_or(0, |queue| queue.bytes.len());
         let before = self.memory.as_ref().map_or(0, |memory| memory.bytes);
@@ -106,12 +106,12 @@ impl Session {
         }
     }
 
-    /// The most bytes of its next command.
+    /// Returns the maximum size of the next command.
     pub(super) fn longest(&self) -> usize {
         if self.caller.is_some() { LONGEST } else { LONGEST_OF_NOBODY }
     }
 
-    /// To be called when bytes have come: whether the client still is who it said.
+    /// Checks that the token is still valid. Call it after each read.
     pub(super) fn confirm(&mut self) -> Result<(), Refusal> {
         let Some(caller) = &mut self.caller else { return Ok(()) };
         let access = &self.state.access;
@@ -143,7 +143,7 @@ impl Session {
         }
     }
 
-    /// As it was when it connected.
+    /// Restores the state of a new connection.
     pub(super) fn reset(&mut self) {
         self.peer.forgets();
         *self = Self::new(self.state.clone(), self.peer.clone(), self.id);
@@ -153,7 +153,7 @@ impl Session {
         self.caller.as_ref().ok_or(Failure::Refused(Refusal::Nobody))
     }
 
-    /// The sequence to draw from.
+    /// Returns the sequence to draw from.
     pub(super) async fn sequence(&mut self, name: &[u8]) -> Result<Arc<OpenSequence>, Failure> {
         let text = text(name)?;
         self.caller()?.may(Right::Draw, text)?;
@@ -167,7 +167,7 @@ pub(super) fn text(word: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(word).map_err(|_| Failure::usage("this is not UTF-8; names of sequences are"))
 }
 
-/// Why a command has no other answer.
+/// The error of a command.
 #[derive(Debug, From)]
 pub(super) enum Failure {
     #[from]
@@ -203,8 +203,8 @@ impl Failure {
     }
 }
 
-/// By which a client tells errors apart: `TRYAGAIN` is transient, `UNKNOWN` may have happened or not, and
-/// all others are permanent.
+/// Returns the error code for clients. `TRYAGAIN` is transient, `UNKNOWN` has an unknown outcome, and all
+/// others are permanent.
 fn code(error: &Error) -> &'static str {
     match (error.status(), error.kind()) {
         (Status::Transient, _) => "TRYAGAIN",

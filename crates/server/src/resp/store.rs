@@ -1,7 +1,7 @@
-//! `IDMILL.STORE`: the store behind this server, for processes that may not reach it themselves.
+//! `IDMILL.STORE`: access to the store for processes that may not reach it directly.
 //!
-//! What the store answers goes to the client as it is, its errors too. What a token may not do is refused
-//! here, each sequence by itself.
+//! The store's answers and errors are passed on unchanged. Rights are checked here, for each sequence
+//! separately.
 
 use std::future::Future;
 use std::iter::repeat_with;
@@ -20,10 +20,10 @@ use crate::counters;
 use crate::listing;
 use crate::store_proxy::StoreProxy;
 
-/// The most rows of a page.
+/// Maximum number of rows of a page.
 const ROWS: usize = 1000;
 
-/// What the store says; or what the whole request is refused for.
+/// The store's answer; or the failure of the whole request.
 type Told = Result<Result<Said>, Failure>;
 
 impl Session {
@@ -86,7 +86,7 @@ impl Session {
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name).await?,
-            // Answered above.
+            // Handled by the caller.
             Ask::Reserve(_) => Err(ErrorKind::InvalidInput.into()),
         })
     }
@@ -108,7 +108,7 @@ impl Session {
         found.await.into_iter().map(Outcome::of).collect()
     }
 
-    /// Those that the token allows, in one go.
+    /// Reserves all entries that the token allows, in one batch.
     async fn reserved(&mut self, caller: &Caller, requests: Vec<Reserve>) -> Vec<Outcome<Grant>> {
         let paid = requests.into_iter().enumerate().map(|(at, request)| {
             let paid = self.pays_for_entry(caller, at);
@@ -139,7 +139,7 @@ impl Session {
         all.into_iter().map(Outcome::of).collect()
     }
 
-    /// Which of them would be created, where the token creates some only.
+    /// Returns which requests would create a sequence, if the token's creations are limited.
     async fn new_among(&self, caller: &Caller, requests: &[Reserve]) -> Vec<Result<bool>> {
         if !caller.creates_some_only() {
             return requests.iter().map(|_| Ok(false)).collect();
@@ -152,7 +152,8 @@ impl Session {
         found.into_iter().zip(requests).map(is_new).collect()
     }
 
-    /// With its place among those that the token may create, where it is new.
+    /// Checks the rights and limits of a request. If it is new, it takes a place among the sequences that the
+    /// token may create.
     fn allowed(&self, caller: &Caller, request: &Reserve, is_new: bool) -> Result<Option<Created>> {
         let allowed = caller.may(Right::Reserve, &request.name).and_then(|()| caller.may_take(request.count));
         let created = || is_new.then(|| caller.creates(self.state.access.clock().elapsed())).transpose();
@@ -161,7 +162,7 @@ impl Session {
             .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
     }
 
-    /// Each entry is a request. The first was paid for with the command.
+    /// Each entry counts as a request. The command has paid for the first.
     fn pays_for_entry(&self, caller: &Caller, at: usize) -> Result<(), Refusal> {
         if at == 0 { Ok(()) } else { self.state.pays(caller) }
     }
@@ -179,7 +180,7 @@ impl Session {
         Ok(Said::Rows(Rows { sequences, unreadable: Vec::new(), next: found.next.map(Cursor::new) }))
     }
 
-    /// A sequence is created or changed, and somebody will ask by whom.
+    /// Creates or changes a sequence, and writes the audit line.
     async fn changed(
         &self,
         caller: &Caller,
@@ -242,13 +243,13 @@ fn few(many: usize) -> Result<(), Failure> {
     Err(Failure::usage(format!("the request is for {many} sequences; {MOST} are the most")))
 }
 
-/// The refusal of one of several.
+/// Returns the error of one refused entry.
 fn refused(refusal: Refusal, name: &SequenceName, operation: Operation) -> Error {
     counters::refused(refusal.reason());
     Error::new(refusal.kind(), refusal.to_string()).of(name).during(operation)
 }
 
-/// Whoever may do something with a sequence may know of it.
+/// Any right over a sequence includes the right to see it.
 fn sees(caller: &Caller, name: &str) -> bool {
     [Right::Draw, Right::Reserve, Right::Administer].iter().any(|right| caller.may(*right, name).is_ok())
 }
@@ -257,7 +258,7 @@ fn sees_all(caller: &Caller) -> bool {
     caller.patterns().contains(&Pattern::any())
 }
 
-/// Where a page of records ends is the name of one, which only those may know who see all.
+/// Lists records. The cursor of a page is a name, so only callers that may see every name may list them.
 async fn records(proxy: &StoreProxy, caller: &Caller, page: Page) -> Result<Said> {
     if !sees_all(caller) {
         let message =
@@ -273,7 +274,7 @@ fn limited(page: Page) -> Page {
     page.limit(limit)
 }
 
-/// A look that failed leaves nothing reserved.
+/// A failed lookup has reserved nothing, so its outcome is not unknown.
 fn unreserved(error: Error) -> Error {
     match error.status() {
         Status::Unknown => Error::from(ErrorKind::Unavailable).because(error),

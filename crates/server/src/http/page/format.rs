@@ -1,19 +1,19 @@
-//! Figures as people read them.
+//! Formats figures for people.
 
 use std::time::{Duration, SystemTime};
 
-/// What is not known, or will not be.
+/// A figure that is unknown, or does not apply.
 pub(super) const NOTHING: &str = "–";
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
-/// The mean one, in seconds.
+/// Seconds in a mean year.
 const YEAR: u64 = 31_556_952;
-/// The last second that a date with four digits of a year can tell.
+/// The last second of the year 9999.
 const LAST: u64 = 253_402_300_799;
 
-/// `1,234,567`.
+/// Formats a count, such as `1,234,567`.
 pub(super) fn count(number: u64) -> String {
     let digits = number.to_string();
     let parts: Vec<_> =
@@ -21,18 +21,18 @@ pub(super) fn count(number: u64) -> String {
     parts.join(",")
 }
 
-/// Ids a second.
+/// Formats ids per second.
 pub(super) fn rate(rate: f64) -> String {
     match rate {
         ..0.05 => "0".to_owned(),
         ..10.0 => format!("{rate:.1}"),
-        // Far from where a double has no fractions.
+        // The rate is far below 2^53, where doubles lose precision.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         _ => count(rate.round() as u64),
     }
 }
 
-/// A time to come, or one that has passed, in one unit.
+/// Formats a time span in one unit.
 pub(super) fn span(time: Duration) -> String {
     let seconds = time.as_secs();
     let of = |unit: u64, one: &str, many: &str| {
@@ -50,7 +50,7 @@ pub(super) fn span(time: Duration) -> String {
     }
 }
 
-/// How long something took.
+/// Formats the duration of a call.
 pub(super) fn latency(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     match millis {
@@ -62,37 +62,37 @@ pub(super) fn latency(time: Duration) -> String {
     }
 }
 
-/// A part of 1.
+/// Formats a fraction as a percentage.
 pub(super) fn share(part: f64) -> String {
     let percent = part * 100.0;
     match percent {
         ..=0.0 => "0 %".to_owned(),
         ..0.01 => "< 0.01 %".to_owned(),
         ..10.0 => format!("{percent:.2} %"),
-        // What is not all is not shown as if it were.
+        // Less than all must not be rounded to 100 %.
         ..100.0 => format!("{:.1} %", percent.min(99.9)),
         _ => "100 %".to_owned(),
     }
 }
 
-/// The day, in UTC, on which so much time will have passed; `None` beyond the year 9999.
+/// Returns the UTC date after this time has passed; `None` beyond the year 9999.
 pub(super) fn date(now: SystemTime, to_come: Duration) -> Option<String> {
     Some(stamp(now.checked_add(to_come)?)?[..10].to_owned())
 }
 
-/// A time in UTC; `None` beyond the year 9999.
+/// Formats a time in UTC; `None` beyond the year 9999.
 pub(super) fn stamp(time: SystemTime) -> Option<String> {
     let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     (since_1970.as_secs() <= LAST).then(|| humantime::format_rfc3339_seconds(time).to_string())
 }
 
-/// Text from outside, such as a name, with invisible characters and marks of direction escaped.
+/// Escapes invisible characters and direction marks in text from outside, such as a name.
 pub(super) fn plain(text: &str) -> String {
     let plain = |c: char| if is_unseen(c) { c.escape_unicode().collect() } else { String::from(c) };
     text.chars().map(plain).collect()
 }
 
-/// Controls, marks of direction, joiners, fillers and other characters without a width.
+/// Control characters, direction marks, joiners, fillers and other characters without a width.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
@@ -101,7 +101,7 @@ fn is_unseen(c: char) -> bool {
         || matches!(c, '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// When a state began: the time of the day, with its date after 24 hours.
+/// Formats when a state began: the time of day, with the date after 24 hours.
 pub(super) fn since(now: SystemTime, began: SystemTime) -> String {
     let passed = now.duration_since(began).unwrap_or_default();
     let Some(at) = stamp(began) else { return span(passed) };

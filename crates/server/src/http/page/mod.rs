@@ -1,4 +1,4 @@
-//! `GET /`: what goes on, for people; and `GET /v1/events`, by which the page stays up to date.
+//! The page for operators at `GET /`, and its updates at `GET /v1/events`.
 
 mod format;
 mod render;
@@ -25,7 +25,8 @@ use crate::state::ServerState;
 use crate::status::Look;
 use view::{Asked, View};
 
-/// Nothing from elsewhere, nothing inline, no frame around it, and no text becomes script or markup.
+/// The page loads nothing from other hosts and has no inline code or styles. It cannot be framed, and text
+/// never becomes script or markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
      trusted-types 'none'";
@@ -58,8 +59,7 @@ async fn guarded(mut response: Response) -> Response {
     response
 }
 
-/// The page. Where a token is required, a browser has none to send yet: then it is the page that asks for
-/// one.
+/// Serves the page. If a token is required, a browser cannot have sent it yet, so the page asks for it.
 async fn page(
     State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,
@@ -78,10 +78,9 @@ async fn page(
     Ok(Html(render::open(&view, &asked)).into_response())
 }
 
-/// What the page shows, once a second, as server-sent events.
+/// Sends the page's data once a second, as server-sent events.
 ///
-/// A reader who is slower than that skips what came meanwhile: nothing piles up. One who reads nothing at all
-/// is dropped with the connection.
+/// A slow reader skips snapshots, so nothing is queued. A reader that stops reading is disconnected.
 async fn events(
     State(state): State<Arc<ServerState>>,
     caller: Caller,
@@ -106,7 +105,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next event, and the reader; `None` after the last one.
+    /// Returns the next event, and the reader; `None` after the last event.
     async fn next(mut self) -> (Event, Option<Self>) {
         let is_over = tokio::select! {
             biased;
@@ -121,7 +120,7 @@ impl Reader {
         if is_over { (event("ending", &view.json), None) } else { (event("look", &view.json), Some(self)) }
     }
 
-    /// Tokens may be taken away while somebody watches.
+    /// Checks the token again: it may be removed while the page is open.
     fn confirm(&mut self) -> Result<(), Problem> {
         self.state.access.confirm(&mut self.caller)?;
         Ok(self.caller.has(Right::Observe)?)

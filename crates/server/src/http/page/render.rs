@@ -1,4 +1,4 @@
-//! The page as HTML, before any script.
+//! Renders the page as HTML, which works without scripts.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::view::{Asked, COLUMNS, Sort, View};
 
-/// Texts are escaped where a template puts them.
+/// The templates. Their output is escaped.
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut templates = Environment::new();
     for (name, text) in [("index.html", include_str!("index.html")), ("row.html", include_str!("row.html"))] {
@@ -18,7 +18,7 @@ static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     templates
 });
 
-/// What a reader without a token is shown where one is required.
+/// Renders the page that asks for a token.
 pub(super) fn locked() -> String {
     let shown = json!({ "title": "idmill", "state": "Locked" });
     let columns = COLUMNS.map(|(name, ..)| (name, json!({})));
@@ -50,7 +50,7 @@ fn filled(template: &str, values: &Value) -> String {
     filled.expect("a template that tests fill in")
 }
 
-/// The sorting state of a heading, and its link.
+/// Returns the sort state of a heading, and its link.
 fn heading(asked: &Asked, name: &str) -> Value {
     let (sort, column) = (asked.sort, Sort::by(name).expect("one of the columns"));
     let is_by = sort.column == column;

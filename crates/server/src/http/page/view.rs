@@ -1,4 +1,4 @@
-//! What one reader sees: those sequences that they may, sorted, a page of them.
+//! The data of the page for one reader: one page of the sequences it may see, sorted.
 
 use std::cmp::Ordering;
 use std::time::{Duration, SystemTime};
@@ -14,25 +14,26 @@ use crate::http::body::Number;
 use crate::state::ServerState;
 use crate::status::{Look, MOST, Row, left_out};
 
-/// The most rows of a page.
+/// Maximum number of rows of a page.
 pub(super) const ROWS: usize = 50;
 
 /// Shown instead of `serving` for a sequence that ends soon.
 const ENDING_SOON: &str = "ending soon";
 
-/// What a reader asks for.
+/// The query of the page.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Asked {
-    /// What names have in them, in any case of letters.
+    /// Text to search for in names, ignoring case.
     pub(super) search: String,
     pub(super) sort: Sort,
-    /// From 1 on.
+    /// Starts at 1.
     page: usize,
 }
 
 impl Asked {
-    /// Reads the query of a link. Other programs add parameters to links: unknown and invalid ones are ignored.
+    /// Reads the query of a link. Other programs add parameters to links, so unknown and invalid ones are
+    /// ignored.
     pub(super) fn of_link(query: &str) -> Self {
         let mut asked = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -58,8 +59,8 @@ pub(super) struct Sort {
 
 type Figure = fn(&Row) -> Option<f64>;
 
-/// The name of each column, whether it is sorted falling at first, and its figure. By health, those in trouble
-/// come first.
+/// Each column's name, whether it is sorted in descending order first, and its figure. Sorted by health,
+/// sequences in trouble come first.
 pub(super) const COLUMNS: [(&str, bool, Figure); 11] = [
     ("health", false, |_| None),
     ("name", false, |_| None),
@@ -119,7 +120,7 @@ enum State {
 }
 
 impl State {
-    /// For programs, and for people.
+    /// Returns the name for programs, and the one for people.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Ready => ("ready", "Ready"),
@@ -129,7 +130,7 @@ impl State {
     }
 }
 
-/// All that the page shows at one time: as figures, and as text under `shown`.
+/// All data of the page: as figures, and as text under `shown`.
 pub(super) struct View {
     pub(super) json: Value,
     pub(super) page: usize,
@@ -158,16 +159,16 @@ impl View {
             "sort": asked.sort.to_string(),
             "page": page,
             "pages": pages,
-            // The number of visible sequences that the search matches.
+            // Number of visible sequences that match the search.
             "matching": rows.len(),
-            // The number of visible sequences in trouble.
+            // Number of visible sequences in trouble.
             "troubles": troubles,
         });
         Self { json, page, pages }
     }
 }
 
-/// What the table has in it, and what it has not.
+/// Returns the caption of the table.
 fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str) -> String {
     let which = if search.is_empty() {
         String::new()
@@ -216,7 +217,7 @@ fn server(state: &ServerState, look: &Look, visible: &[&Row], troubles: usize, t
         "shown": {
             "state": standing.names().1,
             "reason": reason(standing, look.fault.unwrap_or_default(), visible),
-            // Of the tab.
+            // The title of the tab.
             "title": title(standing, troubles, &about.name),
             "name": known(Some(about.name.clone()).filter(|name| !name.is_empty())),
             "at": known(at.as_deref().map(|at| format!("{} UTC", &at[11..19]))),
@@ -225,13 +226,13 @@ fn server(state: &ServerState, look: &Look, visible: &[&Row], troubles: usize, t
             "connections": format!("{} of {}", format::count(connections as u64), format::count(most as u64)),
             // The caption of the table.
             "summary": summary,
-            // Which page of them it is; empty if there is one.
+            // The page number; empty if there is only one page.
             "pages": pages,
         },
     })
 }
 
-/// Trouble comes first: a tab shows a few words only.
+/// Returns the title of the tab. Trouble comes first: a tab shows only a few words.
 fn title(state: State, troubles: usize, name: &str) -> String {
     let wrong = match (state, troubles) {
         (State::Ready, 0) => None,
@@ -243,7 +244,7 @@ fn title(state: State, troubles: usize, name: &str) -> String {
     parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" – ")
 }
 
-/// Why it is not ready, with the sequences that have no ids, of those that this token is for.
+/// Returns why the server is not ready, with the visible sequences that have no ids.
 fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Dry).collect();
     match (state, &without[..]) {
@@ -258,7 +259,6 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     }
 }
 
-/// One row.
 fn sequence(row: &Row, now: SystemTime) -> Value {
     let exhausted_on = row.to_exhaustion.and_then(|time| format::date(now, time));
     json!({
@@ -286,7 +286,7 @@ fn sequence(row: &Row, now: SystemTime) -> Value {
     })
 }
 
-/// One row, as text.
+/// Returns one row as text.
 fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
     let known = |text: Option<String>| text.unwrap_or_else(|| NOTHING.to_owned());
     let ends = row.to_exhaustion.filter(|_| row.health != Health::Ended);
@@ -308,7 +308,7 @@ fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
         "p99": known(row.latency.map(|[_, most]| format::latency(most))),
         "gaps": format::count(row.gaps.total()),
         "used": known(row.used.map(format::share)),
-        // The width of its bar, in percent.
+        // The width of its bar in percent.
         "part": format!("{:.2}", row.used.unwrap_or_default() * 100.0),
         "exhausted": known(ends.map(|_| exhausted_on.unwrap_or("after 9999").to_owned())),
         "exhausted_in": ends.filter(|_| exhausted_on.is_some())
