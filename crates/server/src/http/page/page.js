@@ -1,10 +1,10 @@
-// Keeps the page up to date. The server has rendered it, decides what is shown, and writes every figure; here, text is
-// put where it belongs, never as markup.
+// Updates the page. The server renders it, selects the rows and formats every figure. This script only inserts text,
+// never markup.
 'use strict';
 
 const LONGEST_PAUSE = 30_000;
 const FIRST_PAUSE = 500;
-// The server speaks once a second: after so long, nobody is there.
+// The server sends an event every second. After this time the connection is considered lost.
 const SILENCE = 6_000;
 const SAMPLES = 60;
 const MOST_HISTORIES = 2_000;
@@ -17,14 +17,14 @@ const asked = new URLSearchParams(location.search);
 const wish = { search: asked.get('search') ?? '', sort: asked.get('sort') ?? 'health', page: Number(asked.get('page')) || 1 };
 const histories = new Map();
 
-let attempt = null; // the stream that counts; older ones are over
+let attempt = null; // the current stream; older ones are ignored
 let pause = FIRST_PAUSE;
 let timer = 0;
 let lastAt = null;
 let heardAt = 0;
 let known = { state: null, troubles: null, summary: null };
 
-// What may not be kept is kept for as long as the page is open.
+// If the browser blocks storage, values last only while the page is open.
 function keep(storage, key, value) {
   try {
     if (value === null) storage().removeItem(key); else storage().setItem(key, value);
@@ -74,7 +74,7 @@ async function connect() {
     if (response.status === 400) Object.assign(wish, { sort: 'health', page: 1 });
     if (response.ok) await read(response.body, mine);
     else refusal = (await response.json().catch(() => ({}))).detail ?? `it answered ${response.status}`;
-  } catch { /* it broke, or was silent */ }
+  } catch { /* disconnected, or timed out */ }
   if (mine === attempt) lost(refusal);
 }
 
@@ -110,8 +110,8 @@ function hear(event) {
   show(data);
 }
 
-// The stream ended: the page shows old figures, and reconnects after growing pauses. A refusal that passes, such as too
-// many connections of the token, is shown with its reason.
+// The stream has ended: marks the figures as old, and reconnects after growing pauses. A temporary refusal is shown with
+// its reason, for example too many connections of the token.
 function lost(refusal) {
   attempt = null;
   body.dataset.link = 'lost';
@@ -124,7 +124,7 @@ function lost(refusal) {
   pause = Math.min(pause * 2, LONGEST_PAUSE);
 }
 
-// The last state is history: no state is shown as current.
+// No state is shown as current: the last one is old.
 function showOld() {
   const field = (name) => document.querySelector(`[data-field="${name}"]`);
   const state = document.querySelector('.state');
@@ -139,7 +139,7 @@ setInterval(() => {
 }, 1_000);
 addEventListener('online', () => { if (body.dataset.link === 'lost') connect(); });
 
-// --- What it says
+// --- Updates
 
 function show(view) {
   const { server } = view;
@@ -156,7 +156,7 @@ function show(view) {
   showSort();
 }
 
-// What changes seldom, and matters: each second would be too often.
+// Announces important changes to screen readers. Every update would be too much.
 function tell({ server, sequences }) {
   const { state, summary } = server.shown;
   const troubles = sequences.map(({ shown }) => [shown.name, shown.health]).filter(([, word]) => word !== 'serving').map(([name, word]) => `${name} is ${word}`);
@@ -207,7 +207,7 @@ function remember({ name, rate, remaining }) {
   return history;
 }
 
-// Within the 64 by 18 of the picture; the newest sample is at the right.
+// The path of a sparkline of 64 by 18. The newest sample is on the right.
 function line(samples) {
   const most = Math.max(...samples, 1e-9);
   const from = SAMPLES - samples.length;
@@ -219,7 +219,7 @@ function line(samples) {
     .join('');
 }
 
-// --- What is asked for
+// --- Sort, search and pages
 
 function link(sort, page) {
   const params = new URLSearchParams({ sort });
