@@ -1,7 +1,7 @@
-//! Sequences as `export` writes them and `import` reads them: a JSON object a line.
+//! The format of `export` and `import`: one JSON object per line.
 //!
-//! Every number is a string of digits. Programs that hold numbers as doubles, JavaScript and older versions
-//! of jq among them, round those beyond 2^53 in silence, and a `next` that was rounded down repeats ids.
+//! Every number is a string of digits. JavaScript, older versions of jq and other programs hold numbers as
+//! doubles, and silently round those beyond 2^53. A `next` that was rounded down would repeat ids.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use idmill::store::{Bounds, Identity, SequenceInfo};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// The layout of a line; another version's are refused.
+/// The version of the format. Other versions are rejected.
 const FORMAT: u64 = 1;
-/// Up to here, a number survives being held as a double.
+/// A double holds every integer up to this one.
 const EXACT: u64 = 1 << 53;
 
-/// One sequence on its line. Names and meanings are stable. An unknown field may be a mistyped one.
+/// A sequence on its line. Names and meanings are stable. Unknown fields are rejected: they may be mistyped.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
     format: Digits,
     name: String,
-    /// `null` once max has been reserved. A line without it is rejected: ids may be left or not.
+    /// `null` if max is reserved. A line without it is rejected, because it is unclear whether ids are left.
     #[serde(deserialize_with = "present")]
     next: Option<Digits>,
     start: Digits,
@@ -45,7 +45,7 @@ fn written(name: &str, next: Option<u64>, bounds: Bounds, identity: Option<Ident
     serde_json::to_string(&line).expect("a sequence has a JSON form") + "\n"
 }
 
-/// A line, with its end.
+/// Returns the line of a sequence, with its end.
 pub(crate) fn line(info: &SequenceInfo) -> String {
     written(&info.name, info.next, info.bounds, Some(info.identity))
 }
@@ -54,26 +54,26 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digits>, D::Erro
     Option::deserialize(from)
 }
 
-/// What a line says that a store can be given: which sequence it was does not come along.
+/// The part of a line that can be imported. The identity is not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: SequenceName,
     pub(crate) bounds: Bounds,
-    /// The first id not reserved: 2^64 is possible.
+    /// The first id that is not reserved, at most 2^64.
     pub(crate) reached: u128,
 }
 
 impl Entry {
-    /// The line that reads as this, with its end.
+    /// Returns the line of this entry, with its end.
     pub(crate) fn line(&self) -> String {
         let next = u64::try_from(self.reached).ok().filter(|next| *next <= self.bounds.max());
         written(&self.name, next, self.bounds, None)
     }
 
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong with it, in a sentence.
+    /// What is wrong, as a sentence.
     pub(crate) fn read(line: &str) -> Result<Self, String> {
         let read: Line = serde_json::from_str(line).map_err(|error| said(&error))?;
         if read.format.0 != FORMAT {
@@ -95,7 +95,7 @@ impl Entry {
     }
 }
 
-/// The error without its place: a line is short, and has its number.
+/// Returns the error without its position: a line is short, and its number is reported.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
@@ -132,7 +132,7 @@ impl Visitor<'_> for OfDigits {
         number.map(Digits).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 
-    /// Written by hand, as a number.
+    /// A number in a line that was written by hand.
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Digits, E> {
         if number <= EXACT {
             return Ok(Digits(number));

@@ -1,4 +1,4 @@
-//! What goes wrong, as people, scripts and exit codes are told of it.
+//! Errors, as reported to people and scripts, and exit codes.
 
 use std::io;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// The exit codes, as `--help` and docs/cli.md list them.
+/// The exit codes, as in `--help` and docs/cli.md.
 mod exit {
     pub(super) const DONE: u8 = 0;
     pub(super) const FAILED: u8 = 1;
@@ -19,25 +19,25 @@ mod exit {
     pub(super) const EXHAUSTED: u8 = 3;
     pub(super) const NOT_FOUND: u8 = 4;
     pub(super) const REFUSED: u8 = 5;
-    /// A doctor's: warnings, errors, and what could not be looked at.
+    /// For `doctor`: warnings, errors, and incomplete checks.
     pub(super) const WARNED: u8 = 6;
     pub(super) const UNSOUND: u8 = 7;
     pub(super) const NOT_SEEN: u8 = 8;
     /// `EX_TEMPFAIL` of sysexits.h.
     pub(super) const TRY_AGAIN: u8 = 75;
-    /// `EX_PROTOCOL` of sysexits.h, the nearest to a reply that never came.
+    /// `EX_PROTOCOL` of sysexits.h, the nearest code for a missing reply.
     pub(super) const UNKNOWN: u8 = 76;
 }
 
-/// An error on its way to stderr.
+/// An error, to be reported on stderr.
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Report>);
 
-/// What there is to say. The fields are those of the JSON form; their names and meanings are stable.
+/// The fields of the JSON form. Their names and meanings are stable.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     kind: &'static str,
-    /// `transient`, `permanent` or `unknown`: whether another try makes sense.
+    /// `transient`, `permanent` or `unknown`: whether a retry makes sense.
     status: &'static str,
     exit_code: u8,
     operation: Option<String>,
@@ -45,22 +45,23 @@ struct Report {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
-    /// How many ids had been printed; `null` where none were to be.
+    /// Number of ids that were printed; `null` for commands that print none.
     printed: Option<u64>,
 }
 
 impl Failure {
-    /// Input that cannot be right; nothing was changed.
+    /// Invalid input. Nothing was changed.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::permanent("invalid_input", exit::USAGE, message.into())
     }
 
-    /// Something that a guard refused; nothing was changed.
+    /// A refusal by a guard. Nothing was changed.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
 
-    /// A doctor's, by how many errors there are, and how much could not be looked at; else there are warnings.
+    /// The verdict of `doctor`, by the number of errors and of incomplete checks. Without either, there are
+    /// warnings.
     pub(crate) fn of_doctor(errors: usize, unknown: usize, message: String) -> Self {
         let (kind, exit_code) = match (errors, unknown) {
             (0, 0) => ("warned", exit::WARNED),
@@ -70,12 +71,12 @@ impl Failure {
         Self::permanent(kind, exit_code, message)
     }
 
-    /// The operating system said no.
+    /// An error of the operating system.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
     }
 
-    /// Something cannot be written to stdout; [left](Self::is_left) where nobody reads it.
+    /// Stdout cannot be written; [left](Self::is_left) if the reader has closed it.
     pub(crate) fn of_stdout(what: &str, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::permanent("left", exit::DONE, String::new());
@@ -83,17 +84,17 @@ impl Failure {
         Self::io(&format!("{what} cannot be written to stdout"), error)
     }
 
-    /// Whether the reader of stdout closed it, as `head` does once it has what it wants: no failure.
+    /// Whether the reader closed stdout, as `head` does when it has enough. This is not a failure.
     pub(crate) fn is_left(&self) -> bool {
         self.0.exit_code == exit::DONE
     }
 
-    /// Somebody stopped the command.
+    /// The command was stopped by a signal.
     pub(crate) fn signal(how: &str, exit_code: u8) -> Self {
         Self::permanent("interrupted", exit_code, how.to_owned())
     }
 
-    /// Says what has become of the work, behind the message.
+    /// Appends the consequence to the message.
     pub(crate) fn so(mut self, consequence: &str) -> Self {
         self.0.message = format!("{}; {consequence}", self.0.message);
         self
@@ -109,30 +110,30 @@ impl Failure {
         self.0.status != Status::Permanent.as_str()
     }
 
-    /// Whether it is of this kind.
+    /// Whether the failure is of this kind.
     pub(crate) fn is(&self, kind: ErrorKind) -> bool {
         self.0.kind == kind.as_str()
     }
 
-    /// Names the remedy, in place of the general one.
+    /// Replaces the hint.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// What went wrong, without causes and hints.
+    /// Returns the message, without causes and hints.
     #[cfg(feature = "serve")]
     pub(crate) fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Names the place of what is wrong.
+    /// Prepends a position to the message.
     pub(crate) fn at(mut self, place: &str) -> Self {
         self.0.message = format!("{place}: {}", self.0.message);
         self
     }
 
-    /// Names the store that had no answer in time: a deadline alone does not tell which one that is.
+    /// Adds the store's URL to a timeout, which does not name the store itself.
     pub(crate) fn of_store(mut self, url: &StoreUrl) -> Self {
         if self.0.kind == ErrorKind::Deadline.as_str() {
             self.0.message = format!("{}; the store is {url}", self.0.message);
@@ -140,7 +141,7 @@ impl Failure {
         self
     }
 
-    /// Adds how far a command got that was to print `count` ids.
+    /// Adds how many of `count` ids were printed.
     pub(crate) fn after_printing(mut self, printed: u64, count: u64) -> Self {
         self.0.printed = Some(printed);
         if printed > 0 {
@@ -150,7 +151,7 @@ impl Failure {
         self
     }
 
-    /// Tells of it on stderr and says what to exit with.
+    /// Reports the failure on stderr, and returns the exit code.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if self.is_left() {
             return ExitCode::SUCCESS;
@@ -236,7 +237,7 @@ fn hint(error: &Error, message: &str) -> Option<String> {
     })
 }
 
-/// A sequence's name as a shell would have to be given it.
+/// Quotes a sequence name for a shell.
 pub(crate) fn quoted(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
     if name.chars().all(plain) && !name.starts_with('-') {
@@ -246,24 +247,23 @@ pub(crate) fn quoted(name: &str) -> String {
     }
 }
 
-/// The text without what looks like a password in any of its words: what was typed may have
-/// been a URL in the wrong place.
+/// Redacts passwords in each word: a URL may have been typed in the wrong place.
 fn redacted(text: &str) -> String {
     text.split_inclusive(char::is_whitespace).map(secrets::redacted).collect()
 }
 
-/// What the arguments themselves had wrong; or the help that was asked for, which is no failure.
+/// Reports invalid arguments, or prints the requested help.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), UsageKind::DisplayHelp | UsageKind::DisplayVersion);
     if !asked && std::env::args_os().any(|arg| arg == "--json") {
         let text = error.to_string();
-        // What follows an empty line is the usage and where to find more of it.
+        // The text after an empty line is the usage.
         let text = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
         return Failure::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" "))).report(true);
     }
     let (text, shown) = (error.to_string(), redacted(&error.to_string()));
     if asked || shown == text {
-        // The reader closed the stream, and does not want to read it.
+        // An error means that the reader closed the stream.
         let _ = error.print();
     } else {
         eprint!("{shown}");
@@ -271,7 +271,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }
 
-// It needs URLs of two stores.
+// The tests need URLs of two stores.
 #[cfg(all(test, feature = "full"))]
 mod tests {
     use super::*;

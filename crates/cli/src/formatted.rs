@@ -1,4 +1,4 @@
-//! Ids as lines on stdout, as a format has them.
+//! Prints ids as lines on stdout, optionally in a format.
 
 use std::io::{self, BufRead, BufReader, StdoutLock, Write, stdin, stdout};
 
@@ -9,20 +9,20 @@ use serde::Serialize;
 use crate::args::{self, Decode, Encode, Global};
 use crate::failure::{Failure, Outcome};
 
-/// What a pipe takes in one piece or not at all (`PIPE_BUF`), and hence the most that is written at once: a
-/// process killed at any moment has written whole lines only.
+/// Maximum size of a write. A pipe takes this many bytes atomically (`PIPE_BUF`), so a killed process has
+/// written only whole lines.
 const AT_ONCE: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
-/// 2^64 - 1 and the end of its line.
+/// The digits of 2^64 - 1 and the line end.
 const LONGEST_LINE: usize = 21;
 
-/// What a line of JSON has.
+/// A line of JSON.
 #[derive(Serialize)]
 struct Both<'a> {
     id: u64,
     text: &'a str,
 }
 
-/// How an id becomes a line.
+/// Formats an id as a line.
 #[derive(Debug)]
 pub(crate) struct Line {
     format: Option<Format>,
@@ -64,7 +64,7 @@ impl Line {
     }
 }
 
-/// What a line shows of an id and its text.
+/// The content of a line.
 #[derive(Clone, Copy, Debug)]
 enum Shown {
     Id,
@@ -73,7 +73,7 @@ enum Shown {
 }
 
 impl Shown {
-    /// Puts the line in place of what was there.
+    /// Replaces the content of `line`.
     fn put(self, id: u64, text: &str, line: &mut Vec<u8>) {
         line.clear();
         match self {
@@ -87,14 +87,14 @@ impl Shown {
     }
 }
 
-/// Reads a format, and the keys that it names. Done here and not while arguments are read, whose errors
-/// repeat them: it may hold a key.
+/// Loads a format and its keys. This is not part of argument parsing, because clap's errors would repeat the
+/// text, which may hold a key.
 fn load(text: &str) -> Outcome<Format> {
     let wrong = |error| Failure::from(error).hint("`idmill encode --help` says how a format is written");
     Format::load(text).map_err(wrong)
 }
 
-// As `map_err` hands it over.
+// By value, as `map_err` passes it.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn unwritten(error: io::Error) -> Failure {
     Failure::of_stdout("ids", &error)
@@ -105,7 +105,7 @@ fn too_large(error: idmill::Error, format: &Format) -> Failure {
     Failure::from(error).hint(format!("`idmill set NAME --max {max}` ends a sequence where this format does"))
 }
 
-/// `idmill encode`: ids in a format, one a line.
+/// `idmill encode`: prints ids in a format, one per line.
 pub(crate) fn encode(global: &Global, args: Encode) -> Outcome {
     let mut line = Line::new(Some(&args.format), global.json)?;
     let id = |text: &str| {
@@ -114,7 +114,7 @@ pub(crate) fn encode(global: &Global, args: Encode) -> Outcome {
     for_each(args.ids, id, |id, lines| line.write_one(id, lines))
 }
 
-/// `idmill decode`: the ids that a format has written, one a line.
+/// `idmill decode`: prints the ids of formatted texts, one per line.
 pub(crate) fn decode(global: &Global, args: Decode) -> Outcome {
     let (format, mut line) = (load(&args.format)?, Vec::new());
     let shown = if global.json { Shown::Both } else { Shown::Id };
@@ -127,13 +127,13 @@ pub(crate) fn decode(global: &Global, args: Decode) -> Outcome {
 
 type Out<'a> = Lines<StdoutLock<'a>>;
 
-/// Writes a line for each of `given`; where there are none, for each line of stdin.
+/// Writes a line for each of `given`, or for each line of stdin if it is empty.
 fn for_each<T>(
     given: Vec<T>,
     read: impl Fn(&str) -> Outcome<T>,
     mut write: impl FnMut(T, &mut Out<'_>) -> Outcome,
 ) -> Outcome {
-    // The reader of stdout may stall, and the writer of stdin. The thread that listens for signals must not.
+    // Reads and writes may stall, which must not block the thread that handles signals.
     tokio::task::block_in_place(|| {
         let mut lines = Lines::new(stdout().lock());
         let outcome = if given.is_empty() {
@@ -141,7 +141,7 @@ fn for_each<T>(
         } else {
             given.into_iter().try_for_each(|one| write(one, &mut lines))
         };
-        // Also those before one that failed.
+        // Flush also the lines before a failed one.
         let flushed = lines.flush().map_err(unwritten);
         outcome.and(flushed)
     })
@@ -171,7 +171,7 @@ fn from_stdin<'a, T>(
     Ok(())
 }
 
-/// A buffer of whole lines before a stream.
+/// Buffers whole lines before a stream.
 #[derive(Debug)]
 pub(crate) struct Lines<W: Write> {
     out: W,
@@ -185,7 +185,7 @@ impl<W: Write> Lines<W> {
         Self { out, buffer: Vec::with_capacity(AT_ONCE), buffered: 0, written: 0 }
     }
 
-    /// How many lines the stream has taken.
+    /// Returns the number of lines that the stream has taken.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }
@@ -200,7 +200,7 @@ impl<W: Write> Lines<W> {
         Ok(())
     }
 
-    /// Writes a line, which brings its own end.
+    /// Writes a line, which includes its end.
     pub(crate) fn add(&mut self, line: &[u8]) -> io::Result<()> {
         self.make_room(line.len())?;
         self.buffer.extend_from_slice(line);
@@ -212,10 +212,10 @@ impl<W: Write> Lines<W> {
         if self.buffer.len() + bytes > AT_ONCE { self.flush() } else { Ok(()) }
     }
 
-    /// Hands over what is buffered.
+    /// Writes the buffered lines.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let outcome = self.out.write_all(&self.buffer).and_then(|()| self.out.flush());
-        // Also after an error: some of it may have been written, and is not to be written again.
+        // Also after an error: a part may have been written, and must not be written again.
         self.buffer.clear();
         let lines = std::mem::take(&mut self.buffered);
         outcome?;
@@ -228,7 +228,7 @@ impl<W: Write> Lines<W> {
 mod tests {
     use super::*;
 
-    /// Notes each write by itself.
+    /// Records each write separately.
     #[derive(Debug, Default)]
     struct Pieces(Vec<Vec<u8>>);
 

@@ -1,6 +1,6 @@
-//! `idmill`: ids from the store you already run, from the command line.
+//! The `idmill` command: ids from the store you already run.
 //!
-//! The command is a library, so that a store of your own gets it too:
+//! It is a library, so that you can build the command with a store of your own:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
@@ -31,21 +31,21 @@ use tokio::sync::Mutex;
 use crate::args::Cli;
 use crate::failure::{Failure, Outcome};
 
-/// How long a command may take to end by itself after a signal; a write to a stalled pipe never does.
+/// How long a command may take to end after a signal. A write to a stalled pipe never ends.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// How long a change that must not be broken off may take after a signal.
+/// How long an uninterruptible change may take after a signal.
 const UNBROKEN: Duration = Duration::from_secs(5);
-/// Held while such a change is made.
+/// Held during such a change.
 static WRITING: Mutex<()> = Mutex::const_new(());
 
-/// Does this to its end, also if a signal comes meanwhile.
+/// Runs `work` to its end, even if a signal arrives.
 pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
     let _held = WRITING.lock().await;
     work.await
 }
 
-/// Runs the command with the arguments of this process, for the stores that are compiled in and these.
+/// Runs the command with the arguments of this process. Supports the compiled-in stores and `stores`.
 pub fn main(stores: &[Scheme]) -> ExitCode {
     let mut cli = match Cli::read() {
         Ok(cli) => cli,
@@ -60,7 +60,7 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
         cli.global.schemes = schemes;
         let runtime = runtime(cli.command.serves())?;
         let outcome = runtime.block_on(until_done_or_told(cli));
-        // Does not wait for a database that is busy: nobody would see its answer.
+        // Does not wait for a busy database, because nobody reads its answer.
         runtime.shutdown_background();
         outcome
     });
@@ -70,8 +70,7 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
     }
 }
 
-/// One worker, for a command that does one thing; this thread stays free to hear signals while that one is
-/// blocked in a write.
+/// A command needs only one worker. This thread handles signals while the worker is blocked in a write.
 fn runtime(serves: bool) -> Outcome<Runtime> {
     let mut runtime = Builder::new_multi_thread();
     if !serves {
@@ -92,12 +91,12 @@ async fn until_done_or_told(cli: Cli) -> Outcome {
     };
     let _unbroken = tokio::time::timeout(UNBROKEN, WRITING.lock()).await;
     command.abort();
-    // Either it ended or it could not: the process ends in both cases.
+    // The process ends, whether the command has ended or not.
     let _ = tokio::time::timeout(GRACE, command).await;
     Err(stopped.so(so))
 }
 
-/// Waits for a signal to end. It is heard from the call on, and not from the first poll.
+/// Waits for a signal to end. The handler is installed by this call, not by the first poll.
 #[cfg(unix)]
 fn signalled() -> impl Future<Output = Failure> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -106,7 +105,7 @@ fn signalled() -> impl Future<Output = Failure> {
         .and_then(|interrupt| signal(SignalKind::terminate()).map(|terminate| (interrupt, terminate)));
     async {
         let Ok((mut interrupt, mut terminate)) = heard else {
-            // Not heard, signals do what they always do: end the process at once.
+            // Without a handler, signals end the process immediately.
             return std::future::pending().await;
         };
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What the library reports while it works, on stderr.
+//! Log lines on stderr.
 
 use std::fmt;
 
@@ -10,8 +10,8 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::Global;
 
-/// Errors that the library overcame, such as a store that went back in time, are said at any time; all else
-/// only if it is asked for.
+/// Starts the log of a command. By default, it shows only errors from which the library recovered, such as a
+/// store that went back in time.
 pub(crate) fn start(global: &Global) {
     let level = level(global, LevelFilter::ERROR);
     let lines = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr);
@@ -30,8 +30,8 @@ fn level(global: &Global, quiet: LevelFilter) -> LevelFilter {
     }
 }
 
-/// Starts the log of a server, from `info` on, and the layer that sends spans. Dropping the returned value
-/// writes the last lines.
+/// Starts the log of a server, at the level `info`, and the layer that exports spans. Dropping the returned
+/// value writes the last lines.
 #[cfg(feature = "serve")]
 pub(crate) fn serve<L>(global: &Global, is_json: bool, spans: Option<L>) -> server::Log
 where
@@ -50,8 +50,8 @@ where
     log
 }
 
-/// A thread of its own writes the log of a server. If stderr is not read fast enough, lines are dropped and
-/// counted: no client waits for them.
+/// The log of a server, which has its own writer thread. If stderr is too slow, lines are dropped and
+/// counted, so that no client waits for them.
 #[cfg(feature = "serve")]
 pub(crate) mod server {
     use std::time::Duration;
@@ -60,7 +60,7 @@ pub(crate) mod server {
     use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
 
     const LEFT_OUT: &str = "idmill_server_log_lines_left_out_total";
-    /// The most lines that wait to be written.
+    /// Maximum number of lines in the queue.
     const LINES: usize = 4096;
     /// How often dropped lines are reported.
     const LOOK: Duration = Duration::from_secs(5);
@@ -77,7 +77,7 @@ pub(crate) mod server {
             (Self { left_out: writer.error_counter(), _writes: writes }, writer)
         }
 
-        /// Reports dropped lines, in the metrics and in the log.
+        /// Reports dropped lines in the metrics and in the log.
         pub(crate) async fn keep(&self) {
             metrics::describe_counter!(
                 LEFT_OUT,
@@ -101,7 +101,7 @@ pub(crate) mod server {
     }
 }
 
-/// A line, as errors and notes have one.
+/// Formats a line like errors and notes.
 struct Warning {
     json: bool,
 }

@@ -1,5 +1,5 @@
-//! Threads that repeat a step until a goal is reached, with their progress and the time that it took.
-//! Times are whole nanoseconds up to an hour, to three digits.
+//! Runs a step repeatedly on several threads, and measures latencies. Times are in nanoseconds up to an hour,
+//! with three significant digits.
 
 #![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured
 
@@ -16,17 +16,17 @@ use serde::Serialize;
 
 use crate::output::{self, or_dash};
 
-/// How long a draw may take before the measurement is given up.
+/// Timeout of a draw, which aborts the measurement.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// Steps of the progress bar for one measurement.
+/// Steps of the progress bar per measurement.
 const PER_RUN: u64 = 1000;
-/// What takes longer is counted as an hour.
+/// Longer times are counted as one hour.
 pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 
 /// When a thread has done enough.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// This number for each thread.
+    /// This number of steps per thread.
     Count(u64),
     Time(Duration),
 }
@@ -41,27 +41,27 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Until each thread has made this number; without one, for this time.
+    /// With a `count`, each thread makes this number of steps; otherwise it runs for `time`.
     pub(crate) fn new(threads: u16, count: Option<u64>, time: Duration) -> Arc<Self> {
         let goal = count.map_or(Goal::Time(time), Goal::Count);
         Arc::new(Self { threads, goal, progress: AtomicU64::new(0) })
     }
 
-    /// Notes progress; whether that was all.
+    /// Records progress. Returns whether the thread is done.
     pub(crate) fn is_done(&self, made: u64, since: Instant) -> bool {
         let share = match self.goal {
             Goal::Count(all) => made as f64 / all as f64,
             Goal::Time(all) => since.elapsed().as_secs_f64() / all.as_secs_f64(),
         };
         let progress = steps(share);
-        // A load first: writes would have the threads wait for each other.
+        // Load first: a store on every step would cause contention.
         if progress > self.progress.load(Ordering::Relaxed) {
             self.progress.fetch_max(progress, Ordering::Relaxed);
         }
         share >= 1.0
     }
 
-    /// Lets all threads work from the same moment on. Returns what each made, and how long the slowest took.
+    /// Starts all threads at the same moment. Returns each result, and the time of the slowest thread.
     pub(crate) fn on_threads<W, T: Send>(
         &self,
         prepare: impl Fn() -> Result<W> + Sync,
@@ -84,7 +84,7 @@ impl Measurement {
     }
 }
 
-/// Measurements one after the other, while a bar shows how far they have come.
+/// Runs measurements one after the other, with a progress bar.
 pub(crate) struct Runs {
     bar: ProgressBar,
     done: u64,
@@ -121,10 +121,10 @@ impl Drop for Runs {
     }
 }
 
-/// What an allocator counted; `null` where there is none.
+/// Counters of an allocator; `null` if they do not apply.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Counts {
-    /// Round trips that took ids from the store.
+    /// Reserves that took ids from the store.
     pub(crate) reserves: Option<u64>,
     /// Calls that found no id in memory.
     pub(crate) waits: Option<u64>,
@@ -143,7 +143,7 @@ impl Counts {
     }
 }
 
-/// Times by the names of their quantiles.
+/// Latencies by quantile name.
 pub(crate) type Percentiles<T> = BTreeMap<&'static str, T>;
 
 pub(crate) fn percentiles<T>(
@@ -154,18 +154,18 @@ pub(crate) fn percentiles<T>(
     quantiles.iter().map(|(name, quantile)| (*name, unit(times.value_at_quantile(*quantile)))).collect()
 }
 
-/// Off the runtime's only worker, which drives the refills.
+/// Runs `work` off the runtime's only worker, which drives the refills.
 pub(crate) async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("the measurement does not panic")
 }
 
-// A share of 0 to 1, so the cast neither loses a sign nor overflows.
+// A share is 0 to 1, so the cast neither loses a sign nor overflows.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn steps(share: f64) -> u64 {
     (share.min(1.0) * PER_RUN as f64) as u64
 }
 
-/// Times in nanoseconds, from one to the [longest](LONGEST) that is counted.
+/// A histogram of nanoseconds, from 1 to [`LONGEST`].
 pub(crate) fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("fixed bounds")
 }

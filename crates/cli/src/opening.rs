@@ -1,4 +1,4 @@
-//! Which store a command works on, and how it is opened.
+//! Selects and opens the store of a command.
 
 use std::path::absolute;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ const GUARD: &str = "IDMILL_GUARD";
 const EXISTING: &str = "IDMILL_EXISTING";
 const DEFAULT: &str = "sqlite:idmill.db";
 
-/// Opens the store for a command that hands out ids or makes a sequence: what is
-/// missing is created, and said to be.
+/// Opens the store for a command that draws ids or creates a sequence. A missing store is created, and this
+/// is noted on stderr.
 pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
     let url = url(global)?;
     let missing = url.file().filter(|file| !file.exists()).map(ToOwned::to_owned);
@@ -33,18 +33,17 @@ pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn
     Ok(store)
 }
 
-/// Opens the store for a command that looks at or changes what is there: creates nothing.
+/// Opens the store for a command that reads or changes it. Creates nothing.
 pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
     lasting(&url(global)?.existing(), CONNECT_TIMEOUT).await
 }
 
-/// Opens the store for a command that hands out ids of what there is: nothing is
-/// created, neither now nor by a draw.
+/// Opens the store for draws from existing sequences. Neither the store nor a sequence is created.
 pub(crate) async fn existing_sequences(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
     lasting(&url(global)?.existing_sequences(), within).await
 }
 
-/// Whether ids are to come from sequences that exist only: by the flag, or else the environment.
+/// Whether sequences must exist: from the flag, or else from the environment.
 pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
     let value = std::env::var_os(EXISTING).unwrap_or_default();
     match value.to_str().map(str::trim) {
@@ -55,20 +54,19 @@ pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
     }
 }
 
-/// A store to measure in.
+/// A store for measurements.
 pub(crate) struct Measured {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) url: StoreUrl,
-    /// The URL with any password in it: never to be shown.
+    /// The URL with its password. It must not be shown.
     pub(crate) given: String,
     pub(crate) description: String,
-    /// Deleted when dropped.
+    /// Deleted on drop.
     _directory: Option<TempDir>,
 }
 
 impl Measured {
-    /// The environment is not looked at: a store that others use is measured, and
-    /// written to, by explicit wish only.
+    /// Ignores the environment: a shared store is measured, and written to, only if it is given explicitly.
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
         if let Some(given) = &global.store {
             let (url, given) = (global.schemes.parse(given)?, given.clone());
@@ -85,8 +83,8 @@ impl Measured {
     }
 }
 
-/// The store, and the witness that guards it, each by its flag, else the environment; else it is a file in
-/// the working directory, without a witness.
+/// Returns the store and its witness: each from its flag, or else from the environment. The default is a file
+/// in the working directory, without a witness.
 pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     let parse = |url: &str| global.schemes.parse(url);
     let store = match &global.store {
@@ -95,7 +93,7 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     };
     let witness = match &global.guard {
         Some(url) => Some(global.schemes.witness(url)?),
-        // What the URL itself says goes before.
+        // A guard in the store's URL takes precedence.
         None if store.guard().is_some() => None,
         None => by_environment(GUARD, |url| global.schemes.witness(url))?,
     };
@@ -105,7 +103,7 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     })
 }
 
-/// The same, and a store and a witness that a file names, where neither a flag nor the environment does.
+/// Returns `global` with the store and the witness of a file, unless a flag or the environment sets them.
 #[cfg(feature = "serve")]
 pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>) -> Global {
     let unset = |variable| std::env::var_os(variable).is_none_or(|value| value.is_empty());
@@ -115,10 +113,10 @@ pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>
     global
 }
 
-/// What an environment variable says; `None` if it is not set, or empty.
+/// Parses an environment variable; `None` if it is unset or empty.
 fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> idmill::Result<T>) -> Outcome<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
-    // Not echoed: it may hold a password.
+    // The value is not repeated: it may hold a password.
     let url = value.into_string().map_err(|_| Failure::usage(format!("{variable} is not UTF-8")))?;
     let parsed = parse(&url).map_err(Failure::from);
     let parsed = parsed
@@ -128,7 +126,7 @@ fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> idmill::Result<
 
 async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     let store = url.connect_within(within).await?;
-    // Of a server, `durability=process` in its URL says that this is known and meant.
+    // For a server's URL, `durability=process` confirms that this is intended.
     if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
         let message =
             format!("{url} forgets its sequences with this process: the next one would repeat every id");
@@ -137,7 +135,7 @@ async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     Ok(store)
 }
 
-/// The witness that guards the store, opened to be looked at; `None` if there is none.
+/// Opens the existing witness of a guarded store; `None` without a guard.
 pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Witness>>> {
     match url.guard() {
         Some(witness) => witness.open_existing().await.map(Some),
@@ -145,10 +143,10 @@ pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Wit
     }
 }
 
-/// What follows a command for it to be about the same store, guarded by the same witness: nothing where the
-/// environment says so.
+/// Returns the flags that make a command use the same store and witness. Empty if they come from the
+/// environment.
 pub(crate) fn flags(global: &Global) -> String {
-    // As they print, without a password: whoever copies the command has to know that.
+    // Passwords are redacted, so the flags may need them added before use.
     let store = global.store.as_deref().and_then(|url| Some(global.schemes.parse(url).ok()?.to_string()));
     let guard = global.guard.as_deref().and_then(|url| Some(global.schemes.witness(url).ok()?.to_string()));
     let flag = |name: &str, url: Option<String>| {

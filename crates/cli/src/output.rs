@@ -1,4 +1,4 @@
-//! How sequences are printed: as tables for people, as JSON for programs.
+//! Prints sequences: as tables for people, as JSON for programs.
 
 use std::io::{self, IsTerminal, Write};
 use std::iter;
@@ -13,18 +13,18 @@ use crate::failure::{Failure, Outcome};
 use crate::planning::Workload;
 use crate::plot::scaled;
 
-/// A sequence as JSON has it. Names and meanings are stable.
+/// A sequence as JSON. Names and meanings are stable.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Sequence {
     name: String,
-    /// `null` once max has been reserved.
+    /// `null` if max is reserved.
     next: Option<u64>,
     start: u64,
     max: u64,
     /// Up to 2^64.
     remaining: u128,
     used_percent: f64,
-    /// A name and no number, whatever it looks like: only ever compared.
+    /// An opaque string, even if it looks like a number. Only compare it.
     incarnation: String,
     epoch: u64,
 }
@@ -61,7 +61,7 @@ impl Sequence {
     }
 }
 
-/// Two digits, but never all or nothing where it is neither.
+/// Formats two decimals. 0 % and 100 % appear only if they are exact.
 fn percent(value: f64) -> String {
     match value {
         0.0 => "0 %".to_owned(),
@@ -74,14 +74,14 @@ fn percent(value: f64) -> String {
 
 const HEADINGS: [&str; 8] = ["NAME", "NEXT", "START", "MAX", "REMAINING", "USED", "INCARNATION", "EPOCH"];
 
-/// Sequences one below the other, in pieces: each column stays as wide as it was.
+/// A table that is printed in parts. Columns never get narrower.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceTable {
     widths: Vec<u16>,
 }
 
 impl SequenceTable {
-    /// The next rows; the first ones with the headings.
+    /// Returns the next rows. The first part has the headings.
     pub(crate) fn rows(&mut self, some: &[Sequence]) -> String {
         let begun = !self.widths.is_empty();
         if begun && some.is_empty() {
@@ -94,21 +94,21 @@ impl SequenceTable {
             self.widths.iter_mut().zip(table.column_max_content_widths()).zip(table.column_iter_mut())
         {
             *width = content.max(*width);
-            // With the blank on either side.
+            // Includes the space on both sides.
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*width + 2)));
         }
         let text = render(&table);
-        // The headings are the first line, of the first piece alone.
+        // Only the first part keeps the headings, which are its first line.
         if begun { text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned()) } else { text }
     }
 }
 
-/// One sequence, a field a line.
+/// Formats one sequence, one field per line.
 pub(crate) fn sequence(one: &Sequence) -> String {
     fields(one.cells().map(|cell| vec![cell]).to_vec())
 }
 
-/// What changed, a field a line.
+/// Formats a change, one field per line.
 pub(crate) fn change(before: &Sequence, after: &Sequence) -> String {
     let cells = |(before, after): (String, String)| {
         let after = (after != before).then(|| format!("-> {after}"));
@@ -126,7 +126,7 @@ fn fields(rows: Vec<Vec<String>>) -> String {
     render(&table)
 }
 
-/// A table without lines; numbers to the right, but for the columns named.
+/// Returns a table without lines. Columns are right-aligned, except `left`.
 pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     let mut table = bare_table();
     table.set_header(headings);
@@ -138,8 +138,7 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     table
 }
 
-/// A table that people may want to take elsewhere: text on a terminal, or Markdown. The first column is a
-/// name, the others are numbers.
+/// A table that is printed as text or as Markdown. The first column is a name, the others are numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
     headings: Vec<&'static str>,
@@ -166,7 +165,7 @@ impl Sheet {
     }
 }
 
-/// Names and what they stand for, a pair a line.
+/// Returns a table of names and values.
 pub(crate) fn pairs(rows: impl IntoIterator<Item = (&'static str, String)>) -> Table {
     let mut table = bare_table();
     table.add_rows(rows.into_iter().map(|(name, value)| [name.to_owned(), value]));
@@ -179,7 +178,7 @@ fn bare_table() -> Table {
     table
 }
 
-/// The table as text, flush left and without blanks at the ends of lines.
+/// Renders a table as text, without spaces at the start or the end of lines.
 pub(crate) fn render(table: &Table) -> String {
     let lines = table.lines().map(|line| {
         let line = line.trim_end();
@@ -188,7 +187,7 @@ pub(crate) fn render(table: &Table) -> String {
     lines.collect()
 }
 
-/// Writes a part of a result; an error where nobody reads it any more.
+/// Writes a part of a result. Fails if the reader has closed stdout.
 pub(crate) fn write(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
@@ -203,13 +202,13 @@ pub(crate) fn print(text: &str) -> Outcome {
     }
 }
 
-/// Keeps a result in a file, in place of what was there.
+/// Writes a result to a file, replacing its content.
 pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
     std::fs::write(file, text)
         .map_err(|error| Failure::io(&format!("{} cannot be written", file.display()), &error))
 }
 
-/// A result as one JSON document.
+/// Formats a result as one JSON document.
 pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("these values have a JSON form")
 }
@@ -219,22 +218,22 @@ pub(crate) fn print_json(value: &impl Serialize) -> Outcome {
     print(&(json(value) + "\n"))
 }
 
-/// Prints a result: for programs, or in words.
+/// Prints a result, as JSON or as text.
 pub(crate) fn result<T: Serialize>(json: bool, value: &T, human: impl FnOnce(&T) -> String) -> Outcome {
     if json { print_json(value) } else { print(&human(value)) }
 }
 
-/// Prints a result as one line of JSON, of several.
+/// Prints one line of a result in JSON Lines.
 pub(crate) fn print_line(value: &impl Serialize) -> Outcome {
     print(&(serde_json::to_string(value).expect("these values have a JSON form") + "\n"))
 }
 
-/// What there may be none of.
+/// Formats an optional value; `-` for `None`.
 pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Three digits that count, or all before the point.
+/// Formats three significant digits, or all digits before the point.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),
@@ -243,16 +242,16 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
-/// How many a second.
+/// Formats a number per second.
 pub(crate) fn rate(per_second: f64) -> String {
     let (value, unit) = scaled(per_second);
     digits(value) + unit
 }
 
-/// The settings of a sequence, as a program has them.
+/// Formats the settings of a sequence as Rust code.
 pub(crate) fn settings(workload: &Workload) -> String {
     let seconds = workload.outage_budget.as_secs();
-    // A part of a millisecond more, rather than less.
+    // Round up to whole milliseconds.
     let millis = u64::try_from(workload.outage_budget.as_micros().div_ceil(1000)).unwrap_or(u64::MAX);
     let budget = if workload.outage_budget.subsec_nanos() == 0 {
         format!("Duration::from_secs({})", grouped(seconds))
@@ -262,15 +261,15 @@ pub(crate) fn settings(workload: &Workload) -> String {
     format!(".outage_budget({budget}).max_waste({})", grouped(workload.max_waste))
 }
 
-/// As arguments and code take it, `_` between thousands.
+/// Formats a number with `_` between thousands, as arguments and code accept it.
 pub(crate) fn grouped(value: u64) -> String {
     HumanCount(value).to_string().replace(',', "_")
 }
 
-/// The style of a bar for work of any kind.
+/// The style of a progress bar.
 pub(crate) const PERCENT: &str = "{bar:30} {percent} %  {msg}";
 
-/// A bar on stderr, where somebody watches.
+/// Returns a progress bar on stderr, which is hidden unless stderr is a terminal.
 pub(crate) fn progress(len: u64, style: &str) -> ProgressBar {
     if !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -278,7 +277,7 @@ pub(crate) fn progress(len: u64, style: &str) -> ProgressBar {
     ProgressBar::new(len).with_style(ProgressStyle::with_template(style).expect("a fixed template"))
 }
 
-/// Tells people what they may want to know, on stderr.
+/// Prints a note on stderr.
 pub(crate) fn note(json: bool, text: &str) {
     if json {
         eprintln!("{}", serde_json::json!({ "note": text }));

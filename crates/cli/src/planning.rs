@@ -1,5 +1,4 @@
-//! How large ranges must be, before there is any load to measure: the sizes at which the engine's refill
-//! policy settles under a steady load.
+//! Computes range sizes for an expected load: the sizes at which the engine's refill policy settles.
 
 use std::time::Duration;
 
@@ -7,38 +6,40 @@ use idmill::__private::settled;
 
 /// The longest range that the engine keeps in memory.
 pub(crate) const LONGEST_RANGE: u64 = 1 << 48;
-/// The rate is measured, so it has an error: how much longer than an outage the budget must be to cover it.
+/// Factor of the budget over the outage. It covers the error of the measured rate.
 const HEADROOM: f64 = 1.02;
-/// The longest pause between two tries of a reserve, with jitter: the store's return may be noticed this
-/// late. The pause grows from almost nothing, and is never longer than the outage so far.
+/// The longest pause between two attempts of a reserve, with jitter. The store's return may be detected this
+/// late. The pause grows from almost nothing, and never exceeds the outage so far.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The rate at which one process draws from one sequence, and the outage it must survive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Workload {
-    /// Ids drawn per second; 0 or more.
+    /// Ids per second; 0 or more.
     pub(crate) rate: f64,
-    /// How long the store takes to answer a reserve.
+    /// Latency of a reserve.
     pub(crate) latency: Duration,
-    /// How long to keep serving while the store is away.
+    /// How long to serve while the store is unreachable.
     pub(crate) outage_budget: Duration,
-    /// The most ids in memory, 1 to 2^48; wins over the budget.
+    /// Maximum number of ids in memory, 1 to 2^48. Takes precedence over the budget.
     pub(crate) max_waste: u64,
 }
 
-/// The sizes that the refill policy settles at under a steady load.
+/// The sizes at which the refill policy settles under a steady load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// How many ids a refill reserves.
+    /// Number of ids per refill.
     pub(crate) step: u64,
-    /// How many ids remain when the refill starts.
+    /// Number of ids left when a refill starts.
     pub(crate) watermark: u64,
 }
 
 impl Workload {
-    /// Returns the workload that draws at this rate through an outage of the store. Its budget is the length
-    /// of the outage, plus 2 % since rates are measured, plus up to 10 s until the store's return is noticed;
-    /// its waste cap is the [least waste](Self::least_waste) that this costs.
+    /// Returns the workload that draws at this rate through an outage of the store.
+    ///
+    /// Its budget is the length of the outage, plus 2 % for the error of the measured rate, plus up to 10 s
+    /// until the store's return is detected. Its waste cap is the [least waste](Self::least_waste) for this
+    /// budget.
     pub(crate) fn surviving(outage: Duration, rate: f64, latency: Duration) -> Self {
         let longer = Duration::try_from_secs_f64(outage.as_secs_f64() * HEADROOM).unwrap_or(Duration::MAX);
         let outage_budget = longer.saturating_add(outage.min(LONGEST_PAUSE));
@@ -46,15 +47,15 @@ impl Workload {
         Self { max_waste: workload.least_waste(), ..workload }
     }
 
-    /// Returns the sizes that an adaptive sequence with these settings settles at.
+    /// Returns the sizes at which an adaptive sequence with these settings settles.
     pub(crate) fn sizes(&self) -> Sizes {
         let Self { rate, latency, outage_budget, max_waste } = *self;
         let (step, watermark) = settled(rate, latency, outage_budget, max_waste);
         Sizes { step, watermark }
     }
 
-    /// Returns the smallest waste cap that leaves the refill policy its watermark, which is for the outage
-    /// budget and four latencies of the store, whatever [`max_waste`](Self::max_waste) says; at most 2^48.
+    /// Returns the smallest waste cap that does not lower the watermark, at most 2^48. The watermark covers
+    /// the outage budget and four latencies of the store. [`max_waste`](Self::max_waste) is ignored.
     pub(crate) fn least_waste(&self) -> u64 {
         let sizes = Self { max_waste: LONGEST_RANGE, ..*self }.sizes();
         sizes.watermark.saturating_mul(2).clamp(1, LONGEST_RANGE)
@@ -62,13 +63,13 @@ impl Workload {
 }
 
 impl Sizes {
-    /// Returns the most ids in memory, which is what a crash wastes.
+    /// Returns the maximum number of ids in memory, which a crash wastes.
     pub(crate) fn most_in_memory(self) -> u64 {
         self.step.saturating_add(self.watermark)
     }
 
-    /// Returns how long memory lasts at least when the store goes away: the time to draw the watermark at
-    /// this rate.
+    /// Returns the minimum time that memory lasts without the store: the time to draw the watermark at this
+    /// rate.
     pub(crate) fn lasts(self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.watermark as f64 / rate).unwrap_or(Duration::MAX)
     }

@@ -1,18 +1,18 @@
-//! Pictures as SVG that can be read on a light and on a dark page: lines over time, and bars.
+//! SVG pictures for light and dark pages: lines over time, and bars.
 
 use std::fmt::Write as _;
 
-/// A picture of lines over one pair of axes.
+/// A line chart.
 #[derive(Clone, Debug)]
 pub(crate) struct Plot {
     pub(crate) title: String,
     pub(crate) x: String,
     pub(crate) y: String,
-    /// How values are written along the axes.
+    /// Formats the values along the axes.
     pub(crate) labels: [fn(f64) -> String; 2],
-    /// Whether y grows by factors.
+    /// Whether the y axis is logarithmic.
     pub(crate) log: bool,
-    /// A stretch of x to be set off.
+    /// A highlighted interval of x.
     pub(crate) band: Option<(f64, f64)>,
     pub(crate) lines: Vec<Line>,
 }
@@ -23,15 +23,15 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Bars from left to right.
+/// A chart of horizontal bars.
 #[derive(Clone, Debug)]
 pub(crate) struct Bars {
     pub(crate) title: String,
-    /// What the values of each group are.
+    /// The names of the values in each group.
     pub(crate) legend: Vec<String>,
-    /// Whether the axis grows by factors; otherwise it begins at 0, and lengths can be compared.
+    /// Whether the axis is logarithmic. Otherwise it starts at 0, so that lengths can be compared.
     pub(crate) log: bool,
-    /// How values are written behind their bars.
+    /// Formats the value after its bar.
     pub(crate) label: fn(f64) -> String,
     pub(crate) groups: Vec<Group>,
 }
@@ -39,25 +39,25 @@ pub(crate) struct Bars {
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub(crate) name: String,
-    /// One for each entry of the legend, more than 0.
+    /// One value above 0 per legend entry.
     pub(crate) values: Vec<f64>,
 }
 
 const STYLE: &str = include_str!("plot.css");
-/// Told apart by people who see no red or green, on white and on black (Okabe and
-/// Ito's set without its extremes).
+/// Distinguishable with a colour vision deficiency, on white and on black (Okabe and Ito's palette without
+/// its extremes).
 const COLOURS: [&str; 7] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#969696"];
 const WIDTH: f64 = 900.0;
-/// The height of a bar, and of the frame around a picture of bars.
+/// The height of a bar, and of the frame around a bar chart.
 const BAR: f64 = 13.0;
 const FRAME: f64 = 104.0;
-/// The left, top, right and bottom of the axes of lines.
+/// The left, top, right and bottom of a line chart's axes.
 const AXES: [f64; 4] = [84.0, 76.0, 870.0, 420.0];
-/// The average width of a letter: entries of a legend stand side by side.
+/// The average width of a letter, to place legend entries side by side.
 const LETTER: usize = 8;
 
 impl Plot {
-    /// The picture as a document.
+    /// Returns the SVG document.
     pub(crate) fn svg(&self) -> String {
         let [left, top, right, bottom] = AXES;
         let points = || self.lines.iter().flat_map(|line| &line.points);
@@ -95,7 +95,7 @@ impl Plot {
     }
 }
 
-/// Several pictures of bars, one below the other.
+/// Returns several bar charts in one document, one below the other.
 pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
     let (mut svg, mut top) = (Svg::default(), 0.0);
     for picture in pictures {
@@ -106,7 +106,7 @@ pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
 }
 
 impl Bars {
-    /// In bars: a free one between groups.
+    /// Height of a group in bars, with one empty bar between groups.
     fn of_group(&self) -> f64 {
         self.legend.len() as f64 + 1.0
     }
@@ -146,7 +146,7 @@ impl Bars {
     }
 }
 
-/// Shapes, one a line.
+/// SVG elements, one per line.
 #[derive(Default)]
 struct Svg(String);
 
@@ -171,7 +171,7 @@ impl Svg {
         self.add(format_args!("<path d=\"M{from_x:.1} {from_y:.1}L{to_x:.1} {to_y:.1}\"/>"));
     }
 
-    /// In a line above what it explains, where it hides nothing.
+    /// Draws the legend in a line above the chart, where it covers nothing.
     fn legend<'a>(&mut self, left: f64, y: f64, names: impl IntoIterator<Item = &'a String>) {
         let mut x = left + 8.0;
         for (name, colour) in names.into_iter().zip(COLOURS.iter().cycle()) {
@@ -190,18 +190,18 @@ impl Svg {
     }
 }
 
-/// The least and the largest value, which differ.
+/// Returns the minimum and the maximum, which are made to differ.
 fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) =
         values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
     if low < high { (low, high) } else { (low.min(0.0), high.max(1.0)) }
 }
 
-/// Values between two ends, each at its place between two others.
+/// Maps values between `ends` to positions between `places`.
 struct Axis {
     ends: (f64, f64),
     places: (f64, f64),
-    /// Whether it grows by factors; then both ends are more than 0.
+    /// Whether the axis is logarithmic. Both ends must then be positive.
     log: bool,
 }
 
@@ -210,14 +210,14 @@ impl Axis {
         if self.log { value.log10() } else { value }
     }
 
-    /// Where a value is; at an end for one beyond it.
+    /// Returns the position of a value, clamped to the ends.
     fn place(&self, value: f64) -> f64 {
         let ((low, high), (from, to)) = (self.ends, self.places);
         let (low, high, value) = (self.scaled(low), self.scaled(high), self.scaled(value));
         from + ((value - low) / (high - low)).clamp(0.0, 1.0) * (to - from)
     }
 
-    /// Up to ten round values, or powers of ten, with their places.
+    /// Returns up to ten round values or powers of ten, with their positions.
     fn ticks(&self) -> Vec<(f64, f64)> {
         let (low, high) = (self.scaled(self.ends.0), self.scaled(self.ends.1));
         let rough = ((high - low) / 9.0).max(if self.log { 1.0 } else { 0.0 });
@@ -231,14 +231,14 @@ impl Axis {
     }
 }
 
-/// 1200000 as 1.2 M.
+/// Formats 1200000 as `1.2 M`.
 pub(crate) fn label(value: f64) -> String {
     let (value, unit) = scaled(value);
-    // A sum of tenths may be one in the sixteenth digit beside it.
+    // Round off errors of sums of tenths.
     format!("{}{unit}", (value * 1e6).round() / 1e6)
 }
 
-/// 1200000 as 1.2 and M.
+/// Splits 1200000 into 1.2 and ` M`.
 pub(crate) fn scaled(value: f64) -> (f64, &'static str) {
     match value.abs() {
         1e9.. => (value / 1e9, " G"),

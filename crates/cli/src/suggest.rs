@@ -1,20 +1,18 @@
-//! Which sequence a mistyped name could have meant.
+//! Finds the sequence that a mistyped name may mean.
 
 use std::time::Duration;
 
 use idmill::store::{Page, Pages, Store};
 use strsim::osa_distance as distance;
 
-/// How long the names are looked for: what is suggested is not worth a wait.
+/// Timeout of the search: a suggestion is not worth a longer wait.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many names are compared at the most; more cannot be looked through in no time.
+/// Maximum number of names to compare, so that the search is fast.
 const LARGEST: usize = 10_000;
 
-/// The name most like this one among those that exist, if one is like it; nothing where
-/// the store does not say in time.
+/// Returns the most similar existing name; `None` if none is similar, or the store does not answer in time.
 pub(crate) async fn nearest(store: &dyn Store, name: &str) -> Option<String> {
-    // First those that begin alike: of a store with many names the right one is
-    // hardly among the first of all.
+    // Search names with the same beginning first: a large store has too many names to compare all.
     let begin: String = name.chars().take(2).collect();
     let among = async |prefix: &str| choose(name, names(store, prefix).await?.iter().map(String::as_str));
     let search = async {
@@ -26,7 +24,7 @@ pub(crate) async fn nearest(store: &dyn Store, name: &str) -> Option<String> {
     tokio::time::timeout(PATIENCE, search).await.ok()?
 }
 
-/// The first names that begin like this.
+/// Returns the first names with this prefix.
 async fn names(store: &dyn Store, prefix: &str) -> Option<Vec<String>> {
     let (mut names, mut pages) = (Vec::new(), Pages::new(store, Page::of(prefix)));
     while names.len() < LARGEST {
@@ -37,7 +35,7 @@ async fn names(store: &dyn Store, prefix: &str) -> Option<Vec<String>> {
 }
 
 fn choose<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String> {
-    // A third of its letters may be others, but never so many that any short name would do.
+    // Up to a third of the letters may differ, but at most three: otherwise any short name would match.
     let most = (name.chars().count() / 3).clamp(1, 3);
     let ranked = among.filter(|other| *other != name).filter_map(|other| {
         let distance = if other.eq_ignore_ascii_case(name) { 0 } else { distance(name, other) };

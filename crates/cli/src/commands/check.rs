@@ -1,4 +1,4 @@
-//! `idmill check`: what a store allows, how long it takes, and what sizes follow from that.
+//! `idmill check`: the capabilities of a store, its latencies, and recommended sizes.
 
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,17 @@ use crate::opening;
 use crate::output::{self, digits, pairs, render, settings, table};
 use crate::planning::Workload;
 
-/// What was found.
+/// The results.
 struct Report {
     store: String,
     capabilities: Capabilities,
     operations: Vec<Tried>,
     outage: Duration,
-    /// By the latency that nearly every reserve keeps to; `None` where reserves failed.
+    /// Based on the 99th percentile of reserves; `None` if reserves failed.
     workload: Option<Workload>,
 }
 
-/// One operation, by the time it took. Names and meanings of the fields are stable.
+/// The latencies of one operation. Names and meanings of the fields are stable.
 #[derive(Debug, Serialize)]
 struct Tried {
     operation: &'static str,
@@ -32,13 +32,13 @@ struct Tried {
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// `null` where it went well.
+    /// `null` if it succeeded.
     error: Option<String>,
 }
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     let store = opening::existing(global).await?;
-    // A random name, so that the sequences of others stay untouched.
+    // A random name, so that no other sequence is affected.
     let name = SequenceName::new(&format!("idmill-check-{:016x}", fastrand::u64(..)))?;
     let operations = all(&*store, &name, args.samples).await;
     let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());
@@ -54,7 +54,7 @@ pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     report.verdict()
 }
 
-/// All that a store is asked for in its life, on a sequence that is removed in the end.
+/// Runs each operation of a store, on a sequence that is removed at the end.
 async fn all(store: &dyn Store, name: &SequenceName, samples: u32) -> Vec<Tried> {
     let create = Bounds::of::<i32>();
     let request = Reserve::new(name.clone(), 1).ceiling(create.max()).create(create);
@@ -98,10 +98,10 @@ impl Report {
             "durability": if self.is_durable() { "disk" } else { "process" },
             // Whether several processes may use it at the same time.
             "shared": self.capabilities.shared,
-            // What another try costs after a lost reply.
+            // The cost of a retry after a lost reply.
             "retry": "gap",
             "operations": self.operations,
-            // `null` where reserves failed.
+            // `null` if reserves failed.
             "recommended": self.workload.map(|workload| json!({
                 "ids_per_second": workload.rate,
                 "outage_seconds": self.outage.as_secs_f64(),

@@ -24,7 +24,7 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
         }
         Ok(None)
     };
-    // Rows that cannot be read leave the others as they are; a store that breaks off leaves no file.
+    // Unreadable rows do not affect the others. If the store fails, no file is left.
     let unreadable = outcome?;
     let count = out.finish()?;
     if let Some(file) = &args.output {
@@ -33,7 +33,7 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
     unreadable.map_or(Ok(()), Err)
 }
 
-/// Every sequence; the failure to end with, if rows could not be read.
+/// Writes every sequence. Returns the failure to exit with if rows could not be read.
 async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outcome<Option<Failure>> {
     let (mut pages, mut unreadable, mut first) = (Pages::new(store, Page::of(prefix)), 0, None);
     while let Some(page) = pages.next().await? {
@@ -52,8 +52,8 @@ async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outc
     }))
 }
 
-/// Where the lines go. A file appears under its name once it is whole and on disk: one that is cut short at
-/// the end of a line looks like all there was.
+/// The destination of the lines. A file gets its name only when it is complete and on disk: a file that is
+/// cut off at the end of a line would look complete.
 struct Out {
     to: Box<dyn Write + Send>,
     file: Option<(NamedTempFile, PathBuf)>,

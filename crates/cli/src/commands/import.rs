@@ -1,4 +1,4 @@
-//! `idmill import`: creates what is missing, and raises what is behind.
+//! `idmill import`: creates missing sequences, and raises those that are behind.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};
@@ -17,9 +17,10 @@ use crate::failure::{Failure, Outcome, quoted};
 use crate::output::or_dash;
 use crate::{opening, output, unbroken};
 
-/// How long a line may be, far beyond what a sequence takes: a file without any end of line is none of ours.
+/// Maximum size of a line in bytes, far above that of a sequence. It bounds memory for files without line
+/// ends.
 const LONGEST: usize = 1 << 16;
-/// How many bad lines are told, before it is clear that this is another kind of file.
+/// Maximum number of invalid lines that are reported individually.
 const TOLD: u64 = 10;
 
 pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
@@ -44,7 +45,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     };
     let outcome = async {
         for line in lines.entries()? {
-            // What is bad was told before.
+            // Invalid lines were already reported.
             let (number, Ok(entry)) = line? else { continue };
             unbroken(importing.take(&entry, number)).await?;
             progress.inc(1);
@@ -58,7 +59,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     importing.done.verdict(looked.bad)
 }
 
-/// The store. A dry run creates none: where there is none, one that is empty stands for it.
+/// Opens the store. A dry run creates none: it uses an empty memory store instead.
 async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
     if !args.dry_run {
         return opening::create(global, CONNECT_TIMEOUT).await;
@@ -69,7 +70,7 @@ async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
     }
 }
 
-/// What became of a line. Names are stable.
+/// The outcome of a line. Names are stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Became {
@@ -79,13 +80,13 @@ enum Became {
     Refused,
 }
 
-/// How many lines became what, in the order of [`Became`].
+/// Number of lines per outcome, in the order of [`Became`].
 #[derive(Debug, Default)]
 struct Done([u64; 4]);
 
 struct Importing {
     store: Arc<dyn Store>,
-    /// What a command needs, to be about this store.
+    /// Flags that make a command use this store.
     place: String,
     dry_run: bool,
     json: bool,
@@ -93,8 +94,7 @@ struct Importing {
 }
 
 impl Importing {
-    /// Does what a line says. What is wrong with one sequence does not stop the others; a store that is away
-    /// does.
+    /// Imports one line. An error of one sequence does not stop the others; an unreachable store does.
     async fn take(&mut self, entry: &Entry, line: u64) -> Outcome {
         match self.place(entry).await {
             Ok((became, before, after)) => {
@@ -133,7 +133,7 @@ impl Importing {
             return Ok(raise(&*self.store, found, entry.reached).await?);
         }
         match create_at(&*self.store, &entry.name, entry.bounds, entry.reached).await {
-            // Others were faster.
+            // Another process created it first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
                 Err(differs(entry, &found, &self.place))
@@ -152,7 +152,7 @@ impl Importing {
         let (is_new, before) = (before.is_none(), before.and_then(|before| before.next));
         let (name, after) = (&entry.name, after.next);
         if self.json {
-            // Ids are strings, as in the file; `null` if there was no sequence, or none is left.
+            // Ids are strings, as in the file; `null` if there was no sequence, or no id is left.
             let [before, after] = [before, after].map(|next| next.map(|next| next.to_string()));
             let taken =
                 json!({ "sequence": name.as_str(), "outcome": outcome, "before": before, "after": after });
@@ -167,7 +167,7 @@ impl Importing {
     }
 }
 
-/// What the sequence would be.
+/// Returns the sequence as it would be after the import.
 fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
     let reached = entry.reached.max(found.map_or(0, SequenceInfo::reached));
     let next = u64::try_from(reached).ok().filter(|next| *next <= entry.bounds.max());
@@ -175,7 +175,8 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
     SequenceInfo::stored(entry.name.clone(), next, entry.bounds, identity)
 }
 
-/// Nothing of it is changed: which bounds are meant, a person has to say.
+/// Returns the error for different bounds. Nothing is changed, because only the operator can decide which
+/// bounds are right.
 fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
     let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
     let message = format!(
@@ -225,20 +226,20 @@ impl Done {
     }
 }
 
-/// Whether it is about one sequence, so that others can go on.
+/// Whether the failure concerns one sequence, so that the import can continue.
 fn is_of_one(failure: &Failure) -> bool {
     use ErrorKind::{Conflict, InvalidInput, StoreViolation};
     [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| failure.is(kind))
 }
 
-/// The lines of a file, read twice: once to see whether it is whole, and once to do what it says.
+/// The lines of a file. It is read twice: first to validate it, then to import it.
 struct Lines {
     file: File,
-    /// As it is named in messages.
+    /// The name in messages.
     name: String,
 }
 
-/// What a first reading found.
+/// The result of the validation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Looked {
     good: u64,
@@ -246,7 +247,7 @@ struct Looked {
 }
 
 impl Lines {
-    /// The file, or what comes on stdin.
+    /// Opens the file. Stdin is copied to a temporary file.
     fn open(path: Option<&Path>) -> Outcome<Self> {
         let Some(path) = path.filter(|path| *path != Path::new("-")) else {
             let kept = tempfile::tempfile().and_then(|mut file| {
@@ -263,7 +264,7 @@ impl Lines {
         }
     }
 
-    /// Reads all of it, and tells of each line that is bad.
+    /// Validates all lines, and reports invalid ones.
     fn look(&mut self, json: bool) -> Outcome<Looked> {
         let mut looked = Looked::default();
         let name = self.name.clone();
@@ -284,7 +285,7 @@ impl Lines {
         Ok(looked)
     }
 
-    /// Each line that is not blank, with its number, from the beginning.
+    /// Returns the lines that are not blank, with their numbers, from the start of the file.
     fn entries(&mut self) -> Outcome<impl Iterator<Item = Outcome<(u64, Result<Entry, String>)>> + use<'_>> {
         let (file, name) = (&mut self.file, self.name.clone());
         let failed = move |error: &io::Error| Failure::io(&format!("{name} cannot be read"), error);
@@ -307,7 +308,7 @@ impl Lines {
     }
 }
 
-/// Reads to the end of a line, or as far as a line may reach.
+/// Reads up to the end of a line, at most [`LONGEST`] bytes.
 fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     io::Read::take(reader, LONGEST as u64).read_until(b'\n', line)
 }

@@ -1,5 +1,5 @@
-//! `idmill list`: the sequences of a store, printed a page at a time, so that memory
-//! does not grow with their number.
+//! `idmill list`: prints the sequences of a store page by page, so that memory does not grow with their
+//! number.
 
 use idmill::store::{Listing, Page, Pages};
 use serde_json::{Value, json};
@@ -22,13 +22,13 @@ pub(super) async fn run(global: &Global, args: &List) -> Outcome {
     printed.finish()
 }
 
-/// What went to stdout so far.
+/// The output so far.
 struct Printed {
     form: Form,
     left: usize,
-    /// As JSON has them; names and meanings are stable.
+    /// As in the JSON output. Names and meanings are stable.
     unreadable: Vec<Value>,
-    /// The first of them, for the exit code.
+    /// The first error, for the exit code.
     first: Option<idmill::Error>,
 }
 
@@ -44,7 +44,6 @@ impl Printed {
         Self { form, left: limit, unreadable: Vec::new(), first: None }
     }
 
-    /// Prints a page.
     fn page(&mut self, page: Listing) -> Outcome {
         let sequences: Vec<_> = page.sequences.iter().take(self.left).map(Sequence::from).collect();
         self.left -= sequences.len();
@@ -76,7 +75,7 @@ impl Printed {
     }
 }
 
-/// One document, written in pieces: an object and no bare array, so that a later version can say more.
+/// Writes the document in pieces. It is an object, not an array, so that later versions can add fields.
 fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
     let mut text = String::new();
     for sequence in sequences {

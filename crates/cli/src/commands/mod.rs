@@ -1,4 +1,4 @@
-//! The commands: what each does, by itself or in a file of its own.
+//! The commands.
 
 mod bench;
 mod check;
@@ -22,8 +22,8 @@ use crate::args::{Cli, Command, Global};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::{formatted, opening, output, suggest};
 
-/// Runs a command to its end. Dropped early, it may leave a reserve or a change
-/// under way that is done or not.
+/// Runs a command to its end. If the future is dropped, the outcome of a reserve or a change in flight is
+/// unknown.
 pub(crate) async fn run(cli: Cli) -> Outcome {
     let global = cli.global;
     match cli.command {
@@ -57,8 +57,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
     }
 }
 
-/// The statement that creates the table of a store, or of a witness: the guard's table; without a guard, the
-/// store is taken for the witness.
+/// Prints the statement that creates the table of the store, or of the witness. Without a guard, `--witness`
+/// is about the store's own URL.
 fn schema(global: &Global, witness: bool) -> Outcome {
     let url = opening::url(global)?;
     let (place, ddl) = match url.guard() {
@@ -79,7 +79,7 @@ fn completions(shell: Shell) -> Outcome {
     output::print(&String::from_utf8_lossy(&script))
 }
 
-/// A sequence that must be there.
+/// Returns a sequence, which must exist.
 async fn inspect(store: &dyn Store, name: &SequenceName) -> Outcome<SequenceInfo> {
     match store.inspect(name).await? {
         Some(found) => Ok(found),
@@ -87,7 +87,7 @@ async fn inspect(store: &dyn Store, name: &SequenceName) -> Outcome<SequenceInfo
     }
 }
 
-/// The error of a sequence that does not exist, with the name that could have been meant.
+/// Returns the error for a missing sequence, with a similar name as a hint.
 async fn absent(store: &dyn Store, name: &SequenceName, error: Error) -> Failure {
     let failure = Failure::from(error);
     match suggest::nearest(store, name).await {

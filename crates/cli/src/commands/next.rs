@@ -1,4 +1,4 @@
-//! `idmill next`: ids, one a line.
+//! `idmill next`: prints ids, one per line.
 
 use std::io::{IsTerminal, StdoutLock, stdout};
 use std::sync::Arc;
@@ -15,12 +15,11 @@ use crate::failure::{Failure, Outcome, quoted};
 use crate::formatted::{Line, Lines, unwritten};
 use crate::{opening, output, suggest};
 
-/// The most ids taken at a time: what a reader that leaves early wastes at most, and
-/// few enough for ids to stream.
+/// Maximum number of ids per `take`. It bounds the waste if the reader leaves early, and lets ids stream.
 const AT_ONCE: u64 = 100_000;
-/// How much longer than its timeout the command waits for itself.
+/// How much longer than its timeout the command waits.
 const MARGIN: Duration = Duration::from_millis(250);
-/// How long a store is let go of, however late it is.
+/// Minimum time for closing the store, even if the command is late.
 const CLOSING: Duration = Duration::from_secs(2);
 /// Longer than any command runs.
 const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -31,7 +30,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     if args.count == 0 {
         return Ok(());
     }
-    // Of connecting, looking and the first ids together.
+    // The deadline for connecting, inspecting and the first ids together.
     let end = after(args.timeout);
     let url = opening::url(global)?;
     let store = if opening::requires_existing(args.existing)? {
@@ -40,7 +39,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
         opening::create(global, args.timeout).await?
     };
     let sequences = Sequences::new(store.clone())?;
-    // What ends by itself in time says more of why.
+    // An error of the call itself has more details than this timeout.
     let begun = timeout_at(end + MARGIN, begin(&store, &sequences, args, end, global)).await;
     let outcome = match begun.unwrap_or_else(|_| Err(no_answer(args))) {
         Ok((ids, first)) => print(&ids, first, args, line).await,
@@ -48,12 +47,12 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
         Err(error) => Err(Failure::from(error).after_printing(0, args.count)),
     };
     let outcome = outcome.map_err(|failure| failure.of_store(&url));
-    // The store is let go of in good order, which for SQLite tidies its log away.
+    // An orderly close lets SQLite remove its log.
     let _ = timeout_at(end.max(after(CLOSING)), sequences.close()).await;
     outcome
 }
 
-/// When this time is over; a moment far away if it is too long to compute.
+/// Returns the end of this time, or a moment far away if it overflows.
 fn after(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or(now + FAR)
@@ -64,15 +63,14 @@ fn no_answer(args: &Next) -> idmill::Error {
     idmill::Error::new(ErrorKind::Deadline, message).of(&args.name)
 }
 
-/// What a `take` came to.
+/// The result of a `take`.
 struct Got {
     ids: Ranges,
-    /// Why there are fewer than were asked for: told once these are printed.
+    /// Why there are fewer ids than requested. It is reported after they are printed.
     then: Option<Error>,
 }
 
-/// Takes the first ids, and says so where they are those of a new sequence: it may
-/// not be the one that was meant.
+/// Opens the sequence and takes the first ids. A new sequence is announced, because its name may be mistyped.
 async fn begin(
     store: &Arc<dyn Store>,
     sequences: &Sequences,
@@ -81,8 +79,7 @@ async fn begin(
     global: &Global,
 ) -> idmill::Result<(Allocator, Got)> {
     let is_new = is_new(&**store, args, end).await?;
-    // What is left of the time, so that the draw ends by itself and says what the store, or its window, last
-    // said.
+    // The remaining time, so that the draw itself times out and reports the store's last error.
     let ids = open(sequences, args, end.saturating_duration_since(Instant::now())).await?;
     let first = get(&ids, args.count.min(at_once(args))).await?;
     if is_new {
@@ -91,12 +88,12 @@ async fn begin(
     Ok((ids, first))
 }
 
-/// Larger than a step, a `take` would have a range of its own size reserved.
+/// A larger `take` would reserve a range of its own size instead of a step.
 fn at_once(args: &Next) -> u64 {
     args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE))
 }
 
-/// Whether there is no such sequence yet. A store that is busy or away is asked again, as for ids.
+/// Whether the sequence does not exist yet. Transient errors are retried, as for draws.
 async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<bool> {
     let (mut pause, mut last) = (Duration::from_millis(20), None);
     loop {
@@ -105,7 +102,7 @@ async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<
         };
         match found {
             Ok(found) => return Ok(found.is_none()),
-            // Reading it again is safe, whatever became of the first.
+            // A read can be repeated whatever the outcome of the first was.
             Err(error) if error.status() == Status::Permanent => return Err(error),
             Err(error) if Instant::now() + pause >= end => return Err(error),
             Err(error) => last = Some(error),
@@ -131,8 +128,8 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
     outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
 }
 
-/// Without prefetching, so that nothing is reserved that is not printed; and with the smallest step, a
-/// reserve is exactly as large as what was asked for.
+/// Opens the sequence without prefetch, so that only printed ids are reserved. With the smallest step, a
+/// reserve is exactly as large as the request.
 async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill::Result<Allocator> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {
@@ -143,11 +140,11 @@ async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill:
     }
     let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).patience(patience);
     let sequence = sequence.order(args.order);
-    // Only bounds that were asked for have to be compared with what is stored: one transaction less.
+    // Only requested bounds must be compared with the stored ones. Without them, a transaction is saved.
     if args.bounds.are_given() { sequence.await } else { sequence.lazy() }
 }
 
-/// How far the printing has come.
+/// The progress of printing.
 struct Run {
     lines: u64,
     left: u64,
@@ -160,8 +157,7 @@ impl Run {
         let mut got = first;
         loop {
             self.left -= got.ids.len();
-            // A reader may stall. The thread that listens for signals and drives the
-            // refills must not stall with it.
+            // A write may stall, which must not block the thread that handles signals and drives the refills.
             tokio::task::block_in_place(|| self.write(got.ids))?;
             progress.inc(self.lines - progress.position());
             match got.then {
@@ -175,14 +171,15 @@ impl Run {
     fn write(&mut self, ranges: Ranges) -> Outcome {
         let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
         let outcome = self.line.write(ranges, &mut lines);
-        // Also those before one that failed.
+        // Flush also the lines before a failed one.
         let flushed = lines.flush().map_err(unwritten);
         self.lines += lines.written();
         outcome.and(flushed)
     }
 }
 
-/// Up to `want` ids, at least one. What a `take` had got before it failed is in memory, and would be a gap.
+/// Takes up to `want` ids, at least one. If a `take` fails, the ids that it has reserved are in memory. They
+/// are returned, because they would otherwise be a gap.
 async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
     match take(ids, want).await {
         Ok(ids) => Ok(Got { ids, then: None }),
@@ -193,7 +190,7 @@ async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
     }
 }
 
-/// Up to `want` ids, at least one: what is in memory, or else what the store has left.
+/// Takes up to `want` ids, at least one: from memory, or else the rest that the store has.
 async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
     let mut count = want;
     loop {
@@ -202,14 +199,14 @@ async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
             count = remaining;
         }
         match ids.take(count).await {
-            // The sequence ends with fewer ids than were asked for.
+            // The sequence has fewer ids left than requested.
             Err(error) if error.kind() == ErrorKind::Exhausted && count > 1 => count /= 2,
             outcome => return outcome,
         }
     }
 }
 
-/// Shown where the work is long, and seen only where it does not get between the ids.
+/// Returns a progress bar for long runs. It is hidden if the ids go to the terminal too.
 fn progress(count: u64) -> ProgressBar {
     if count <= AT_ONCE || stdout().is_terminal() {
         return ProgressBar::hidden();
@@ -226,7 +223,7 @@ mod tests {
 
     use super::*;
 
-    /// Grants ten ids at a time, thirty in all, and then never answers.
+    /// A store that grants ten ids at a time, thirty in total, and then never answers.
     #[derive(Debug, Default)]
     struct Scarce(MemoryStore);
 

@@ -1,4 +1,4 @@
-//! `idmill create`, `show`, `set`, `revoke` and `remove`: one sequence, and what changes it.
+//! `idmill create`, `show`, `set`, `revoke` and `remove`: commands for one sequence.
 
 use idmill::store::{Change, SequenceInfo, Store, not_found};
 use idmill::{ErrorKind, Operation, SequenceName};
@@ -30,7 +30,7 @@ pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
     changed(global, &args.name, change).await
 }
 
-/// Has every process drop the ids that it has in memory.
+/// Makes every process drop its ids in memory.
 pub(super) async fn revoke(global: &Global, args: &Named) -> Outcome {
     changed(global, &args.name, Change::new().revoke(true)).await
 }
@@ -39,14 +39,14 @@ pub(super) async fn revoke(global: &Global, args: &Named) -> Outcome {
 async fn changed(global: &Global, name: &SequenceName, change: Change) -> Outcome {
     let store = opening::existing(global).await?;
     let before = inspect(&*store, name).await?;
-    // The command means the sequence that was shown, not one created in its place since then.
+    // Changes only the sequence that was read, not one that replaced it since then.
     let after = Sequence::from(&store.set(name, change.expect(before.identity)).await?);
     let before = Sequence::from(&before);
     let both = json!({ "before": before, "after": after });
     output::result(global.json, &both, |_| output::change(&before, &after))
 }
 
-/// Takes a sequence out of its store, if that is really meant.
+/// Removes a sequence with `--yes`; otherwise explains the consequences.
 pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     if args.forget && opening::url(global)?.guard().is_none() {
         let message = "--forget is about what a witness knows, and there is no guard";
@@ -72,7 +72,7 @@ pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     output::result(global.json, &json!({ "removed": removed }), human)
 }
 
-/// Of a store that was emptied, the witness alone knows the sequence: it is told that another may follow.
+/// Removes a sequence that only the witness knows, because the store was emptied. A new one may follow.
 async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
     let name = &args.name;
     let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
@@ -86,7 +86,7 @@ async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, abs
     output::result(global.json, &json!({ "removed": null }), |_| String::new())
 }
 
-/// With `--forget`, the next sequence of this name may start anywhere.
+/// With `--forget`, lets the next sequence of this name start anywhere.
 async fn forget(global: &Global, args: &Remove) -> Outcome {
     if args.forget
         && let Some(witness) = opening::witness(&opening::url(global)?).await?
@@ -96,7 +96,7 @@ async fn forget(global: &Global, args: &Remove) -> Outcome {
     Ok(())
 }
 
-/// What removing would mean, in place of doing it.
+/// Returns a refusal that explains the consequences of the removal.
 fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
     let reserved = match found.next {
         None => "all its ids are reserved".to_owned(),

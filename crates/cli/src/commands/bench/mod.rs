@@ -1,4 +1,4 @@
-//! `idmill bench`: what each mode costs on a store.
+//! `idmill bench`: the throughput and the latency of each mode on a store.
 
 mod published;
 mod report;
@@ -22,7 +22,7 @@ use crate::opening::Measured;
 use crate::output::{self, digits, rate};
 
 const SEQUENCE: &str = "idmill-bench";
-/// A store that was busy this many times in a row is not going to serve.
+/// Number of consecutive transient failures after which the store counts as unusable.
 const ENOUGH: u32 = 1000;
 
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
@@ -48,7 +48,7 @@ pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     output::result(global.json, &report, |report| report.human(args.markdown))
 }
 
-/// What was asked for, or everything that the store can do.
+/// Returns the requested modes, or all that the store supports.
 fn modes(args: &Bench, store: &Measured) -> Outcome<Vec<Mode>> {
     let in_transactions = transactions::are_known(store);
     if let Some(mode) = args.mode.iter().find(|mode| mode.is_in_transaction() && !in_transactions) {
@@ -81,9 +81,9 @@ async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<
 struct Seen {
     values: u64,
     retries: u64,
-    /// From the start of all to the end of the last.
+    /// From the common start to the end of the slowest thread.
     elapsed: Duration,
-    /// In nanoseconds, as they were.
+    /// Latencies in nanoseconds, as measured.
     times: Histogram<u64>,
     /// The same, corrected for coordinated omission.
     corrected: Histogram<u64>,
@@ -95,7 +95,7 @@ impl Seen {
     }
 }
 
-/// Has all threads make transactions at the same time, each of which lasts for `hold`.
+/// Runs transactions on all threads at the same time. Each transaction lasts for `hold`.
 fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Seen> {
     let work = |mut way: Way<'_>, since| work(plan, &mut way, hold, since);
     let (each, elapsed) = plan.on_threads(|| subject.way(), work)?;
@@ -117,14 +117,14 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
             Ok(values) => {
                 let took = nanos(before.elapsed()).clamp(1, LONGEST);
                 seen.times.saturating_record(took);
-                // A caller who does not wait for the one before would begin as often as this.
+                // The correction assumes that transactions should start this often.
                 seen.corrected.record_correct(took, nanos(hold)).expect("within the bounds");
                 seen.values += values;
                 made += 1;
                 busy = 0;
                 before = Instant::now();
             }
-            // The transaction did nothing, or nobody knows: it is begun again, and its time goes on.
+            // The transaction did nothing, or its outcome is unknown. Repeat it, and keep its clock running.
             Err(error) if error.status() != Status::Permanent && busy < ENOUGH => {
                 seen.retries += 1;
                 busy += 1;
@@ -146,11 +146,11 @@ struct Row {
     values: u64,
     seconds: f64,
     values_per_second: f64,
-    /// Times of a transaction, corrected for coordinated omission.
+    /// Latencies of transactions, corrected for coordinated omission.
     corrected_ms: Percentiles<f64>,
-    /// Times of a transaction, as measured.
+    /// Latencies of transactions, as measured.
     times_ms: Percentiles<f64>,
-    /// `null` for modes that keep nothing in memory, but for the reserves.
+    /// For modes that keep no ids in memory, `null` except for the reserves.
     #[serde(flatten)]
     counts: Counts,
     retries: u64,

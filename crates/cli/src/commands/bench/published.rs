@@ -1,8 +1,7 @@
-//! What was measured beside the figures that were published for sequences on Cloud Spanner.
+//! Compares a run with published figures for sequences on Cloud Spanner.
 //!
-//! The machines, the databases and the years differ, so what is compared are ratios: how much faster a
-//! mode is than the in-transaction mode of the same run, and how much longer than the simulated
-//! transaction its slow ones take.
+//! The machines, the databases and the years differ, so only ratios are compared: the throughput relative to
+//! the in-transaction mode of the same run, and the 99th percentile relative to the simulated transaction.
 
 use std::time::Duration;
 
@@ -12,10 +11,10 @@ use super::Row;
 use crate::args::{Bench, Mode, spelled};
 use crate::output::{Sheet, digits};
 
-/// Of the published runs, each with this transaction around every id.
+/// Every published run simulated a transaction of this length around each id.
 const TRANSACTION_MS: f64 = 10.0;
 
-/// One published run: transactions a second, and percentiles of their times.
+/// A published run: transactions per second, and percentiles of their latencies.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Figures {
     values_per_second: f64,
@@ -39,7 +38,7 @@ const PUBLISHED: [(Mode, u16, Figures); 8] = [
     (Mode::AsyncBatch, 50, figures(1622.0, 24.0, 28.0, 30.0)),
 ];
 
-/// The settings of the published runs, whatever the others say; how long to measure stays the caller's.
+/// Returns the settings of the published runs. Only the duration of `args` is kept.
 pub(super) fn settings(args: Bench) -> Bench {
     Bench {
         mode: vec![Mode::InTransaction, Mode::Async, Mode::Batch, Mode::AsyncBatch],
@@ -51,7 +50,7 @@ pub(super) fn settings(args: Bench) -> Bench {
     }
 }
 
-/// A run beside the published one.
+/// A run, next to the published one.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compared {
     pub(super) mode: Mode,
@@ -63,7 +62,8 @@ pub(super) struct Compared {
     values_per_second: f64,
 }
 
-/// Figures over those of the in-transaction mode with the same threads, and over the simulated transaction.
+/// Figures relative to the in-transaction mode with the same number of threads, and to the simulated
+/// transaction.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct Ratios {
     throughput_over_in_transaction: f64,
@@ -71,13 +71,14 @@ struct Ratios {
 }
 
 impl Compared {
-    /// Values a second over those of the in-transaction mode: here, and as published.
+    /// Returns the throughput relative to the in-transaction mode: measured and published.
     pub(super) fn throughputs(&self) -> [f64; 2] {
         [self.here, self.published].map(|ratios| ratios.throughput_over_in_transaction)
     }
 }
 
-/// Each published run beside the one of `rows`, which were measured with its settings.
+/// Compares each published run with the matching one of `rows`, which must have been measured with its
+/// settings.
 pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
     let row = |mode: Mode, threads: u16| {
         rows.iter().find(|row| (row.mode, row.threads) == (mode, threads)).expect("was measured")
@@ -108,7 +109,7 @@ fn ratios(threads: u16, figures: Figures) -> Ratios {
     }
 }
 
-/// The columns come in pairs: here, and as published.
+/// Returns the table. Columns come in pairs: measured and published.
 pub(super) fn sheet(compared: &[Compared]) -> Sheet {
     const HEADINGS: [&str; 8] = [
         "MODE",

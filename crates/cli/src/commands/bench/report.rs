@@ -1,4 +1,4 @@
-//! The results: as tables, as JSON and as a picture.
+//! The results as tables, as JSON and as a picture.
 
 use serde::Serialize;
 
@@ -9,16 +9,16 @@ use crate::opening::Measured;
 use crate::output::{Sheet, digits, rate};
 use crate::plot::{Bars, Group, bars_svg};
 
-/// The whole of a bench. Names and meanings of the fields are stable.
+/// The results of a bench. Names and meanings of the fields are stable.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    /// The URL of the store measured in.
+    /// The URL of the store.
     store: String,
     transaction_ms: f64,
     step: u64,
     watermark: u64,
     runs: Vec<Row>,
-    /// `null` unless asked for.
+    /// `null` without `--published`.
     published: Option<Vec<Compared>>,
 }
 
@@ -35,10 +35,10 @@ impl Report {
         }
     }
 
-    /// The tables, one below the other, each after a line that says what it shows.
+    /// Returns the tables, each after a line that describes it.
     pub(super) fn human(&self, markdown: bool) -> String {
         let sheet = |sheet: &Sheet| if markdown { sheet.markdown() } else { sheet.text() };
-        // Without an empty line between them, Markdown takes what follows for the same paragraph.
+        // Without an empty line, Markdown would join the table to the line above.
         let gap = if markdown { "\n" } else { "" };
         let hold = digits(self.transaction_ms);
         let times = ["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"];
@@ -55,7 +55,7 @@ impl Report {
         text
     }
 
-    /// Throughput, and how long transactions took, by mode.
+    /// Returns a picture of the throughput and the latencies by mode.
     pub(super) fn svg(&self) -> String {
         let shown = ["p50", "p90", "p99", "max"];
         let rates = self.runs.iter().map(|row| (row.mode, row.threads, vec![row.values_per_second]));
@@ -68,7 +68,7 @@ impl Report {
             bars("Milliseconds a transaction", &shown, digits, times),
         ];
         if let Some(compared) = &self.published {
-            // The mode that the others are set beside would be a bar of 1 each time.
+            // The reference mode would always be a bar of 1.
             let others = compared.iter().filter(|run| run.mode != Mode::InTransaction);
             pictures.push(bars(
                 "Times the values a second of in-transaction with as many threads",

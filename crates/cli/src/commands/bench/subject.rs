@@ -1,4 +1,4 @@
-//! How each mode comes by its ids.
+//! Draws ids in each mode.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,12 +20,12 @@ pub(super) type Way<'a> = Box<dyn FnMut(Duration) -> Result<u64> + 'a>;
 
 /// A mode, ready to be measured.
 pub(super) enum Subject {
-    /// The ids commit with the transaction.
+    /// Ids that commit with the transaction.
     InTransaction(Transactions, u64),
-    /// Each id by a reserve of its own.
+    /// One reserve per id.
     Alone { store: Arc<dyn Store>, runtime: Handle, reserves: AtomicU64 },
-    /// From memory, each thread by a view of its own unless it is shared. `before`: calls that waited before
-    /// it began, to fill memory.
+    /// Ids from memory. Each thread has its own handle unless the allocator is shared. `before` is the number
+    /// of waits before the start, which filled memory.
     Ranges { sequences: Sequences, allocator: Allocator, shared: bool, before: u64 },
 }
 
@@ -45,7 +45,7 @@ impl Subject {
             Mode::AsyncBatch => (Order::Process, args.watermark),
             Mode::Thread => (Order::Thread, args.watermark),
         };
-        // Anew for each measurement: settings belong to the open sequence.
+        // A new instance for each measurement: settings belong to the open sequence.
         let sequences = Sequences::new(store.store.clone())?;
         let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).patience(PATIENCE);
         let allocator = sequence.step(args.step).watermark(watermark.min(args.step)).await?;

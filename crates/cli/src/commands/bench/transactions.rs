@@ -1,4 +1,4 @@
-//! Ids inside transactions, for the stores that have those.
+//! Ids within transactions, for the stores that support them.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -14,10 +14,10 @@ use tokio::{runtime::Handle, time};
 
 use crate::opening::Measured;
 
-/// Makes one transaction: takes this number of ids, works for this time, and commits.
+/// Runs one transaction: takes this number of ids, works for this time, and commits.
 pub(super) type Transactions = Box<dyn Fn(u64, Duration) -> Result<()> + Send + Sync>;
 
-/// The stores that have them, for messages.
+/// Returns the supported stores, for messages.
 pub(super) fn known() -> String {
     let stores = [
         ("postgres", cfg!(feature = "postgres")),
@@ -29,14 +29,14 @@ pub(super) fn known() -> String {
 }
 
 pub(super) fn are_known(store: &Measured) -> bool {
-    // A URL of a store that is not compiled in is refused before anybody asks.
+    // A store that is not compiled in was rejected with its URL.
     matches!(store.url.scheme(), "sqlite" | "postgres" | "mysql" | "spanner")
 }
 
-// Spanner awaits its connection.
+// Only Spanner awaits its connection.
 #[cfg_attr(not(feature = "spanner"), allow(clippy::unused_async))]
 pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Transactions> {
-    // As it was given: the one that is printed has no password.
+    // The given URL, because the printed one has no password.
     let url = store.given.as_str();
     match store.url.scheme() {
         "sqlite" => sqlite(url, sequence),
@@ -54,7 +54,7 @@ fn failed(kind: ErrorKind) -> impl Fn(Box<dyn std::error::Error + Send + Sync>) 
     move |error| Error::new(kind, "the transaction failed").because(error)
 }
 
-/// On a connection for each thread.
+/// Uses one connection per thread.
 fn sqlite(url: &str, sequence: &str) -> Result<Transactions> {
     let options: SqliteOptions = url.parse()?;
     let ids = InTransaction::<u64>::new(sequence)?.table(options.table_name())?;
@@ -73,7 +73,7 @@ fn sqlite(url: &str, sequence: &str) -> Result<Transactions> {
 fn connected(file: &Path) -> Result<RefCell<Connection>> {
     let connection = Connection::open(file).map_err(of_sqlite)?;
     connection.busy_timeout(Duration::from_secs(30)).map_err(of_sqlite)?;
-    // As durable as the store itself.
+    // The same durability as the store's.
     connection.pragma_update(None, "synchronous", "EXTRA").map_err(of_sqlite)?;
     Ok(RefCell::new(connection))
 }
@@ -85,8 +85,7 @@ fn of_sqlite(error: rusqlite::Error) -> Error {
     })(error.into())
 }
 
-/// On a connection for each thread. Takes all ids at once: each statement is a round trip, for which the
-/// others wait.
+/// Uses one connection per thread. Takes all ids in one statement: others wait during each round trip.
 #[cfg(feature = "postgres")]
 fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
     use idmill_postgres::{InTransaction, PostgresOptions, driver};
@@ -100,7 +99,7 @@ fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
     let failed = |error: driver::Error| failed(ErrorKind::StoreViolation)(error.into());
     let connect = async move || {
         let client = options.client().await?;
-        // As durable as the store itself.
+        // The same durability as the store's.
         client.batch_execute("SET synchronous_commit = on").await.map_err(failed)?;
         Ok::<_, Error>(RefCell::new(client))
     };
@@ -116,8 +115,8 @@ fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
     }))
 }
 
-/// Each is begun again for as long as the server chooses it to end a deadlock. A deadlock is possible where
-/// several create the sequence, and so only at the beginning.
+/// Retries transactions that the server aborts to end a deadlock. Deadlocks occur only at the start, when
+/// several transactions create the sequence.
 #[cfg(feature = "mysql")]
 fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
     use idmill_mysql::{InTransaction, MysqlOptions, driver::TxOpts};
@@ -148,8 +147,8 @@ fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
     }))
 }
 
-/// Each is begun again for as long as it is aborted. Takes the ids one by one, as a program does that does
-/// not know how many it will need.
+/// Retries aborted transactions. Takes the ids one by one, like a program that does not know in advance how
+/// many it needs.
 #[cfg(feature = "spanner")]
 async fn spanner(url: &str, sequence: &str) -> Result<Transactions> {
     use idmill_spanner::{InTransaction, SequenceTransaction, SpannerOptions, SpannerStore, until_committed};

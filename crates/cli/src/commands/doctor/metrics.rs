@@ -1,4 +1,4 @@
-//! `--metrics`: what the last look found, for Prometheus to read.
+//! `--metrics`: the findings of the last look, for Prometheus.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -19,10 +19,10 @@ const DAY: f64 = 86_400.0;
 /// Sequence, kind and severity.
 type Labels = [String; 3];
 
-/// Serves for as long as the process runs.
+/// Serves metrics until the process ends.
 pub(super) struct Metrics {
     recorder: PrometheusRecorder,
-    // What was served once is not left at what it was: a finding that is gone has to be 0.
+    // All findings so far: a resolved one must be served as 0.
     findings: HashMap<Labels, u32>,
     days_left: HashMap<String, f64>,
 }
@@ -34,7 +34,7 @@ impl Metrics {
             Failure::usage(format!("cannot serve metrics at {address}: {error}"))
                 .hint("give an address of this machine, and a port that is free")
         })?;
-        // It ends if it cannot go on, which whoever reads it notices.
+        // If the task fails, scrapes fail, so the operator notices.
         tokio::spawn(serving);
         with_local_recorder(&recorder, describe);
         Ok(Self { recorder, findings: HashMap::new(), days_left: HashMap::new() })
@@ -59,13 +59,13 @@ impl Metrics {
             gauge!(DAYS_LEFT, "sequence" => sequence.clone()).set(*days);
         }
         gauge!(SEQUENCES).set(sequences as f64);
-        // A clock before 1970 says so.
+        // A clock before 1970 is reported as 0.
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         gauge!(LAST_LOOK).set(since_1970.as_secs_f64());
     }
 }
 
-/// A finding about the store is of the sequence without a name.
+/// A finding about the store has an empty sequence name.
 fn labels(finding: &Finding) -> Labels {
     let sequence = finding.sequence.clone().unwrap_or_default();
     [sequence, finding.kind.to_string(), finding.severity.to_string()]

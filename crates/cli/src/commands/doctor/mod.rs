@@ -1,4 +1,4 @@
-//! `idmill doctor`: what is wrong with the sequences of a store.
+//! `idmill doctor`: checks the sequences of a store.
 
 #[cfg(feature = "metrics")]
 mod metrics;
@@ -43,8 +43,7 @@ async fn once(mut patient: Patient, args: &Doctor, report: &Report) -> Outcome {
     }
 }
 
-/// Looks again and again, and tells what changed, until a signal ends it; then with the verdict of the last look
-/// that came to its end.
+/// Repeats the look and reports changes, until a signal. Then returns the verdict of the last complete look.
 async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
     let (mut last, metrics) = (Examined::default(), args.metrics.map(Metrics::serve).transpose()?);
     tokio::select! {
@@ -84,20 +83,19 @@ async fn looks(
     }
 }
 
-/// Whether two looks found the same, whatever the numbers are by now.
+/// Whether two findings are the same except for their numbers.
 fn is_same(one: &Finding, other: &Finding) -> bool {
     let key =
         |finding: &Finding| (finding.kind, finding.severity, finding.sequence.clone(), finding.asked.clone());
     key(one) == key(other)
 }
 
-/// What the one look found and the other did not.
+/// Returns the findings of `one` that are not in `other`.
 fn new_in<'a>(one: &'a Examined, other: &Examined) -> impl Iterator<Item = &'a Finding> {
     one.findings.iter().filter(|finding| !other.findings.iter().any(|known| is_same(known, finding)))
 }
 
-/// What to exit with: by what is worst, where something that is known to be wrong is worse than what is not
-/// known.
+/// Returns the exit status: errors first, then sequences that could not be examined, then warnings.
 fn verdict(seen: &Examined) -> Outcome {
     let count = |of: &dyn Fn(&Finding) -> bool| seen.findings.iter().filter(|finding| of(finding)).count();
     let unknown = count(&|finding| finding.kind == FindingKind::NotSeen);

@@ -1,4 +1,4 @@
-//! The store that is looked at, and what is asked of it.
+//! The store under examination, and the checks on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,13 +19,13 @@ pub(super) struct Patient {
     url: StoreUrl,
     columns: Vec<(SequenceName, ColumnUrl)>,
     args: Doctor,
-    /// Once it can be opened; with the witness, if that is open too.
+    /// `None` until the store could be opened. The doctor is `None` until the witness could be opened too.
     opened: Option<(Arc<dyn Store>, Option<doctor::Doctor>)>,
     earlier: Option<Reached>,
 }
 
 impl Patient {
-    /// Rejects invalid arguments before anything is looked at.
+    /// Rejects invalid arguments before the store is opened.
     pub(super) fn new(global: &Global, args: &Doctor) -> Outcome<Self> {
         let url = opening::url(global)?.existing();
         let column = |(name, url): &(SequenceName, String)| {
@@ -51,7 +51,7 @@ impl Patient {
         doctor
     }
 
-    /// Looks once; with a pause, twice, to tell rates.
+    /// Looks once. With a pause, looks twice to measure rates.
     pub(super) async fn look(&mut self, rate_over: Option<Duration>) -> Examined {
         let mut seen = Examined::default();
         let doctor = match self.doctor(&mut seen.findings).await {
@@ -76,8 +76,8 @@ impl Patient {
         looked
     }
 
-    /// Opens what is not open yet; a witness that cannot be is a finding, and the others are looked at
-    /// without it.
+    /// Opens the store and the witness if necessary. A witness that cannot be opened is a finding. The other
+    /// checks then run without it.
     async fn doctor(&mut self, findings: &mut Vec<Finding>) -> Result<doctor::Doctor> {
         if let Some((_, Some(doctor))) = &self.opened {
             return Ok(doctor.clone());
@@ -98,7 +98,7 @@ impl Patient {
         Ok(whole.unwrap_or(asked))
     }
 
-    /// Carries out the remedies that only raise a counter; returns whether anything was done.
+    /// Applies the remedies that only raise a counter. Returns whether there were any.
     pub(super) async fn fix(&self, findings: &[Finding], report: &Report) -> Outcome<bool> {
         let Some((store, _)) = &self.opened else { return Ok(false) };
         let mut done = false;
@@ -108,7 +108,7 @@ impl Patient {
             let after = doctor::apply(&**store, &finding.remedy).await.map_err(Failure::from)?;
             let next = |info: &Option<SequenceInfo>| info.as_ref().and_then(|info| info.next);
             done = true;
-            // Another finding of the same sequence may have raised it further already.
+            // Another finding may already have raised the same sequence further.
             if next(&before) != next(&after) {
                 report.fixed(name, next(&before), next(&after))?;
             }

@@ -1,4 +1,4 @@
-//! How findings are printed: for people with the command to copy, for programs a line each.
+//! Prints findings: for people with a command to copy, for programs one line each.
 
 use idmill::SequenceName;
 use idmill::store::Bounds;
@@ -11,14 +11,14 @@ use crate::exported::Entry;
 use crate::failure::{Outcome, quoted};
 use crate::output::{self, or_dash, print_line};
 
-/// What goes before a command that begins a sequence anew.
+/// Advice before a command that recreates a sequence.
 const EMPTIED: &str =
     "correct the store's URL, or restore the store; the command is for one that was emptied on purpose";
-/// The same where nothing tells the bounds.
+/// The same if the bounds are unknown.
 const EMPTIED_OF_BOUNDS: &str = "correct the store's URL, or restore the store; the command is for one that was emptied on purpose: \
                                  correct start and max in it, if it had others";
 
-/// A finding as JSON has it. Names and meanings are stable; numbers stand within strings.
+/// A finding as JSON. Names and meanings are stable. Numbers are within strings.
 #[derive(Serialize)]
 struct Line<'a> {
     kind: &'static str,
@@ -27,17 +27,17 @@ struct Line<'a> {
     sequence: Option<&'a str>,
     asked: &'a str,
     found: &'a str,
-    /// The remedy as a command; `null` where there is none.
+    /// The remedy as a command; `null` if there is none.
     command: Option<String>,
-    /// The remedy in words, or what is to be thought of before the command; `null` where that says all.
+    /// The remedy in words, or advice before the command; `null` if the command is enough.
     advice: Option<&'a str>,
-    /// Whether `--fix` carries it out.
+    /// Whether `--fix` applies it.
     raises: bool,
 }
 
 pub(super) struct Report {
     json: bool,
-    /// What a command needs, to be about the same store.
+    /// Flags that make a command use the same store.
     place: String,
 }
 
@@ -106,8 +106,9 @@ impl Report {
         }
     }
 
-    /// Removes it through the guard, which tells the witness. Processes that retry may create it before the
-    /// second command, which raises what it finds and creates what it does not.
+    /// Returns the command that recreates a sequence. It removes the sequence through the guard, which
+    /// updates the witness. A process that retries may create the sequence before the second command. That
+    /// command raises existing sequences, and creates missing ones.
     fn recreate(&self, name: &SequenceName, next: u64, bounds: Option<Bounds>) -> String {
         let bounds = bounds.unwrap_or_else(Bounds::of::<u64>);
         let entry = Entry { name: name.clone(), bounds, reached: next.into() };
@@ -122,7 +123,7 @@ impl Report {
     }
 }
 
-/// Which sequence it is about.
+/// Returns the subject of a finding.
 fn of<'a>(found: &Line<'a>) -> &'a str {
     found.sequence.unwrap_or("the store")
 }

@@ -1,4 +1,4 @@
-//! `--metrics`, where nothing was built in that serves them.
+//! `--metrics` in a build without the feature `metrics`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use idmill_doctor::Examined;
 
 use crate::failure::{Failure, Outcome};
 
-/// There are none.
+/// Never constructed.
 pub(super) struct Metrics(Infallible);
 
 impl Metrics {

@@ -1,4 +1,4 @@
-//! `idmill draws`: how fast ids are drawn, beside the bare atomic instruction.
+//! `idmill draws`: the speed of draws, compared with a bare atomic instruction.
 
 mod report;
 mod ways;
@@ -32,7 +32,7 @@ pub(super) async fn run(global: &Global, args: Draws) -> Outcome {
     output::result(global.json, &report, |_| report::human(&rows))
 }
 
-/// The bare instruction and then every mode, for each number of threads.
+/// Measures the bare instruction and then every mode, for each number of threads.
 async fn measure_all(store: &Arc<dyn Store>, args: Draws) -> Outcome<Vec<Row>> {
     let mut runs = Runs::new(args.threads.len() * (args.mode.len() + 1));
     let (args, mut rows) = (Arc::new(args), Vec::new());
@@ -52,7 +52,7 @@ async fn measure_all(store: &Arc<dyn Store>, args: Draws) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// A sequence opened as the mode wants it, drawn from, and looked at; without a mode, the bare instruction.
+/// Opens a sequence in this mode and measures draws from it; without a mode, measures the bare instruction.
 async fn measured(
     store: Arc<dyn Store>,
     args: Arc<Draws>,
@@ -63,7 +63,7 @@ async fn measured(
         let counter = bare::Counter::default();
         return Ok((off_runtime(move || measure(&plan, || Ok(&counter))).await?, Counts::default()));
     };
-    // Anew for each measurement: settings belong to the open sequence.
+    // A new instance for each measurement: settings belong to the open sequence.
     let sequences = Sequences::new(store)?;
     let allocator = open(&sequences, &args, mode).await?;
     allocator.warm().await?;
@@ -99,17 +99,17 @@ fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) 
     }
 }
 
-/// What the threads saw, together.
+/// The sum of all threads.
 #[derive(Debug)]
 struct Seen {
     ids: u64,
-    /// From the start of all to the end of the last.
+    /// From the common start to the end of the slowest thread.
     elapsed: Duration,
-    /// How long draws took, in nanoseconds.
+    /// Latencies of draws in nanoseconds.
     draws: Histogram<u64>,
 }
 
-/// Has all threads draw at the same time.
+/// Draws on all threads at the same time.
 fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> Result<Seen> {
     let clock = clock();
     let (each, elapsed) = plan.on_threads(make, |mut draw, since| work(plan, clock, &mut draw, since))?;
@@ -121,8 +121,8 @@ fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> 
     Ok(seen)
 }
 
-/// Draws in blocks of which the first draw is timed, and stands for the others; but
-/// each that waited, for itself.
+/// Draws in blocks. Only the first draw of a block is timed, and represents the others. Draws that wait are
+/// timed individually.
 fn work<D: Draw>(
     plan: &Measurement,
     clock: u64,
@@ -143,7 +143,7 @@ fn work<D: Draw>(
     }
 }
 
-/// Up to `draws` draws; fewer where waiting took up the time there was. Returns how many.
+/// Makes up to `draws` draws; fewer if waits exceeded the time limit. Returns their number.
 #[inline]
 fn block<D: Draw>(
     goal: Goal,
@@ -178,7 +178,7 @@ fn block<D: Draw>(
     Ok(drawn)
 }
 
-/// What reading the clock twice takes, in nanoseconds: the median of many readings, one after the other.
+/// Returns the time that two clock readings take in nanoseconds: the median of many consecutive readings.
 fn clock() -> u64 {
     let mut readings: Vec<u64> = (0..1001)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What was measured, as tables and as JSON.
+//! The results as tables and as JSON.
 
 use serde::Serialize;
 
@@ -17,11 +17,11 @@ pub(super) struct Row {
     ids: u64,
     seconds: f64,
     ids_per_second: f64,
-    /// The time of all threads, over the ids.
+    /// The time of all threads, divided by the number of ids.
     pub(super) ns_per_id: f64,
-    /// `ns_per_id` over that of the bare instruction.
+    /// `ns_per_id`, relative to the bare instruction.
     ratio_to_bare: f64,
-    /// Times of a draw; `take` counts a call as one.
+    /// Latencies of draws; a call of `take` counts as one.
     draw_ns: Percentiles<u64>,
     /// `null` for the bare instruction.
     #[serde(flatten)]
@@ -44,7 +44,7 @@ impl Row {
         }
     }
 
-    /// Sets it beside the bare instruction.
+    /// Sets the ratio to the bare instruction.
     pub(super) fn beside(self, bare_ns_per_id: f64) -> Self {
         Self { ratio_to_bare: self.ns_per_id / bare_ns_per_id, ..self }
     }

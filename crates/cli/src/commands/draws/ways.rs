@@ -1,4 +1,4 @@
-//! One draw in each of the modes, as small as it can be written.
+//! One draw in each mode, with as little overhead as possible.
 
 #![allow(clippy::inline_always)] // a call around a draw takes about as long as the draw that is measured
 
@@ -14,19 +14,19 @@ use tokio::runtime::Runtime;
 use crate::measuring::PATIENCE;
 
 pub(super) trait Draw {
-    /// How many draws one timed draw stands for.
+    /// Number of draws that one timed draw represents.
     const BLOCK: u64 = 4096;
 
-    /// How many ids a draw brings.
+    /// Returns the number of ids per draw.
     fn ids(&self) -> u64 {
         1
     }
 
-    /// One draw; and how long it took, if it had to wait for the store.
+    /// Draws once. Returns the latency if the draw had to wait for the store.
     fn draw(&mut self) -> Result<Option<Duration>>;
 }
 
-/// The instruction that all others are set beside. On a cache line of its own, as the allocator's cursor is.
+/// The reference instruction. It has its own cache line, like the allocator's cursor.
 #[allow(clippy::disallowed_types)] // the bare atomic itself is what is measured
 pub(super) mod bare {
     use std::hint::black_box;
@@ -48,7 +48,7 @@ pub(super) mod bare {
     }
 }
 
-/// Draws from memory with `$try`, and where there is nothing, with `$wait`, timed.
+/// Draws from memory. If memory is empty, waits for the store, timed.
 macro_rules! draws {
     ($ty:ty) => {
         impl Draw for $ty {
@@ -75,14 +75,14 @@ draws!(Handle);
 draws!(Lease);
 draws!(&Allocator);
 
-/// Several ids in one call.
+/// Several ids per call.
 pub(super) struct Take<'a> {
     pub(super) allocator: &'a Allocator,
     pub(super) ids: u64,
 }
 
 impl Draw for Take<'_> {
-    // A call is not told apart that waits, so that all are timed: beside many ids, that is little.
+    // A call does not report whether it waited, so every call is timed. For many ids that costs little.
     const BLOCK: u64 = 1;
 
     fn ids(&self) -> u64 {
@@ -96,7 +96,7 @@ impl Draw for Take<'_> {
     }
 }
 
-/// Futures: ready at once, or awaited on a runtime.
+/// Futures: ready immediately, or awaited on a runtime.
 pub(super) struct Future_<'a> {
     pub(super) allocator: &'a Allocator,
     pub(super) runtime: Runtime,

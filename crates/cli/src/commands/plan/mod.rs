@@ -1,4 +1,4 @@
-//! `idmill plan`: sizes and what they cost, without a store.
+//! `idmill plan`: sizes and their cost, computed without a store.
 
 mod simulate;
 
@@ -26,7 +26,7 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     }
     let planned = Planned::of(args)?;
     let (workload, away, bounds) = (planned.workload, planned.args.outage, planned.bounds);
-    // Simulated time stands still for everybody on its runtime: it gets one of its own.
+    // The simulation pauses time on its runtime, so it needs its own.
     let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, away, bounds));
     let outage = simulated.await.expect("the simulation does not panic")?;
     if let Some(file) = &planned.args.plot {
@@ -39,13 +39,13 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
 /// The part of a plan that needs no simulation.
 struct Planned {
     args: Plan,
-    /// Of one process.
+    /// The load of one process.
     workload: Workload,
     sizes: Sizes,
     bounds: Bounds,
-    /// Of each datacenter, where there are several.
+    /// The window of each datacenter, if there are several.
     window: Option<RangeSize>,
-    /// Ids a year, drawn and lost by restarts.
+    /// Ids per year: drawn, and lost by restarts.
     drawn: f64,
     wasted: f64,
 }
@@ -61,13 +61,13 @@ impl Planned {
         let window = window.datacenters(args.datacenters).ids(max);
         let window = (args.datacenters > 1).then(|| window.plan()).transpose()?;
         let restarts = args.restarts * processes * SECONDS_A_YEAR / SECONDS_A_DAY;
-        // A crash finds memory anywhere between the watermark and its fullest.
+        // At a crash, memory is anywhere between the watermark and its maximum.
         let lost = sizes.watermark as f64 + sizes.step as f64 / 2.0;
         let (drawn, wasted) = (args.rate * SECONDS_A_YEAR, restarts * lost);
         Ok(Self { args, workload, sizes, bounds: Bounds::new(1, max)?, window, drawn, wasted })
     }
 
-    /// How long memory lasts at least when the store goes away.
+    /// Returns how long memory lasts at least if the store is unreachable.
     fn lasts(&self) -> Duration {
         self.sizes.lasts(self.workload.rate)
     }
@@ -80,12 +80,12 @@ impl Planned {
         3600.0 * self.args.rate / self.sizes.step as f64
     }
 
-    /// How long a window lasts for a datacenter that is cut off.
+    /// Returns how long a window lasts for an isolated datacenter.
     fn window_lasts(&self, size: &RangeSize) -> f64 {
         size.outlasts(self.args.rate / f64::from(self.args.datacenters)).as_secs_f64()
     }
 
-    /// The least waste cap that leaves the outage its ids, where the one that is given does not.
+    /// Returns the smallest waste cap that survives the outage, if it is larger than the given one.
     fn needed(&self) -> Option<u64> {
         Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_waste)
     }
@@ -94,7 +94,7 @@ impl Planned {
         self.lasts() >= self.args.outage && outage.dry_after.is_none()
     }
 
-    /// Why it does not hold: the outage is not survived, or the ids do not last for a year.
+    /// Returns why the plan fails: it does not survive the outage, or the ids last less than a year.
     fn broken(&self, outage: &Outage) -> Option<String> {
         if !self.survives(outage) {
             return Some("the plan does not survive the outage".to_owned());
@@ -116,7 +116,7 @@ impl Planned {
             "drawn_per_year": self.drawn,
             "wasted_per_year": self.wasted,
             "years_until_exhaustion": self.years(),
-            // Of each datacenter, `held` of all; `null` for one datacenter.
+            // Per datacenter; `held` is the sum over all. `null` for one datacenter.
             "window": self.window.as_ref().map(|size| json!({
                 "range": size.range,
                 "threshold_percent": size.threshold,
@@ -172,7 +172,7 @@ impl Planned {
         format!("{option}: a window lasts {lasts} cut off; all hold at most {held} ids")
     }
 
-    /// An error where the plan does not hold.
+    /// Fails if the plan does not hold.
     fn verdict(&self, outage: &Outage) -> Outcome {
         let Some(why) = self.broken(outage) else { return Ok(()) };
         let hint = match self.needed() {
@@ -214,12 +214,12 @@ fn years(years: f64) -> String {
     }
 }
 
-/// As a span of time is printed: nobody reads its fractions, nor what is beyond some 300 years.
+/// Formats a time span without fractions, up to some 300 years.
 fn whole(seconds: f64) -> humantime::FormattedDuration {
     format_duration(Duration::from_secs(Duration::from_secs_f64(seconds.min(1e10)).as_secs()))
 }
 
-/// Three digits that count.
+/// Formats three significant digits.
 fn number(value: f64) -> String {
     match scaled(value) {
         (1e3.., _) => format!("{value:.2e}"),

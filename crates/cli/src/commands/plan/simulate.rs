@@ -1,4 +1,4 @@
-//! One process through one outage: the engine itself, over a store in memory, in simulated time.
+//! Simulates one process through an outage: the real engine over a memory store, in simulated time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,37 +11,37 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::planning::Workload;
 
-/// How finely time is cut: how many draws there are through the outage.
+/// Number of draws during the outage.
 const DRAWS: u32 = 4_000;
 const FINEST: Duration = Duration::from_millis(1);
-/// How many refills it takes until the step, which grows fourfold at most, stays as it is.
+/// Number of refills until the step is stable. It grows at most fourfold per refill.
 const SETTLED: u32 = 30;
-/// How many draws the sizes are given to settle.
+/// Maximum number of draws until the sizes settle.
 const LONGEST: u32 = 4_000_000;
-/// Nobody gives up in a simulation.
+/// Draws in a simulation never time out.
 const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// What came of it.
+/// The result of a simulation.
 #[derive(Clone, Debug)]
 pub(super) struct Outage {
-    /// (Seconds since the store went away, ids in memory).
+    /// Pairs of seconds since the start of the outage and ids in memory.
     pub(super) stock: Vec<(f64, f64)>,
-    /// How long memory lasted; `None` if to the end of the outage.
+    /// How long memory lasted; `None` if it lasted for the whole outage.
     pub(super) dry_after: Option<Duration>,
-    /// Reserves that were made before, while and after the store was away.
+    /// Reserves before, during and after the outage.
     pub(super) reserves: u64,
-    /// The fewest ids there were in memory.
+    /// The lowest number of ids in memory.
     pub(super) least: u64,
 }
 
-/// The store goes away at the worst moment, when memory is at the watermark.
+/// Simulates an outage that begins at the worst moment: memory is at the watermark.
 pub(super) fn outage(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let failed = |error| Error::new(ErrorKind::Unavailable, "no runtime for the simulation").because(error);
     runtime.map_err(failed)?.block_on(Simulation::run(workload, outage, bounds))
 }
 
-/// A store that takes its time, and can be away.
+/// A store with latency, which can be unreachable.
 #[derive(Clone, Debug, Default)]
 struct Remote {
     memory: MemoryStore,
@@ -50,9 +50,9 @@ struct Remote {
 }
 
 impl Remote {
-    /// The call reaches the store after half of its time.
+    /// Executes the call after half of the latency.
     async fn answer<R>(&self, call: impl Future<Output = Result<R>>) -> Result<R> {
-        // Relaxed: there is one thread.
+        // Relaxed: there is only one thread.
         let is_away = self.is_away.load(Ordering::Relaxed);
         sleep(self.latency / 2).await;
         let answer = if is_away { Err(ErrorKind::Unavailable.into()) } else { call.await };
@@ -83,7 +83,7 @@ struct Simulation {
     workload: Workload,
     outage: Duration,
     watermark: u64,
-    /// When the next draw is due, and the part of an id that was not drawn yet.
+    /// When the next draw is due, and the fraction of an id that is carried over.
     due: Instant,
     owed: f64,
 }
@@ -108,8 +108,8 @@ impl Simulation {
         self.ids.snapshot().remaining
     }
 
-    /// How long until the next draw: finely cut around a refill, where the engine measures
-    /// the rate, and coarsely between.
+    /// Returns the time until the next draw: short near a refill, where the engine measures the rate, and
+    /// long otherwise.
     fn tick(&self) -> Duration {
         let an_id = Duration::from_secs_f64(1.0 / self.workload.rate);
         let coarse = (self.outage / DRAWS).max(an_id).max(FINEST);
@@ -118,7 +118,7 @@ impl Simulation {
         if refilling { coarse.min((self.workload.latency / 4).max(an_id / 8).max(FINEST)) } else { coarse }
     }
 
-    /// Draws what a tick brings; how long that waited.
+    /// Draws the ids of one tick. Returns how long the draw waited.
     async fn draw(&mut self) -> Result<Duration> {
         sleep_until(self.due).await;
         let tick = self.tick();
@@ -133,7 +133,7 @@ impl Simulation {
         Ok(before.elapsed())
     }
 
-    /// Until the sizes have settled, and then until the next draws would cross the watermark.
+    /// Draws until the sizes have settled, and the next draws would cross the watermark.
     async fn settle(&mut self) -> Result<()> {
         let (mut refills, mut before) = (0, self.remaining());
         for _ in 0..LONGEST {
@@ -150,14 +150,14 @@ impl Simulation {
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
-    /// Through the outage and as long again.
+    /// Draws through the outage, and half as long afterwards.
     async fn outage(&mut self) -> Result<Outage> {
         let budget = self.outage;
         let began = Instant::now();
         let mut seen = Outage { stock: Vec::new(), dry_after: None, reserves: 0, least: u64::MAX };
         self.store.is_away.store(true, Ordering::Relaxed);
         let mut healed = false;
-        // A draw waits while the store is away, so somebody else has to bring it back.
+        // The draw below waits during the outage, so another task must end it.
         let store = self.store.clone();
         let heal = tokio::spawn(async move {
             sleep_until(began + budget).await;
@@ -167,7 +167,7 @@ impl Simulation {
             let at = began.elapsed();
             let waited = self.draw().await?;
             let remaining = self.remaining();
-            // Longer than a refill takes: there was nothing in memory, and nothing to be had.
+            // Longer than a refill takes: memory was empty and the store unreachable.
             if waited > 2 * self.workload.latency && seen.dry_after.is_none() && !healed {
                 seen.dry_after = Some(at);
             }
@@ -180,7 +180,7 @@ impl Simulation {
     }
 }
 
-// What is drawn in a tick is far below 2^63.
+// A tick draws far fewer than 2^63 ids.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn whole(ids: f64) -> u64 {
     ids as u64

@@ -1,11 +1,11 @@
-//! The limit of open files, of which each client takes one.
+//! The limit of open files. Each client needs one.
 
 use rlimit::Resource;
 
-/// Descriptors that clients do not get: for the store's connections, listeners, files and probes.
+/// Descriptors that are reserved for the store's connections, listeners, files and probes.
 const RESERVE: u64 = 128;
 
-/// Raises the soft limit for this number of clients, and returns how many fit.
+/// Raises the soft limit for this number of clients. Returns how many fit.
 pub(super) fn places(wanted: usize) -> usize {
     let needed = (wanted as u64).saturating_add(RESERVE);
     match raised(needed) {
@@ -20,7 +20,8 @@ pub(super) fn places(wanted: usize) -> usize {
     }
 }
 
-/// Raises the soft limit to `needed` or the hard limit, and returns it; `None` if it is unknown.
+/// Raises the soft limit to `needed`, at most to the hard limit. Returns the new limit; `None` if it is
+/// unknown.
 fn raised(needed: u64) -> Option<u64> {
     let (soft, hard) = Resource::NOFILE.get().ok()?;
     let wanted = needed.min(hard);
@@ -30,7 +31,7 @@ fn raised(needed: u64) -> Option<u64> {
     Some(Resource::NOFILE.set(wanted, hard).map_or(soft, |()| wanted))
 }
 
-/// Splits a limit that is too small.
+/// Returns the number of clients for a limit that is too small.
 fn places_of(limit: u64) -> usize {
     let places = limit - RESERVE.min(limit / 2);
     usize::try_from(places).unwrap_or(usize::MAX)

@@ -1,10 +1,10 @@
-//! `idmill serve`: ids for clients of Redis and of HTTP.
+//! `idmill serve`: serves ids over the Redis protocol and HTTP.
 
 #[cfg(unix)]
 mod limit;
 #[cfg(not(unix))]
 mod limit {
-    /// Nothing limits open files: all of them fit.
+    /// Open files are not limited here.
     pub(super) fn places(wanted: usize) -> usize {
         wanted
     }
@@ -41,20 +41,20 @@ use settings::Settings;
 pub(crate) use tokens::run as token;
 use traces::Traces;
 
-/// A sequence that nobody draws from is let go after this long.
+/// An idle sequence is evicted after this time.
 const IDLE: Duration = Duration::from_secs(600);
-/// How often the recorder of metrics is tidied up, as it asks for.
+/// Interval of the metrics recorder's upkeep.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// How long an unreachable store is retried.
+/// How long an unreachable store is retried at the start.
 const REACHED_WITHIN: Duration = CONNECT_TIMEOUT;
-/// Between two tries.
+/// Pause between two attempts.
 const RETRY: Duration = Duration::from_millis(500);
-/// Gaps of reserves of which nobody knows whether they were granted.
+/// Gaps of reserves with an unknown outcome.
 const UNKNOWN: &str = "reason=\"unknown\"";
-/// Gaps of ids that count as draws too.
+/// Gaps of ids that are also counted as draws.
 const DROPPED: &str = "reason=\"dropped\"";
 
-/// Listeners that were open before the server began.
+/// Open listeners from the service manager.
 #[derive(Debug, Default)]
 struct Handed {
     resp: Option<TcpListener>,
@@ -77,13 +77,13 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     if check {
         return settings.print();
     }
-    // Before the store is opened, which may take a while.
+    // Handle SIGHUP before the store is opened, which may take a while.
     let told = reload::Told::new();
     let traces = Traces::begin()?;
     let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
     let server = bound(&settings, handed, metrics.clone()).await?;
-    // Before anybody is told that it serves: who hears that may end it at once.
+    // Handle signals before readiness is announced: a manager may stop the server right after that.
     let (told_once, told_twice) = (signalled(), told_twice());
     let figures = server.figures();
     systemd::ready(&figures);
@@ -179,7 +179,7 @@ async fn upkeep(metrics: &PrometheusHandle) {
     }
 }
 
-/// The second signal, counted from the start.
+/// Completes at the second signal since the call.
 fn told_twice() -> impl Future<Output = ()> {
     let first = signalled();
     async {
@@ -188,9 +188,9 @@ fn told_twice() -> impl Future<Output = ()> {
     }
 }
 
-/// Says in the log what became of the ids of a server that has ended. Of what it was granted, everything was handed out, given back, or is a gap; what was
-/// handed out and not read, or skipped, is a gap too. Of what is unknown, the store may have granted all or
-/// nothing: it was asked, and did not answer before the end.
+/// Logs the fate of all granted ids at the end. Each was handed out, given back, or is a gap. Ids that were
+/// handed out but not read, or skipped, are gaps too. The ids of unanswered reserves are unknown: the store
+/// may have granted all of them or none.
 fn report(metrics: &str) {
     let all = |name| sum(metrics, name, |_| true);
     let gaps = |counts: fn(&str) -> bool| sum(metrics, "idmill_gaps_total", counts);
@@ -206,7 +206,7 @@ fn report(metrics: &str) {
     );
 }
 
-/// Of all sequences: what the lines say whose labels count.
+/// Sums the samples of a metric whose labels match, over all sequences.
 fn sum(metrics: &str, name: &str, counts: impl Fn(&str) -> bool) -> u64 {
     let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
     let lines = lines.filter(|rest| rest.starts_with('{') || rest.starts_with(' '));

@@ -1,4 +1,4 @@
-//! Files that are read again while the server runs.
+//! Reloads files while the server runs.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::settings::Settings;
 use super::{systemd, tokens};
 use crate::failure::Outcome;
 
-/// How often the files are looked at.
+/// Interval of checks for changed files.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Reads tokens and certificates again when their files have changed, and when the process is told to. What
-/// cannot be read changes nothing.
+/// Reloads tokens and certificates when their files change, and on SIGHUP. An unreadable file changes
+/// nothing.
 pub(super) async fn keep(settings: &Settings, figures: &Figures, mut told: Told) {
     let (mut ticks, mut files) = (interval(LOOK), settings.files.clone());
     loop {
@@ -56,7 +56,7 @@ fn report(what: &str, outcome: Outcome<Option<usize>>) {
     }
 }
 
-/// Receives SIGHUP, which ends a process without a handler.
+/// Receives SIGHUP, which would end a process without a handler.
 pub(super) struct Told {
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,

@@ -1,4 +1,4 @@
-//! What the command line, the environment and the file say, taken together.
+//! The settings from the command line, the environment and the file.
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
@@ -41,13 +41,13 @@ impl Settings {
             Some(file) => keys.over(tokens::in_toml::<Keys>(&file)?),
         };
         let address = |spot: Option<Spot>, default| spot.map_or(Some(default), |Spot(address)| address);
-        // What was handed over is listened at already.
+        // A listener from the service manager takes precedence over an address.
         let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, Server::RESP));
         let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, Server::HTTP));
         if resp.is_none() && http.is_none() {
             return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
         }
-        // Before they are read, so that a change in between is detected.
+        // Hash the files before they are read, so that a change in between is detected.
         let secrets = [&keys.tokens, &keys.tls_cert, &keys.tls_key, &keys.tls_client_ca];
         let files = Files::of(secrets.into_iter().flatten().cloned());
         let certificate = Certificate::of(&keys)?;
@@ -80,7 +80,7 @@ impl Settings {
         })
     }
 
-    /// What would be done.
+    /// Prints the settings, for `--check`.
     pub(super) fn print(&self) -> Outcome {
         let shown = self.certificate.as_ref();
         if let Some(warning) = shown.and_then(|shown| shown.tls.warning(SystemTime::now())) {
@@ -128,7 +128,7 @@ impl Settings {
         }
     }
 
-    /// When the certificate ends.
+    /// Returns when the certificate expires.
     fn expires(&self) -> Option<String> {
         let end = self.certificate.as_ref()?.tls.expires()?;
         Some(humantime::format_rfc3339_seconds(end).to_string())
@@ -140,7 +140,7 @@ impl Settings {
 pub(super) struct Files {
     paths: Vec<PathBuf>,
     hasher: RandomState,
-    /// `None` for a file that cannot be read.
+    /// `None` for an unreadable file.
     seen: Vec<Option<u64>>,
 }
 
@@ -151,7 +151,7 @@ impl Files {
         files
     }
 
-    /// Whether a content differs from that of the last call.
+    /// Whether a file has changed since the last call.
     pub(super) fn have_changed(&mut self) -> bool {
         let hash = |path| fs::read(path).ok().map(|content| self.hasher.hash_one(content));
         let now: Vec<_> = self.paths.iter().map(hash).collect();
@@ -161,7 +161,7 @@ impl Files {
     }
 }
 
-/// The files that TLS needs.
+/// The files for TLS.
 pub(super) struct Certificate {
     pub(super) tls: Tls,
     chain: PathBuf,
@@ -170,7 +170,7 @@ pub(super) struct Certificate {
 }
 
 impl Certificate {
-    /// `None` where nothing is to be encrypted.
+    /// Returns `None` if TLS is not configured.
     fn of(keys: &Keys) -> Outcome<Option<Self>> {
         let (chain, key) = match (&keys.tls_cert, &keys.tls_key) {
             (Some(chain), Some(key)) => (chain.clone(), key.clone()),
@@ -197,7 +197,7 @@ impl Certificate {
     }
 }
 
-/// Others than this machine are served without TLS and tokens only if that is known and meant.
+/// Rejects an address that other machines can reach. Not called if both TLS and tokens are configured.
 fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
     match address {
         Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    /// The help is one in every build, also in those without a server to ask.
+    /// The help is the same in every build, also without the server's own constants.
     #[test]
     fn the_help_has_the_servers_own_defaults() {
         let mut command = Cli::command();

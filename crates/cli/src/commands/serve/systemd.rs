@@ -1,4 +1,4 @@
-//! The service manager: what it hands over, and what it is told.
+//! The service manager: listeners from it, and notifications to it.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::time::interval;
 use super::Handed;
 use crate::failure::{Failure, Outcome};
 
-/// How often it is told how many there are.
+/// Interval of status updates.
 const TELL: Duration = Duration::from_secs(5);
 
-/// By their names. To be called once: it takes them.
+/// Takes the listeners by name. Call this only once.
 pub(super) fn handed() -> Outcome<Handed> {
     let all = sd_listen_fds::get().map_err(|error| {
         Failure::usage(format!("what the service manager handed over cannot be read: {error}"))
@@ -39,7 +39,7 @@ fn unknown(what: &str) -> Failure {
     Failure::usage(message).hint("name each with FileDescriptorName= in a socket unit of its own")
 }
 
-/// It serves, and has read what it was told to read again.
+/// Reports that the server is ready, also after a reload.
 pub(super) fn ready(figures: &Figures) {
     tell(&[NotifyState::Ready, NotifyState::Status(&status(figures))]);
 }
@@ -48,7 +48,7 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("ending: answers what it has read")]);
 }
 
-/// The time tells this reading from the one before.
+/// The timestamp distinguishes this reload from the previous one.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -56,10 +56,10 @@ pub(super) fn reloading() {
     }
 }
 
-/// Says how much it does, and that it is alive.
+/// Reports the status, and pings the watchdog.
 pub(super) async fn keep(figures: &Figures) {
     let watched = sd_notify::watchdog_enabled();
-    // Half of the time, as the manager asks for.
+    // Half of the watchdog timeout, as systemd recommends.
     let mut ticks = interval(watched.map_or(TELL, |time| TELL.min(time / 2)).max(Duration::from_millis(1)));
     let mut told = String::new();
     loop {
@@ -83,7 +83,7 @@ fn status(figures: &Figures) -> String {
     }
 }
 
-/// Does nothing where there is no manager.
+/// Does nothing without a service manager.
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "the service manager was not told");

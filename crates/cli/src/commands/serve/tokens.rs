@@ -1,4 +1,4 @@
-//! The file of tokens: how it is read, and what is put into it.
+//! The token file: parsing, and new entries.
 
 use std::collections::HashMap;
 use std::fs;
@@ -78,7 +78,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// As [`read`]; an empty file is an error, since the server could not be used.
+/// Like [`read`], but rejects an empty file: nobody could use the server.
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {
@@ -88,7 +88,7 @@ pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Rejects a hash that occurs twice: the rights of only one entry would hold.
+/// Rejects duplicate hashes: only the rights of one entry would apply.
 fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
     let mut names = HashMap::new();
     for token in tokens {
@@ -103,18 +103,18 @@ fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
     Ok(())
 }
 
-/// A file in TOML.
+/// Reads a TOML file.
 pub(super) fn in_toml<T: DeserializeOwned>(file: &Path) -> Outcome<T> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
-    // The error's own text shows the line, which may hold a password.
+    // The error's own text shows the line, which may contain a password.
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         Failure::usage(format!("{}, line {line}: {}", file.display(), error.message()))
     })
 }
 
-/// `idmill token`: a new one, and what of it goes into the file.
+/// `idmill token`: creates a token, and prints its entry for the file.
 pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
     parsed::<Right, Rights>(&args.rights)?;
     parsed::<Pattern, Vec<_>>(&args.sequences)?;

@@ -1,4 +1,4 @@
-//! Spans, to a collector of OpenTelemetry, as the variables of its specification say.
+//! Exports spans to an OpenTelemetry collector, configured by the standard environment variables.
 
 use idmill_server::ServerBuilder;
 use opentelemetry::propagation::TextMapPropagator as _;
@@ -14,11 +14,11 @@ use tracing_subscriber::{Layer, Registry};
 
 use crate::failure::{Failure, Outcome};
 
-/// One of them says where the collector is. Without, spans go nowhere.
+/// The variables with the collector's address. Without one, spans are not exported.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const SERVICE: &str = "idmill";
 
-/// What hands spans to the collector; `None` where none is named.
+/// The exporter; `None` without a collector.
 pub(super) struct Traces(Option<SdkTracerProvider>);
 
 impl Traces {
@@ -36,7 +36,7 @@ impl Traces {
         Ok(Self(Some(provider.build())))
     }
 
-    /// Takes the spans of this server and of the engine, and what is logged within them.
+    /// Returns the layer for the spans of the server and the engine, and for the events within them.
     pub(super) fn layer(&self) -> Option<impl Layer<Registry> + Send + Sync + use<>> {
         let tracer = self.0.as_ref()?.tracer(SERVICE);
         let layer =
@@ -44,7 +44,7 @@ impl Traces {
         Some(layer.with_filter(Targets::new().with_target("idmill", LevelFilter::DEBUG)))
     }
 
-    /// Hands over what is left. A collector that is away has a time of its own for this.
+    /// Sends the remaining spans. The exporter's own timeout limits this if the collector is unreachable.
     pub(super) async fn end(self) {
         let Some(provider) = self.0 else { return };
         match tokio::task::spawn_blocking(move || provider.shutdown()).await {
@@ -55,16 +55,16 @@ impl Traces {
     }
 }
 
-/// The span of a request is a child of the one that its `traceparent` names.
+/// Makes the span of a request a child of the one in its `traceparent` header.
 pub(super) fn adopt(server: ServerBuilder) -> ServerBuilder {
     let propagator = TraceContextPropagator::new();
     server.parents(move |span, headers| {
-        // Fails where nobody takes spans.
+        // Fails if no subscriber collects spans.
         let _ = span.set_parent(propagator.extract(&HeaderExtractor(headers)));
     })
 }
 
-/// What sends the spans: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say, else it is `idmill`.
+/// Returns the service name: from `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES`, or `idmill`.
 fn resource() -> Resource {
     let is_named = !variable("OTEL_SERVICE_NAME").is_empty()
         || variable("OTEL_RESOURCE_ATTRIBUTES").contains("service.name=");

@@ -1,4 +1,4 @@
-//! Where there is no service manager that hands listeners over.
+//! Systems without a service manager.
 
 use idmill_server::Figures;
 

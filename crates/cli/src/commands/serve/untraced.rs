@@ -1,4 +1,4 @@
-//! Where spans go to nobody: built without `otel`.
+//! Builds without `otel`: spans are not exported.
 
 use idmill_server::ServerBuilder;
 use tracing_subscriber::layer::Identity;
