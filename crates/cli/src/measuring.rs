@@ -41,7 +41,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// With a `count`, each thread makes this number of steps; otherwise it runs for `time`.
+    /// Limits each thread to `count` steps if it is given, or else to `time`.
     pub(crate) fn new(threads: u16, count: Option<u64>, time: Duration) -> Arc<Self> {
         let goal = count.map_or(Goal::Time(time), Goal::Count);
         Arc::new(Self { threads, goal, progress: AtomicU64::new(0) })

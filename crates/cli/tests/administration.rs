@@ -1,4 +1,4 @@
-//! `create`, `list`, `show`, `set` and `remove`: what they print, and what they refuse.
+//! `create`, `list`, `show`, `set` and `remove`: their output and their refusals.
 
 mod common;
 
@@ -56,7 +56,7 @@ fn tables_are_aligned_and_end_without_blanks() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("NAME  NEXT  START"), "{table}");
     assert!(lines[1].starts_with("s        1      1"), "{table}");
-    // Each of the two characters is as wide as two.
+    // Each of the two characters takes two columns.
     assert!(lines[2].starts_with("注文     -      7"), "{table}");
     assert!(lines.iter().all(|line| line.trim_end() == *line) && !table.contains('\x1b'));
 }
@@ -154,7 +154,7 @@ fn a_name_that_is_not_there_is_answered_with_the_nearest() {
     assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` makes it"));
 }
 
-/// The columns of a row, but for its name.
+/// The columns of a row, except its name.
 const ROW: &str = "next, start, max, incarnation, epoch, format";
 
 fn database(place: &Place) -> idmill_sqlite::rusqlite::Connection {
@@ -200,7 +200,7 @@ fn what_cannot_be_read_is_reported_beside_the_others() {
     assert_eq!(listed["unreadable"][0]["kind"], json!("store_violation"));
 }
 
-/// In a tenth of the memory that a list of all of them would take.
+/// Memory is limited to a tenth of the size of the whole list.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_list_takes_no_more_memory_the_longer_it_is() {
@@ -215,7 +215,7 @@ fn a_list_takes_no_more_memory_the_longer_it_is() {
         )
         .unwrap();
     for (args, lines) in [("list", 200_002), ("list --json", 2_000_015)] {
-        // In kilobytes of address space: a runtime's threads and a database's cache, and little else.
+        // Address space in KiB, enough for a runtime's threads and a database's cache.
         let limited = format!("ulimit -v 160000; exec {} {args}", env!("CARGO_BIN_EXE_idmill"));
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &limited]).current_dir(place.path()).env("MALLOC_ARENA_MAX", "1");
@@ -241,7 +241,7 @@ fn a_table_that_is_made_of_the_printed_schema_is_drawn_from() {
     assert_eq!(json["ddl"].as_str().map(|ddl| format!("{ddl};\n")), Some(schema.out));
 }
 
-/// Without a server: nobody listens there.
+/// No server listens at these URLs.
 #[cfg(feature = "full")]
 #[test]
 fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
@@ -266,7 +266,7 @@ fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
     }
 }
 
-/// Each store and guard has a table of its own, so that it shows whose is printed.
+/// Each store and guard has its own table name, which shows whose statement is printed.
 #[cfg(feature = "full")]
 #[test]
 fn the_schema_of_a_witness_is_that_of_the_guard_or_else_of_the_store() {

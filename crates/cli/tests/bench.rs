@@ -1,4 +1,4 @@
-//! `idmill bench`: what it measures adds up, and it leaves nothing behind but what it was told to.
+//! `idmill bench`: its figures are consistent, and it leaves nothing behind except the requested files.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn check(run: &Value) {
     let reserves = run["reserves"].as_u64().unwrap();
     match mode {
         "in-transaction" | "in-transaction-many" | "async" => assert!(reserves >= transactions, "{run}"),
-        // Shared by callers who wait at the same time, so at most as many.
+        // Callers that wait at the same time share a reserve.
         "global" => assert!(reserves <= transactions && run["waits"] == transactions, "{run}"),
         "batch" => assert_eq!(reserves, transactions.div_ceil(10), "{run}"),
         _ => assert!(reserves >= transactions.div_ceil(10), "{run}"),
@@ -38,8 +38,7 @@ fn check(run: &Value) {
     let (times, corrected) = (&run["times_ms"], &run["corrected_ms"]);
     for name in ["p50", "p75", "p90", "p99", "p99_9", "max"] {
         assert!(times[name].as_f64() >= Some(1.0), "shorter than the work itself: {run}");
-        // As many again that would have begun meanwhile can only add long ones among the
-        // slow, but never a longer one.
+        // The correction adds long times, but none above the maximum.
         assert!(corrected["max"].as_f64() >= times[name].as_f64(), "{run}");
     }
 }
@@ -52,7 +51,7 @@ fn ids_that_were_measured_with_are_really_taken_from_a_store_of_ones_own() {
     let ran = place.run(&[&args[..], &["--transaction", "0s", "--store", "sqlite:ids.db"]].concat());
     assert!(ran.code == 0 && ran.err.contains("`idmill-bench` of sqlite:ids.db"), "{ran:?}");
     let left = place.json(&["show", "idmill-bench", "--store", "sqlite:ids.db", "--json"]);
-    // What was left of the batch was given back at the end.
+    // The rest of the batch was given back at the end.
     assert_eq!(left["next"], 7 + 7 + 7 + 1);
 }
 
@@ -102,7 +101,7 @@ fn the_published_runs_are_made_again_and_set_beside_the_published_figures() {
     assert!(svg.contains("published, on Cloud Spanner"), "{svg}");
 }
 
-/// To six digits: what JSON's readers make of the last ones differs.
+/// Compares six digits, because JSON parsers differ in the last ones.
 fn is(value: &Value, expected: f64) -> bool {
     (value.as_f64().unwrap() / expected - 1.0).abs() < 1e-6
 }
@@ -121,7 +120,7 @@ fn tables_are_markdown_where_that_is_asked_for_and_published_runs_have_their_set
     assert!(ran.code == 2 && ran.err.contains("in-transaction is not there"), "{ran:?}");
 }
 
-/// The modes that fetch ahead from a full memory, so little that nobody can find it empty.
+/// The modes with prefetch. They start with a full memory, and draw too few ids to empty it.
 #[test]
 fn filling_memory_before_it_begins_is_nobodys_wait() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! `idmill check`: it finds what a store allows, recommends by what it measured, and leaves nothing.
+//! `idmill check`: reports the capabilities, recommends sizes by measured latencies, and leaves nothing
+//! behind.
 
 mod common;
 
@@ -17,7 +18,8 @@ fn a_store_that_allows_everything_is_measured_and_left_as_it_was() {
         report["recommended"]["latency_ms"].as_f64().unwrap(),
         report["recommended"]["watermark"].as_f64().unwrap(),
     );
-    // 2 % more, and up to 10 s until it is noticed that the store is back, which is no more than the outage.
+    // 2 % more than the outage, plus up to 10 s until the store's return is detected. That is at most the
+    // outage.
     assert!((watermark - (2020.0 + 4.0 * latency)).abs() <= 1.0, "{report}");
     let micros = format!("{:.0}us", latency * 1e3);
     let plan = place.json(&["plan", "--rate", "1000", "--outage", "1s", "--latency", &micros, "--json"]);

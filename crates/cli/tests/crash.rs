@@ -1,7 +1,7 @@
-//! Real processes over one SQLite file, killed with SIGKILL at any moment: no id is ever seen twice.
+//! Processes over one SQLite file, killed with SIGKILL at arbitrary moments. No id is a duplicate.
 //!
-//! Some of them are the command line; the others are this test binary again, running `child` alone, which
-//! uses the library with several threads, handles and leases.
+//! Some of them are the command line. The others are this test binary, which runs only `child`: it uses the
+//! library with several threads, handles and leases.
 #![cfg(unix)]
 
 use std::fs::File;
@@ -17,12 +17,12 @@ use idmill_sqlite::rusqlite::Connection;
 const FILE: &str = "IDMILL_CRASH_CHILD_FILE";
 const LONG: Duration = Duration::from_secs(60);
 
-/// How often processes are started and killed.
+/// Number of rounds.
 fn rounds() -> u64 {
     std::env::var("IDMILL_CRASH_ROUNDS").map_or(12, |text| text.parse().expect("a number"))
 }
 
-/// Not a test by itself: what a process that uses the library runs.
+/// Not a test: the main function of a process that uses the library.
 #[test]
 fn child() {
     let Some(file) = std::env::var_os(FILE) else { return };
@@ -30,7 +30,7 @@ fn child() {
     let ids = Sequences::connect_blocking(async move { idmill_any::schemes().open(&url).await })
         .expect("the store opens");
     let open = |order| ids.sequence::<u64>("s").order(order).step(20).watermark(15).lazy().expect("opens");
-    // One sequence has one order in a process; another time it is another.
+    // Within a process a sequence has one order, so processes alternate.
     let thread_order = std::process::id().is_multiple_of(2);
     let allocator = open(if thread_order { Order::Thread } else { Order::Process });
     thread::scope(|scope| {
@@ -49,8 +49,8 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
             (1, Some(lease)) => lease.blocking(LONG).next(),
             _ => handle.blocking(LONG).next(),
         };
-        // One write for a line, so that a kill leaves whole lines but for the last. The harness writes of
-        // its own too, hence the mark.
+        // One write per line, so that a kill can truncate only the last line. The test harness prints too, so
+        // ids have a mark.
         let line = format!("id {}\n", id.expect("the store is there"));
         std::io::stdout().write_all(line.as_bytes()).expect("stdout is a file");
     }
@@ -75,7 +75,7 @@ fn next(file: &Path, count: u64, step: u64) -> Command {
     command
 }
 
-/// The ids on whole lines.
+/// Returns the ids on complete lines.
 fn printed(output: &Path) -> Vec<u64> {
     let text = std::fs::read_to_string(output).expect("text");
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -95,7 +95,7 @@ impl Scene {
         self.dir.path().join("ids.db")
     }
 
-    /// Several processes at once, each killed when its time has come, if it is not done by then.
+    /// Starts several processes at the same time, and kills each after a random time unless it has ended.
     fn round(&mut self, round: u64) {
         let file = self.file();
         let output = |slot: u64| self.dir.path().join(format!("output-{slot}"));
@@ -109,8 +109,8 @@ impl Scene {
             children.push(start(command, &output(slot)));
         }
         for child in &mut children {
-            // From before it has opened the file until well after it prints, unlike from one to the next;
-            // and longer where the rounds so far were too short to get enough done.
+            // The time varies from before the file is opened until well after the first output. It grows if
+            // the rounds so far were too short.
             let longer = 1 + round / rounds().max(1);
             thread::sleep(Duration::from_micros(round * 7919 % 29_000 * longer));
             child.kill().expect("may be killed");
@@ -148,7 +148,7 @@ impl Scene {
 fn no_id_is_printed_twice_whoever_is_killed() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut scene = Scene { dir, ids: Vec::new(), killed: 0, started: 0 };
-    // A slow machine needs more rounds to get anything done at all.
+    // A slow machine needs more rounds until enough ids are printed.
     for round in 1..1000 {
         if round > rounds() && scene.killed > 0 && scene.ids.len() > 100 {
             break;

@@ -1,7 +1,6 @@
-//! docs/cli.md shows what really comes: its `console` blocks are run, from the first
-//! to the last in one directory.
+//! Checks docs/cli.md: its `console` blocks are run in order in one directory.
 //!
-//! `IDMILL_DOCS=write cargo test -p idmill-cli --test docs` puts what came in place of what was there.
+//! `IDMILL_DOCS=write cargo test -p idmill-cli --test docs` updates the output in the page.
 
 mod common;
 
@@ -15,7 +14,7 @@ fn the_reference_shows_what_really_comes() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
     let documented = std::fs::read_to_string(&file).unwrap();
     let place = Place::new();
-    // What the reference says that an application has.
+    // The application's tables that the reference mentions.
     let app = idmill_sqlite::rusqlite::Connection::open(place.path().join("app.db")).unwrap();
     app.execute_batch("CREATE TABLE parts (id INTEGER PRIMARY KEY); INSERT INTO parts VALUES (500)").unwrap();
     let (happened, commands) = replay(&documented, &place);
@@ -30,8 +29,7 @@ fn the_reference_shows_what_really_comes() {
     assert_eq!(documented.lines().count(), happened.lines().count());
 }
 
-/// A page whose commands are about stores that are not here: each command exists, and takes the options that
-/// it is given.
+/// A page about stores that are not available here. Each command must exist, and accept its options.
 #[test]
 fn the_commands_on_the_page_about_restoring_exist() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/restore.md");
@@ -58,7 +56,7 @@ fn the_commands_on_the_page_about_restoring_exist() {
     assert!(looked_at > 10, "only {looked_at} options were found");
 }
 
-/// The text with the output of each command as it comes now; and how many commands there were.
+/// Returns the text with the current output of each command, and the number of commands.
 fn replay(text: &str, place: &Place) -> (String, usize) {
     let (mut happened, mut commands, mut within) = (String::new(), 0, false);
     for line in text.lines() {
@@ -76,7 +74,7 @@ fn replay(text: &str, place: &Place) -> (String, usize) {
     (happened, commands)
 }
 
-/// What a command writes to a terminal, on both streams.
+/// Returns the output of a command on both streams, as on a terminal.
 fn shell(command: &str, place: &Place) -> String {
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_idmill"));
     let path = std::env::join_paths(
@@ -102,7 +100,7 @@ fn shell(command: &str, place: &Place) -> String {
         .collect()
 }
 
-/// A line without what differs from run to run: incarnations, which are words of 16 hexadecimal digits.
+/// Masks incarnations, which differ from run to run. They are words of 16 hexadecimal digits.
 fn without_chance(line: &str) -> String {
     let is_chance = |word: &str| word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     line.split_inclusive(|c: char| !c.is_ascii_alphanumeric())

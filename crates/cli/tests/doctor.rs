@@ -1,4 +1,4 @@
-//! `idmill doctor`: what it finds, that it finds nothing else, and that each remedy is one.
+//! `idmill doctor`: it finds each fault and nothing else, and each remedy works.
 
 mod common;
 
@@ -22,9 +22,9 @@ use idmill_conformance::free_port;
 use idmill_sqlite::rusqlite::Connection;
 use serde_json::Value;
 
-/// Where nothing of it is restored together with the store.
+/// A file that is not restored together with the store.
 const GUARD: &str = "file:ids.witness";
-/// What is asked of every place here.
+/// The checks of every test.
 const ASKED: [&str; 6] =
     ["--check", "orders=sqlite:shop.db?column=orders.id", "--type", "users=i32", "--rate", "ends=100/s"];
 
@@ -42,8 +42,7 @@ fn must(place: &Place, args: &[&str]) {
     assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
 }
 
-/// A store in which nothing is wrong: everything is drawn from with the guard, and the shop uses ids that
-/// were handed out.
+/// Creates a sound store: all draws use the guard, and the shop uses only ids that were handed out.
 fn sound() -> Place {
     let place = Place::new();
     execute(
@@ -57,12 +56,12 @@ fn sound() -> Place {
     }
     must(&place, &["set", "reset", "--next", "50", "--backwards"]);
     must(&place, &["next", "reset", "-n", "10"]);
-    // As long as nobody draws from it, nothing is claimed of it either.
+    // The witness has no claim for a sequence without draws.
     must(&place, &["create", "unused"]);
     place
 }
 
-/// One fault for each of these sequences, by going around the command.
+/// One fault per sequence, made without the command.
 const FAULTS: [(&str, &str); 8] = [
     ("orders", "in_use"),
     ("back", "went_back"),
@@ -90,13 +89,13 @@ fn plant(place: &Place) {
     );
 }
 
-/// The findings as JSON, and the exit code.
+/// Returns the findings as JSON, and the exit code.
 fn doctor(place: &Place, more: &[&str]) -> (Vec<Value>, i32) {
     let ran = guarded(place, &[&["doctor", "--json"], &ASKED[..], more].concat());
     (ran.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect(), ran.code)
 }
 
-/// Which sequence has what.
+/// Returns each sequence with its kind of finding.
 fn kinds(findings: &[Value]) -> Vec<(&str, &str)> {
     let mut kinds: Vec<_> = findings
         .iter()
@@ -139,7 +138,7 @@ fn each_fault_that_is_planted_is_found_once_and_nothing_else() {
         assert!(finding["command"].is_string() || finding["advice"].is_string(), "{finding}");
     }
     assert_eq!(std::fs::read(place.path().join("idmill.db")).unwrap(), before, "looking changes nothing");
-    // Each by itself too, for people.
+    // The same findings, as text.
     let people = guarded(&place, &[&["doctor"], &ASKED[..]].concat());
     assert!(
         people.out.contains("error    orders: in_use\n") && people.err.contains("7 errors, 1 warning"),
@@ -177,14 +176,14 @@ fn each_command_that_is_printed_does_away_with_its_finding() {
     for finding in with_command {
         shell(&place, finding["command"].as_str().unwrap());
     }
-    // And ids go on where nobody has one yet.
+    // New ids are above all ids in use.
     for (name, id) in [("orders", 501), ("back", 101), ("replaced", 101), ("missing", 101)] {
         assert_eq!(guarded(&place, &["next", name]).ids(), [id], "{name}");
     }
     assert_eq!(kinds(&doctor(&place, &[]).0), [("bad", "unreadable"), ("reset", "behind_reset")]);
 }
 
-/// Runs a command as it is printed, with the guard.
+/// Runs a printed command with the guard.
 fn shell(place: &Place, command: &str) {
     let binary = std::path::Path::new(env!("CARGO_BIN_EXE_idmill")).parent().unwrap();
     let path = format!("{}:{}", binary.display(), std::env::var("PATH").unwrap());
@@ -206,7 +205,7 @@ fn recreation_survives_a_process_that_creates_first() {
     let command = findings[0]["command"].as_str().unwrap();
     let (remove, create) = command.split_once(" && ").unwrap();
     shell(&place, remove);
-    // As a process that retries does, at this very moment.
+    // A process that retries creates the sequence between the two commands.
     must(&place, &["create", "replaced", "--max", "2147483647"]);
     shell(&place, create);
     let replaced = place.json(&["show", "replaced", "--json"]);
@@ -270,7 +269,7 @@ fn negative_numbers_are_ids_above_two_to_the_63() {
     let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
     assert_eq!((ran.code, &finding["kind"]), (7, &"in_use".into()), "{finding}");
     assert_eq!(finding["command"], "idmill set s --next 18446744073709550617");
-    // Elsewhere they are numbers of the user's own.
+    // Outside this store they may be ids of the user's own.
     place.run(&["create", "low"]);
     assert_eq!(place.run(&["doctor", "--check", "low=sqlite:shop.db?column=t.id"]).code, 7, "7 is in use");
     place.run(&["set", "low", "--next", "8"]);
@@ -289,7 +288,7 @@ fn a_store_that_was_put_back_from_a_copy_is_found_out_and_fixed() {
     assert!(ran.code == 7 && ran.out.contains("orders: went_back"), "{ran:?}");
     let ran = guarded(&place, &["doctor", "--fix"]);
     assert!(ran.code == 0 && ran.out.contains("fixed    orders: next 6 -> 11\n"), "{ran:?}");
-    // Without the guard too: the counter itself was raised.
+    // Also without the guard, because the counter itself was raised.
     assert_eq!(place.run(&["next", "orders"]).ids(), [11]);
 }
 
@@ -310,7 +309,7 @@ fn exit_codes_tell_warnings_errors_and_what_is_not_known() {
     for wrong in [&["--check", "orders"][..], &["--check", "orders=sqlite:a.db"], &["--type", "orders=int"]] {
         assert_eq!(code(wrong), 2, "{wrong:?}");
     }
-    // Refused as it is: another's table.
+    // The table belongs to another application, so it is refused.
     execute(&place, "other.db", "CREATE TABLE idmill_sequences (a)");
     assert_eq!(code(&["--store", "sqlite:other.db"]), 7);
 }
@@ -361,13 +360,12 @@ fn numbers_are_strings_where_a_program_would_round_them() {
     assert_eq!(ran.code, 0);
 }
 
-/// Those who draw reserve, claim, give back what they do not need, and write down what they use, all at the
-/// same time.
+/// Processes reserve, claim, give back and use ids at the same time.
 #[test]
 fn a_store_that_is_in_use_raises_no_alarm() {
     let place = Place::new();
     execute(&place, "shop.db", "PRAGMA journal_mode = WAL; CREATE TABLE orders (id INTEGER PRIMARY KEY)");
-    // What is being made for the first time is not there yet, which is a finding.
+    // A missing sequence would be a finding, so it is created first.
     must(&place, &["next", "orders", "-n", "5"]);
     let over = AtomicBool::new(false);
     let draw = || {
@@ -411,7 +409,7 @@ fn a_rate_is_told_from_two_looks() {
     assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "nobody draws any more");
 }
 
-/// A command that goes on, and its lines as they come; ended with the test.
+/// A running command and its output lines. It ends with the test.
 #[cfg(unix)]
 struct Watching(std::process::Child, mpsc::Receiver<String>);
 
@@ -426,7 +424,7 @@ impl Watching {
         Self(child, lines)
     }
 
-    /// The next line that says this.
+    /// Returns the next line that contains `text`.
     fn until(&self, text: &str) -> String {
         loop {
             let line = self.1.recv_timeout(Duration::from_secs(30));
@@ -437,7 +435,7 @@ impl Watching {
         }
     }
 
-    /// Sends the signal; the exit code.
+    /// Sends the signal, and returns the exit code.
     fn end(&mut self, signal: &str) -> Option<i32> {
         let told = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
         assert!(told.success());
@@ -480,7 +478,7 @@ fn a_watch_looks_each_minute_unless_it_is_told_otherwise() {
     assert_eq!(watching.end("-INT"), Some(0), "nothing was found");
 }
 
-/// What is served at this address: the value of each metric with its labels.
+/// Returns the metrics at this address: each with its labels and its value.
 #[cfg(unix)]
 fn served(address: SocketAddr) -> BTreeMap<String, String> {
     let mut stream = TcpStream::connect(address).expect("it listens");
@@ -508,12 +506,12 @@ fn what_is_watched_is_served_as_metrics() {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let check = "s=sqlite:shop.db?column=t.id";
     let metrics = address.to_string();
-    // Ten days' worth, of which nobody draws.
+    // The ids last for ten days, and nothing draws from them.
     let rate = ["--check", check, "--rate", "s=1/s", "--ends-within", "1d"];
     let args = [&["doctor", "--watch", "100ms", "--metrics", &metrics], &rate[..]].concat();
     let mut watching = Watching::start(place.command(&args));
     let in_use = r#"idmill_doctor_findings{sequence="s",finding="in_use",severity="error"}"#;
-    // A line is printed before the look is served.
+    // Findings are printed before they are served.
     let until = |what: &str, holds: &dyn Fn(&BTreeMap<String, String>) -> bool| {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! `idmill draws`: what it measures adds up, and it leaves nothing behind.
+//! `idmill draws`: its figures are consistent, and it leaves nothing behind.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! `idmill export` and `import`: what goes out comes back, and nothing is ever lowered.
+//! `idmill export` and `import`: a round trip preserves every sequence, and nothing is ever lowered.
 
 mod common;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const OTHER: &str = "sqlite:other.db";
 
-/// What `list` has of each sequence, but for what another incarnation cannot keep.
+/// Returns the list of sequences, without fields that a new incarnation cannot keep.
 fn listed(place: &Place, store: &str) -> Vec<Value> {
     let mut all = place.json(&["list", "--json", "--store", store])["sequences"].take();
     let all = all.as_array_mut().unwrap();
@@ -30,7 +30,7 @@ fn import(place: &Place, args: &[&str], lines: &str) -> Ran {
     running.wait_with_output().unwrap().into()
 }
 
-/// Sequences at every edge, with names that shells, JSON and SQL read in ways of their own.
+/// Sequences with extreme bounds, and with names that are special in shells, JSON or SQL.
 fn odd() -> Place {
     let place = Place::new();
     let max = u64::MAX.to_string();
@@ -59,7 +59,7 @@ fn what_is_exported_comes_back_as_it_was() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.ends_with("note: 11 created, 0 raised, 0 as they were, 0 refused\n"), "{}", ran.err);
     assert_eq!(listed(&place, OTHER), listed(&place, "sqlite:idmill.db"));
-    // Once more, it changes nothing.
+    // A second import changes nothing.
     let again = import(&place, &["--store", OTHER], &out);
     assert_eq!((again.code, again.out.as_str()), (0, ""), "{again:?}");
     assert!(again.err.contains("11 as they were"), "{}", again.err);
@@ -73,7 +73,7 @@ fn a_file_appears_once_it_is_whole() {
     assert_eq!(std::fs::read_to_string(place.path().join("ids.jsonl")).unwrap(), place.run(&["export"]).out);
     let lines = |args: &[&str]| place.run(args).out.lines().count();
     assert_eq!((lines(&["export", "--prefix", "s"]), lines(&["export", "a b", "it's"])), (1, 2));
-    // A store that is not there leaves no file, and none is overwritten.
+    // If the store does not exist, no file is created or overwritten.
     let failed = place.run(&["export", "--store", "sqlite:none.db", "--output", "ids.jsonl"]);
     assert_eq!(failed.code, 4);
     assert_eq!(place.run(&["export", "nobody", "--output", "one.jsonl"]).code, 4);
@@ -122,7 +122,7 @@ fn bounds_that_differ_are_refused_by_name_and_the_others_go_on() {
     );
     assert!(ran.err.contains("hint: `idmill set 'a b' --next 8 --store sqlite:other.db`"), "{}", ran.err);
     assert_eq!(place.json(&["show", "small", "--json", "--store", OTHER])["max"], 2);
-    // The remedy is one.
+    // The suggested command works.
     assert_eq!(place.run(&["set", "small", "--next", "3", "--max", "3", "--store", OTHER]).code, 0);
     assert!(import(&place, &["--store", OTHER], &lines).err.contains("1 refused"));
 }
@@ -143,10 +143,10 @@ fn a_bad_line_is_told_by_its_number_and_stops_everything_unless_told_otherwise()
     assert!(!place.files().contains(&"other.db".to_owned()));
     let ran = import(&place, &["--keep-going", "--store", OTHER], &lines);
     assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
-    // A file of another kind, without any end of line.
+    // Another kind of file, without line ends.
     let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
     assert!(ran.code == 2 && ran.err.contains("beyond these: 6"), "{ran:?}");
-    // Cut off in the middle of a line.
+    // Truncated in the middle of a line.
     let cut = &place.run(&["export"]).out;
     assert_eq!(import(&place, &["--store", "sqlite:cut.db"], &cut[..cut.len() - 20]).code, 2);
     assert!(!place.files().contains(&"cut.db".to_owned()));
@@ -162,7 +162,7 @@ fn what_cannot_be_read_is_left_out_and_told() {
     assert!(ran.err.contains("the row \"a b\"") && ran.err.contains("are left out"), "{}", ran.err);
 }
 
-/// Whenever the process ends, each sequence is missing or at its imported next id.
+/// Whenever the process is killed, each sequence is either missing or has its imported next id.
 #[cfg(unix)]
 #[test]
 fn an_interrupted_import_leaves_no_sequence_behind() {
@@ -177,7 +177,7 @@ fn an_interrupted_import_leaves_no_sequence_behind() {
         let mut command = place.command(&["import", "ids.jsonl"]);
         let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
-        // Kept open: a reader that leaves ends the import.
+        // Keep stdout open: the import would end without a reader.
         let mut out = std::io::BufReader::new(running.stdout.take().unwrap());
         out.read_line(&mut first).unwrap();
         assert_eq!(first, "created 0: next 50001\n");

@@ -1,4 +1,4 @@
-//! Ids in a format: `next --format`, `encode` and `decode`.
+//! Formats of ids: `next --format`, `encode` and `decode`.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn with_input(mut command: Command, input: &str) -> Ran {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // It may have ended already, having seen what it will not take.
+    // The command may have ended already, after invalid input.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().unwrap().into()

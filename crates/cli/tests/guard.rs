@@ -1,4 +1,4 @@
-//! A store that is restored, with a witness beside it and without.
+//! A restored store, with a witness and without.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn next(place: &Place, store: &str, count: &str) -> Ran {
     place.run(&["next", "orders", "-n", count, "--store", store])
 }
 
-/// The ids 1 to 5 are drawn, the file is copied, 6 to 10 are drawn, and the copy is put back.
+/// Draws the ids 1 to 5, copies the file, draws 6 to 10, and restores the copy.
 fn restored(store: &str) -> Place {
     let place = Place::new();
     let [file, copy] = ["ids.db", "copy.db"].map(|file| place.path().join(file));
@@ -38,7 +38,7 @@ fn with_a_witness_it_goes_on_above_what_was_handed_out_and_says_so() {
     assert_eq!(healed.ids(), [11, 12, 13]);
     assert!(healed.err.contains("the store went back in time"), "{}", healed.err);
     assert!(healed.err.contains("orders"), "{}", healed.err);
-    // Once is enough: the store was raised.
+    // The error occurs only once, because the store was raised.
     let after = next(&place, GUARDED, "3");
     assert_eq!(after.ids(), [14, 15, 16]);
     assert!(!after.err.contains("went back"), "{}", after.err);
@@ -51,10 +51,10 @@ fn a_store_that_is_gone_is_refused_until_somebody_decides() {
     let refused = next(&place, GUARDED, "1");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
     assert!(refused.err.contains("another sequence of this name"), "{}", refused.err);
-    // With the guard, so that the witness hears of it.
+    // The guard updates the witness.
     let removed = place.run(&["remove", "orders", "--yes", "--store", GUARDED]);
     assert_eq!(removed.code, 0, "{removed:?}");
-    // Above all that was claimed, and without a false alarm.
+    // The ids are above all claims, and there is no false alarm.
     let next = next(&place, GUARDED, "2");
     assert_eq!(next.ids(), [11, 12]);
     assert!(!next.err.contains("went back"), "{}", next.err);
@@ -129,7 +129,7 @@ fn the_witness_may_stand_beside_the_url_and_in_the_environment() {
         Ran::from(place.command(args).env("IDMILL_GUARD", "file:ids.witness").output().unwrap())
     };
     assert_eq!(guarded(&["next", "orders", "--store", STORE]).ids(), [11]);
-    // The URL's own goes before, and two by hand are one too many.
+    // The guard in the URL takes precedence. A second one is an error.
     assert_eq!(guarded(&["next", "orders", "--store", GUARDED]).ids(), [12]);
     let twice = place.run(&["next", "orders", "--store", GUARDED, "--guard", "file:other.witness"]);
     assert_eq!(twice.code, 2, "{twice:?}");
@@ -239,7 +239,7 @@ fn missing_witness_of_a_used_store_is_refused() {
         let place = restored(&guarded);
         fs::remove_file(place.path().join(witness)).unwrap();
         let before = place.files();
-        // A sequence of another name would begin a new witness just as well.
+        // A sequence of another name would start a new witness too.
         for name in ["orders", "users"] {
             let refused = place.run(&["next", name, "--store", &guarded]);
             assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");

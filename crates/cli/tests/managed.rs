@@ -1,5 +1,4 @@
-//! `idmill serve` under a service manager, as systemd does it: listeners that are handed over, and what it is
-//! told.
+//! `idmill serve` under a service manager like systemd: listeners and notifications.
 
 #![cfg(target_os = "linux")]
 
@@ -16,7 +15,7 @@ use std::time::{Duration, Instant};
 use command_fds::{CommandFdExt, FdMapping};
 use common::{Place, Ran};
 
-/// Long enough for anything that comes at all.
+/// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ends with the test.
@@ -36,7 +35,8 @@ impl Drop for Running {
     }
 }
 
-/// `idmill serve` with these descriptors from 3 on, and their names. A shell sets LISTEN_PID, and becomes it.
+/// Prepares `idmill serve` with these descriptors from 3 on, and their names. A shell sets LISTEN_PID before
+/// it executes the server.
 fn handing(place: &Place, listeners: Vec<OwnedFd>, names: &str, args: &str) -> Command {
     let idmill = place.command(&[]);
     let mut command = Command::new("sh");
@@ -65,7 +65,7 @@ fn ask(address: SocketAddr, words: &str) -> String {
     line.trim_end().to_owned()
 }
 
-/// A socket that stands for the manager's own.
+/// A socket in place of the manager's own.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -75,7 +75,7 @@ impl Manager {
         Self(socket)
     }
 
-    /// What it is told until a message has this line; that is the last.
+    /// Receives messages up to the first that contains this line.
     fn hears(&self, line: &str) -> Vec<String> {
         let (mut all, begun) = (Vec::new(), Instant::now());
         loop {
@@ -96,7 +96,7 @@ fn listeners_that_are_handed_over_are_served_by_their_names() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let ((resp, resp_at), (http, http_at)) = (listener(), listener());
-    // In the other order than they are named in the settings.
+    // Not in the order of the settings.
     let mut command = handing(&place, vec![http.into(), resp.into()], "http:resp", "--resp none");
     let _server = Running(command.stderr(Stdio::null()).spawn().unwrap());
     assert_eq!(ask(resp_at, "INCR orders"), ":1");
@@ -119,7 +119,7 @@ fn what_is_handed_over_and_cannot_be_served_is_refused_with_what_to_do() {
         (vec![here()], "", "FileDescriptorName="),
         (vec![here(), here()], "resp:resp", "two named \"resp\""),
         (vec![unix.into()], "resp", "no listener of TCP"),
-        // As an address in the settings would be.
+        // The same check as for an address in the settings.
         (vec![open("0.0.0.0:0")], "resp", "--insecure"),
     ] {
         let ran: Ran = handing(&place, listeners, names, "").output().unwrap().into();
@@ -128,7 +128,7 @@ fn what_is_handed_over_and_cannot_be_served_is_refused_with_what_to_do() {
     }
 }
 
-/// Somebody else's, that came by inheritance, are left alone.
+/// Inherited variables for another process are ignored.
 #[test]
 fn listeners_that_are_for_another_process_are_not_touched() {
     let place = Place::new();
@@ -169,7 +169,7 @@ fn the_manager_is_told_from_the_beginning_to_the_end() {
     assert!(server.0.wait().unwrap().success());
 }
 
-/// The first that it says of itself is no success: the manager would go on to start what needs it.
+/// Readiness is not reported after a failed start: the manager would start dependent units.
 #[test]
 fn the_manager_of_a_server_that_cannot_begin_is_not_told_that_it_is_ready() {
     let place = Place::new();
@@ -182,7 +182,8 @@ fn the_manager_of_a_server_that_cannot_begin_is_not_told_that_it_is_ready() {
     assert!(manager.0.recv(&mut [0; 4096]).is_err());
 }
 
-/// A store may be away for longer than systemd counts restarts: five in ten seconds by its own default.
+/// The store may be unreachable for longer than systemd's default start limit of five attempts in ten
+/// seconds.
 #[test]
 fn unit_is_restarted_for_as_long_as_it_takes() {
     let unit =

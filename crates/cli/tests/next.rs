@@ -1,4 +1,4 @@
-//! `idmill next`: ids and nothing else, none of them twice.
+//! `idmill next`: prints only ids, without duplicates.
 
 mod common;
 
@@ -194,7 +194,7 @@ fn signals_end_it_after_a_whole_line() {
         let mut command = place.command(&["next", "s", "-n", "1_000_000_000"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
-        // It is in the middle of its work, and then held up by a pipe that nobody empties.
+        // The command is running, and then blocked by a full pipe.
         let mut text = vec![0; 100_000];
         out.read_exact(&mut text).unwrap();
         let kill = format!("kill -{signal} {}", child.id());
@@ -204,7 +204,7 @@ fn signals_end_it_after_a_whole_line() {
         out.read_to_end(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let printed = text.lines().count();
-        // The last line is the id that its place says: none is missing, and none is cut.
+        // The last id equals the number of lines: no line is missing or truncated.
         assert!(text.ends_with(&format!("\n{printed}\n")));
         assert_eq!(place.run(&["next", "s"]).ids().len(), 1);
     }

@@ -1,4 +1,4 @@
-//! `idmill plan`: what it works out, and what it says where a plan does not hold.
+//! `idmill plan`: its results, and its errors for plans that do not hold.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What goes wrong at first, and what is advised: each a cause, the error, and the remedy that helps. Over
-//! the real engine, where the error is one's.
+//! Common errors and their remedies: each row has a cause, the error, and the hint that helps. Errors of an
+//! engine are tested with the real one.
 
 mod common;
 
@@ -12,10 +12,10 @@ use idmill_postgres::PostgresOptions;
 use idmill_testing::engines::Engine;
 use tokio::sync::Mutex;
 
-/// One engine at a time: together they would need more memory than a small machine has.
+/// One engine at a time: a small machine has too little memory for all of them.
 static ONE: Mutex<()> = Mutex::const_new(());
 
-/// A command that fails, and what it has to say.
+/// A command that fails, and the expected error.
 struct Row<'a> {
     cause: &'static str,
     store: String,
@@ -25,10 +25,10 @@ struct Row<'a> {
     never: &'a [&'a str],
 }
 
-/// Well above the timeouts in the URLs, so that it is the store that says what is wrong.
+/// Well above the timeouts in the URLs, so that the store's own error is reported.
 const NEXT: &[&str] = &["next", "orders", "--timeout", "12s"];
 const LATER: &str = "run it again later";
-/// How Rust prints the parts of a value.
+/// Parts of Rust's `Debug` output.
 const DEBUG: [&str; 4] = ["{ ", "Some(", "source:", "Kind:"];
 
 impl Row<'_> {
@@ -53,7 +53,7 @@ impl Row<'_> {
 fn sqlite() {
     let place = Place::new();
     assert_eq!(place.run(&["next", "orders", "--store", "sqlite:other.db?table=other"]).code, 0);
-    // Where nobody may write, root included; not on every system.
+    // A directory that nobody can write to, not even root. It does not exist on every system.
     let closed = if Path::new("/sys/kernel").is_dir() { "/sys" } else { "/dev/null" };
     for row in [
         Row {
@@ -104,7 +104,7 @@ fn sqlite() {
     }
 }
 
-/// A database whose log has been tidied away, on a disk that is read-only, if this user may mount one.
+/// A database without its WAL on a read-only file system, if this user may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn sqlite_on_a_read_only_mount() {
@@ -135,7 +135,7 @@ fn sqlite_on_a_read_only_mount() {
     row.judge(&ran);
 }
 
-/// A disk of 64 KiB, if this user may mount one.
+/// A file system of 64 KiB, if this user may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn sqlite_on_a_full_disk() {
@@ -214,7 +214,7 @@ async fn redis() {
         never: &[LATER],
     };
     row.check(&place);
-    // Which then is accepted.
+    // The store is then accepted.
     let accepted = place.run(&[NEXT, &["--store", &format!("redis://{at}?durability=process")]].concat());
     assert_eq!((accepted.code, accepted.ids()), (0, vec![1]), "{accepted:?}");
 }

@@ -1,4 +1,4 @@
-//! What a server logs, however much it is asked for, has no secret in it.
+//! Logs of a server contain no secrets at any level.
 
 #![cfg(unix)]
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 const PASSWORD: &str = "hunter2-of-nobody-else";
 
-/// A store that takes connections and says nothing, or nonsense: its address.
+/// Returns the address of a store that accepts connections, and answers with nothing or with nonsense.
 fn nonsense() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -25,7 +25,7 @@ fn nonsense() -> String {
             thread::spawn(move || {
                 let mut stream = stream;
                 stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-                // It echoes what it is sent, a password among it.
+                // It echoes the request, which contains the password.
                 let mut bytes = [0; 4096];
                 while let Ok(read @ 1..) = stream.read(&mut bytes) {
                     let _ = stream.write_all(&bytes[..read]);
@@ -36,7 +36,7 @@ fn nonsense() -> String {
     address
 }
 
-/// Whatever the driver of a store does with its URL, and however that ends.
+/// Whatever a store's driver does with its URL, and whatever its error is.
 #[test]
 fn the_password_of_a_store_is_never_logged() {
     let place = Place::new();
@@ -50,7 +50,7 @@ fn the_password_of_a_store_is_never_logged() {
         format!("cassandra://app:{PASSWORD}@{at}/shop"),
         format!("postgres://app:{PASSWORD}@{at}/shop?nonsense={PASSWORD}"),
     ];
-    // At the same time, since each tries for half a minute.
+    // In parallel, because each attempt takes half a minute.
     thread::scope(|scope| {
         for (url, format) in urls.iter().flat_map(|url| ["text", "json"].map(|format| (url, format))) {
             let place = &place;
@@ -68,7 +68,7 @@ fn is_not_logged(place: &Place, url: &str, format: &str) {
     assert!(!ran.err.is_empty() && !ran.err.contains(PASSWORD), "{scheme}: {}", ran.err);
 }
 
-/// Over both protocols, a token that is good and one that is not; and what is done with it is in the log.
+/// Over both protocols, with a valid and an invalid token. The acts of the valid one are logged.
 #[test]
 fn a_token_is_never_logged_and_what_it_does_is() {
     for format in ["text", "json"] {

@@ -1,4 +1,4 @@
-//! `idmill serve` and `idmill token`, as an operator runs them.
+//! `idmill serve` and `idmill token`, as used by an operator.
 
 #![cfg(unix)]
 
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 const ANYWHERE: [&str; 5] = ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--drain=20s"];
 
-/// A server that runs, and what it logs.
+/// A running server, and its log.
 struct Server {
     process: Child,
     log: BufReader<ChildStderr>,
@@ -56,7 +56,7 @@ impl Server {
         assert!(sent.success());
     }
 
-    /// The exit code, and what was logged until then.
+    /// Returns the exit code, and the log up to the end.
     fn ended(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.log.read_to_string(&mut rest).unwrap();
@@ -71,7 +71,7 @@ impl Drop for Server {
     }
 }
 
-/// The next line of the log that says this.
+/// Returns the next line of the log that contains `what`.
 fn logged(log: &mut impl BufRead, what: &str) -> Value {
     let mut all = String::new();
     loop {
@@ -106,7 +106,7 @@ fn a_sequence_has_to_exist_unless_told_otherwise() {
     let answer = server.client().ask("INCR orders");
     assert!(answer.starts_with("-NOTFOUND") && answer.contains("correct the name"), "{answer}");
     assert_eq!(place.run(&["create", "orders"]).code, 0);
-    // The server asks again after a moment.
+    // The cached error expires after a short time.
     let mut drawn = (0..100).map(|_| {
         thread::sleep(Duration::from_millis(100));
         server.client().ask("INCR orders")
@@ -130,7 +130,7 @@ fn told_to_end_it_gives_back_what_it_did_not_hand_out() {
     assert_eq!(place.run(&["next", "orders"]).ids(), [8]);
 }
 
-/// Clients write down what they were given, while servers are killed one after the other.
+/// Clients record their ids, while servers are killed one after the other.
 #[test]
 fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
     let place = Place::new();
@@ -145,8 +145,7 @@ fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
                     let mut ids = Vec::new();
                     while ids.len() < 3000 {
                         let Some(answer) = client.try_ask("INCR orders") else { break };
-                        // Until the store is let go of by a server that was killed, others are told to try
-                        // again.
+                        // Other servers get transient errors until the lock of a killed server is released.
                         if let Some(id) = answer.strip_prefix(':') {
                             ids.push(id.parse::<u64>().unwrap());
                         }
@@ -167,7 +166,7 @@ fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
     assert!(all.len() > 100, "only {} ids were drawn", all.len());
 }
 
-/// Each request that is none is a line of the log.
+/// Each invalid request causes a line in the log.
 fn log_much(server: &Server, lines: usize) {
     let (http, each) = (server.http, lines / 4);
     let clients: Vec<_> = (0..4)
@@ -189,7 +188,7 @@ fn log_much(server: &Server, lines: usize) {
     }
 }
 
-/// More is logged than a pipe holds.
+/// The log is larger than a pipe's buffer.
 #[test]
 fn server_goes_on_when_its_log_is_not_read() {
     let place = Place::new();
@@ -213,7 +212,7 @@ fn server_goes_on_when_its_log_is_not_read() {
     panic!("it never ended");
 }
 
-/// The number of missing lines is logged once stderr is read again.
+/// The number of dropped lines is logged once stderr is read again.
 #[test]
 fn lines_left_out_of_the_log_are_counted() {
     let place = Place::new();
@@ -223,7 +222,7 @@ fn lines_left_out_of_the_log_are_counted() {
     assert!(line["fields"]["left_out"].as_u64() > Some(0), "{line}");
 }
 
-/// As when a backup is put back: other processes draw from the new file.
+/// As after a restore: other processes draw from the new file.
 #[test]
 fn server_whose_store_file_was_replaced_is_not_ready() {
     let place = Place::new();
@@ -265,7 +264,7 @@ fn tokens_are_read_again_when_it_is_told_to() {
     assert!(client.ask("INCR orders").starts_with("-NOAUTH"));
     assert_eq!(client.ask(&format!("AUTH {token}")), "+OK");
     assert_eq!(client.ask("INCR orders"), ":1");
-    // What cannot be read changes nothing.
+    // An unreadable file changes nothing.
     fs::write(&file, "[[token]]\nname = 1\n").unwrap();
     server.tell("-HUP");
     let line = logged(&mut server.log, "the tokens stay as they were");
@@ -273,7 +272,7 @@ fn tokens_are_read_again_when_it_is_told_to() {
     assert_eq!(client.ask("INCR orders"), ":2");
     fs::write(&file, "").unwrap();
     server.tell("-HUP");
-    // Everybody is refused from now on, which is more than news.
+    // An empty file locks out every client, so this is a warning.
     let line = logged(&mut server.log, "the tokens were read again");
     assert!(line["level"] == "WARN" && line.to_string().contains("nobody is served"), "{line}");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
@@ -284,13 +283,13 @@ fn tokens_are_read_again_when_it_is_told_to() {
     assert!(!log.contains(token), "{log}");
 }
 
-/// What `idmill token` prints for the file, and the token.
+/// Returns the file entry that `idmill token` prints, and the token.
 fn made(place: &Place, name: &str) -> (String, String) {
     let made = place.json(&["token", name, "--right", "draw", "--sequence", "*", "--json"]);
     (made["entry"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
 }
 
-/// An editor or a tool that restores times leaves the old one, and all hashes have one length.
+/// Editors and tools can preserve the modification time, and all hashes have the same length.
 #[test]
 fn token_file_of_the_same_time_and_size_is_read_again() {
     let place = Place::new();
@@ -353,7 +352,7 @@ fn expired_certificate_does_not_replace_a_valid_one() {
     logged(&mut server.log, "the certificates were read again");
 }
 
-/// A certificate in `server.pem` that ends with this year's beginning.
+/// Writes a certificate to `server.pem` that expires at the start of this year.
 fn certified(place: &Place, year: i32) {
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();
@@ -502,7 +501,7 @@ fn a_token_for_nothing_that_is_known_is_not_made() {
     }
 }
 
-/// The other commands, of a machine that reaches the server alone.
+/// Other commands, on a machine that can reach only the server.
 #[cfg(feature = "remote")]
 #[test]
 fn a_server_is_the_store_of_commands_elsewhere() {

@@ -1,4 +1,4 @@
-//! Spans of `idmill serve`, as a collector receives them over OTLP.
+//! Spans of `idmill serve`, as an OTLP collector receives them.
 
 #![cfg(unix)]
 
@@ -22,14 +22,14 @@ const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 const SECRET: &str = "hunter2-of-nobody-else";
 
-/// What a collector was sent.
+/// A request to the collector.
 struct Sent {
     path: String,
     authorization: Option<String>,
     request: ExportTraceServiceRequest,
 }
 
-/// A collector: where it is, and what it is sent.
+/// Starts a collector. Returns its address, and the requests that it receives.
 fn collector() -> (String, Receiver<Sent>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -43,7 +43,7 @@ fn collector() -> (String, Receiver<Sent>) {
     (address, received)
 }
 
-/// Takes requests of one connection until it ends.
+/// Receives the requests of one connection until it ends.
 fn collect(stream: TcpStream, sender: &Sender<Sent>) -> Option<()> {
     let mut stream = BufReader::new(stream);
     loop {
@@ -65,7 +65,7 @@ fn collect(stream: TcpStream, sender: &Sender<Sent>) -> Option<()> {
     }
 }
 
-/// One that logs as JSON.
+/// Starts a server that logs JSON.
 fn start(place: &Place, variables: &[(&str, &str)]) -> Served {
     Served::start(place, &["--json"], variables)
 }
@@ -83,7 +83,7 @@ fn attribute(attributes: &[opentelemetry_proto::tonic::common::v1::KeyValue], ke
     })
 }
 
-/// All that it was sent, since it was ended properly.
+/// Returns all requests and spans. Call it after the server has ended.
 fn all(received: &Receiver<Sent>) -> (Vec<Sent>, Vec<Span>) {
     let sent: Vec<_> = received.try_iter().collect();
     let resources = sent.iter().flat_map(|sent| &sent.request.resource_spans);
@@ -146,7 +146,7 @@ fn a_collector_is_sent_spans_of_requests_refills_and_administration() {
     assert!(spans.iter().all(|span| others.contains(&&*span.name)), "{spans:#?}");
 }
 
-/// The endpoint is taken as it is; without another name, the service is called `idmill`.
+/// The endpoint is used unchanged. The default service name is `idmill`.
 #[test]
 fn a_refill_that_fails_is_an_error_of_its_span() {
     let place = Place::new();
@@ -155,7 +155,7 @@ fn a_refill_that_fails_is_an_error_of_its_span() {
     let json = "Content-Type: application/json\r\n";
     assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
     assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
-    // Once memory is drawn, the store has no more.
+    // After memory is empty, the store has no such sequence.
     assert_eq!(place.run(&["remove", "orders", "--yes"]).code, 0);
     let drawn = talk(&server.resp, &("INCR orders\r\n".repeat(5000) + "QUIT\r\n"));
     assert!(drawn.contains("\r\n-"), "{drawn}");
@@ -186,7 +186,7 @@ fn without_an_endpoint_or_told_not_to_nothing_is_sent() {
     }
 }
 
-/// It is no reason not to hand out ids.
+/// An unreachable collector must not affect draws.
 #[test]
 fn a_collector_that_is_away_holds_up_nobody() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What is typed: stores, help, and everything that cannot be right.
+//! Command lines: stores, help, and invalid input.
 
 mod common;
 
@@ -178,7 +178,7 @@ fn no_password_is_shown_by_a_url_that_is_written_wrongly_or_in_the_wrong_place()
             place.run(&["next", "s", "--store", url]),
             place.run(&["next", "s", url]),
         ] {
-            // It is well written, for a program that has that store.
+            // The URL is valid, but the store is not compiled in.
             let code =
                 if url.starts_with("postgres:") && !cfg!(feature = "postgres") { 1..=2 } else { 2..=2 };
             assert!(code.contains(&ran.code) && ran.out.is_empty(), "{url}: {ran:?}");

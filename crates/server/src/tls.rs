@@ -41,7 +41,7 @@ struct Shown {
 }
 
 impl Tls {
-    /// Reads the certificate chain and its key from PEM files. With a file of authorities, clients must
+    /// Reads the certificate chain and its key from PEM files. If `authorities` is given, clients must
     /// present a certificate that one of them has signed.
     ///
     /// # Errors

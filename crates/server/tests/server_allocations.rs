@@ -1,4 +1,4 @@
-//! A pipeline of `INCR` is answered without an allocation.
+//! A pipeline of `INCR` is answered without allocations.
 
 use allocation_counter::measure;
 use idmill::Sequences;
@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 const BATCHES: usize = 1_000;
 const COMMANDS: usize = 64;
 
-/// Writes a pipeline, and reads as many answers.
+/// Writes a pipeline, and reads its answers.
 async fn answered(client: &mut DuplexStream, pipeline: &[u8], answers: &mut [u8]) {
     client.write_all(pipeline).await.unwrap();
     let mut lines = 0;
@@ -23,7 +23,7 @@ async fn answered(client: &mut DuplexStream, pipeline: &[u8], answers: &mut [u8]
 
 #[test]
 fn a_pipeline_of_incr_allocates_nothing() {
-    // What refills allocate is their thread's.
+    // Refills allocate on their own thread.
     let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(Server::builder(ids).bind()).unwrap();
@@ -33,9 +33,9 @@ fn a_pipeline_of_incr_allocates_nothing() {
     let pipeline = b"*2\r\n$4\r\nINCR\r\n$6\r\norders\r\n".repeat(COMMANDS);
     let mut answers = [0; 4096];
     let mut batch = || runtime.block_on(answered(&mut client, &pipeline, &mut answers));
-    // The sequence is opened, the buffers grow, and so do the steps.
+    // Warm up: open the sequence, and let buffers and steps grow.
     (0..10 * BATCHES).for_each(|_| batch());
     let allocating = (0..BATCHES).filter(|_| measure(&mut batch).count_total > 0).count();
-    // Where one crosses a watermark, the signal to the refill may link a block of its queue.
+    // When a draw crosses the watermark, the signal to the refill may allocate a block of its queue.
     assert!(allocating <= BATCHES / 100, "{allocating} of {BATCHES} pipelines allocated");
 }

@@ -1,4 +1,4 @@
-//! `idmill import`: creates missing sequences, and raises those that are behind.
+//! `idmill import`: creates missing sequences, and raises lower ones.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek};

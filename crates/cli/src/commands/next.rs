@@ -128,8 +128,8 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
     outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
 }
 
-/// Opens the sequence without prefetch, so that only printed ids are reserved. With the smallest step, a
-/// reserve is exactly as large as the request.
+/// Opens the sequence without prefetch, so that only printed ids are reserved. The smallest step makes a
+/// reserve exactly as large as the request.
 async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill::Result<Allocator> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {

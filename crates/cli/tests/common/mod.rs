@@ -1,6 +1,6 @@
-//! The binary in a directory of its own.
+//! Runs the binary in a temporary directory.
 
-// Each test file uses its own part of this.
+// Each test file uses only a part of this module.
 #![allow(dead_code)]
 
 pub(crate) mod served;
@@ -11,24 +11,24 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// The names of an object's fields, in the order of the alphabet, whichever they were read in.
+/// Returns the names of an object's fields in alphabetical order.
 pub(crate) fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<_> = value.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
 }
 
-/// An empty working directory, in which `idmill` is run as from a shell.
+/// A temporary working directory, in which `idmill` runs as in a shell.
 #[derive(Debug)]
 pub(crate) struct Place(TempDir);
 
 impl Place {
-    /// An empty directory.
+    /// Creates an empty directory.
     pub(crate) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// A directory whose default store has the sequence `s` of these bounds.
+    /// Creates a directory whose default store has the sequence `s` with these bounds.
     pub(crate) fn with_sequence(start: u64, max: u64) -> Self {
         let place = Self::new();
         let created = place.run(&["create", "s", "--start", &start.to_string(), "--max", &max.to_string()]);
@@ -40,7 +40,7 @@ impl Place {
         self.0.path()
     }
 
-    /// What is in the directory, by name.
+    /// Returns the names of the files in the directory.
     pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path()).unwrap();
         let mut names: Vec<_> =
@@ -49,7 +49,7 @@ impl Place {
         names
     }
 
-    /// A command that is about to be run: stdin is empty, and no setting of the environment reaches it.
+    /// Prepares a command. Stdin is empty, and environment variables of idmill are removed.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_idmill"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null());
@@ -67,20 +67,20 @@ impl Place {
         self.command(args).output().unwrap().into()
     }
 
-    /// Runs a command that succeeds, for its JSON.
+    /// Runs a command that must succeed, and returns its JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let ran = self.run(args);
         assert_eq!(ran.code, 0, "{args:?}: {ran:?}");
         serde_json::from_str(&ran.out).unwrap()
     }
 
-    /// The sequence `s`.
+    /// Returns the sequence `s`.
     pub(crate) fn show(&self) -> Value {
         self.json(&["show", "s", "--json"])
     }
 }
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -89,7 +89,7 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// The ids printed; every line must be one, and end.
+    /// Returns the printed ids. Every line must be a complete id.
     pub(crate) fn ids(&self) -> Vec<u64> {
         assert!(self.out.is_empty() || self.out.ends_with('\n'), "a line that does not end");
         self.out.lines().map(|line| line.parse().unwrap()).collect()

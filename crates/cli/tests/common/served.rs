@@ -1,4 +1,4 @@
-//! A server of the command, and what it logs.
+//! A running `idmill serve`, and its log.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::Place;
 
-/// Long enough for anything that comes at all.
+/// A guard against hanging.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `idmill serve` at free ports, which logs all that it can into a file. It ends with the test.
+/// `idmill serve` at free ports, with a verbose log in a file. It ends with the test.
 #[derive(Debug)]
 pub(crate) struct Served {
     process: Child,
@@ -35,12 +35,12 @@ impl Served {
         served
     }
 
-    /// All that it has logged.
+    /// Returns the whole log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap()
     }
 
-    /// The first line of the log with this in it, whole.
+    /// Waits for the first line of the log that contains `what`.
     pub(crate) fn until_logged(&self, what: &str) -> String {
         for _ in 0..600 {
             let log = self.log();
@@ -53,7 +53,7 @@ impl Served {
         panic!("{what:?} was never logged: {}", self.log());
     }
 
-    /// What a request by HTTP is answered; `headers` end with a line's end each.
+    /// Sends an HTTP request and returns the answer. Each line of `headers` must include its end.
     pub(crate) fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let length = body.len();
         let request = format!(
@@ -62,7 +62,7 @@ impl Served {
         talk(&self.http, &request)
     }
 
-    /// What it logged until its end, which is in order.
+    /// Ends the server in order, and returns the log.
     pub(crate) fn end(mut self) -> String {
         let told = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
         assert!(told.success() && self.process.wait().unwrap().success());
@@ -77,13 +77,13 @@ impl Drop for Served {
     }
 }
 
-/// The address in a line of the log, of either format.
+/// Extracts the address from a log line, in either format.
 fn address(line: &str) -> String {
     let rest = &line[line.find("127.0.0.1:").unwrap()..];
     rest.chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect()
 }
 
-/// All that is answered until the server leaves.
+/// Sends words, and reads until the server disconnects.
 pub(crate) fn talk(address: &str, words: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();

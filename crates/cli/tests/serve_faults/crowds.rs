@@ -1,4 +1,4 @@
-//! More clients than are at work, than there are files for, and than there are places for.
+//! Clients beyond the limits: idle ones, more than open files, and more than places.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -14,14 +14,14 @@ use crate::common::Place;
 use crate::{command, started, with_orders};
 
 const CROWD: usize = 10_000;
-/// What an idle client may cost.
+/// Maximum memory per idle client.
 const EACH: u64 = 32; // KiB
-/// What all that is not idle may cost besides: the clients that draw, and the allocator's own.
+/// Maximum memory for everything else: active clients, and the allocator's overhead.
 const BESIDES: u64 = 16 << 10; // KiB
-/// An answer that does not come at all: a guard against hanging.
+/// A guard against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A server that may have so many files open, or as many as the system lets it.
+/// Starts a server with this limit of open files.
 fn with_files(place: &Place, files: &str, args: &[&str]) -> Server {
     let inner = command(place, args);
     let mut shell = Command::new("sh");
@@ -36,10 +36,10 @@ fn with_files(place: &Place, files: &str, args: &[&str]) -> Server {
     Server::start(&mut shell)
 }
 
-/// How many files this process may have open, raised as far as the system lets it.
+/// Returns this process's limit of open files, raised as far as possible.
 fn files() -> usize {
     let pid = std::process::id().to_string();
-    // Where there is no prlimit(1), it stays as it is.
+    // Without prlimit(1), the limit stays as it is.
     let _ = Command::new("sh")
         .args(["-c", "prlimit --pid $1 --nofile=$(ulimit -Hn):$(ulimit -Hn)", "sh", &pid])
         .status();
@@ -68,7 +68,7 @@ async fn ten_thousand_that_are_idle_cost_little_and_harm_nobody() {
             idle.push(client.into_stream());
         }
     }
-    // Two hundred a second come and go.
+    // Two hundred clients per second connect and disconnect.
     let (mut ticks, drawn) = (interval(Duration::from_millis(5)), recorder.count());
     for _ in 0..600 {
         ticks.tick().await;
@@ -85,7 +85,7 @@ async fn ten_thousand_that_are_idle_cost_little_and_harm_nobody() {
     assert_eq!(fleet.take(0).end_in_order().had(), drawn);
 }
 
-/// Waits until there is a place for another client.
+/// Waits until another client gets a place.
 async fn recovers(resp: SocketAddr) {
     let served = async {
         while Resp::connect(resp).await.unwrap().ask("PING").await.ok().as_deref() != Some("+PONG") {
@@ -95,8 +95,8 @@ async fn recovers(resp: SocketAddr) {
     tokio::time::timeout(LONG, served).await.expect("there are places again");
 }
 
-/// There are files for a few clients. Those are served, more are turned away, and others are served once some have
-/// left.
+/// There are files for only a few clients. These are served, others are rejected until some have
+/// disconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_files_for_more_clients_it_goes_on_with_those_that_it_has() {
     let place = with_orders();
@@ -132,7 +132,7 @@ async fn without_places_for_more_clients_it_says_so_and_those_who_have_one_go_on
     let server = started(&place, &["--max-connections=40"]);
     let (resp, http) = (server.resp, server.http);
     let (recorder, fleet) = (Recorder::new(), Fleet::of([server]));
-    // Each has a connection of either protocol, and keeps it.
+    // Each client keeps a connection of each protocol.
     let load = Load::start(&recorder, &fleet, &Pace { clients: 5, ..Pace::default() });
     while recorder.count() < 1000 {
         sleep(Duration::from_millis(5)).await;
@@ -141,7 +141,7 @@ async fn without_places_for_more_clients_it_says_so_and_those_who_have_one_go_on
     let mut turned_away = 0;
     for at in 0..60 {
         let mut client = Resp::connect(resp).await.unwrap();
-        // Its question may meet a connection that is closed already.
+        // The server may have closed the connection already.
         match client.ask("PING").await {
             Ok(said) if said == "+PONG" => crowd.push(client),
             Ok(said) => {
@@ -163,8 +163,7 @@ async fn without_places_for_more_clients_it_says_so_and_those_who_have_one_go_on
     assert_eq!(fleet.take(0).end_in_order().had(), drawn);
 }
 
-/// One that vanishes without a word, as with its machine, is found by the system's own probes: Linux says
-/// which connections those are on for.
+/// TCP keepalive detects a client whose machine is gone. Linux shows for which connections it is enabled.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_vanished_are_looked_for() {

@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{next, started, with_orders};
 
-/// Whoever is killed, the others go on, and so do its clients.
+/// After a kill, the other servers and the killed server's clients go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_are_killed_one_after_the_other_repeat_nothing() {
     let place = with_orders();
@@ -27,17 +27,17 @@ async fn servers_that_are_killed_one_after_the_other_repeat_nothing() {
         fleet.take(at).end_in_order();
     });
     assert!(recorder.none_twice_and_in_order() >= 4500);
-    // What those had in memory that were killed.
+    // The ids in memory of the killed servers.
     assert!(recorder.missing(next(&place)) > 0);
 }
 
-/// What was read is answered, the rest is given back, and what is neither is counted.
+/// Requests that were read are answered, ids are given back, and the rest is counted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_are_told_to_end_account_for_every_id() {
     let place = with_orders();
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
     let mut pace = Pace::default();
-    // More than is read at once, so that some of it is not read when the server is told.
+    // Larger than a read, so that a part is unread when the server is told to end.
     pace.ways.push(Way::Incr(5000));
     let load = Load::start(&recorder, &fleet, &pace);
     let mut ended = Totals::default();
@@ -59,7 +59,7 @@ async fn servers_that_are_told_to_end_account_for_every_id() {
     assert!(ended.given_back > 0, "{ended:?}");
 }
 
-/// It leaves answers with the server until the drain time is over.
+/// The client does not read its answers until the drain time is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_in_answers_that_nobody_took_are_counted() {
     let place = with_orders();
@@ -71,7 +71,7 @@ async fn ids_in_answers_that_nobody_took_are_counted() {
     let asked = Instant::now();
     let ended = server.end_in_order();
     let mut answers = BufReader::new(stream).lines();
-    // As much as had come before the server left, which may cut an answer in two.
+    // The answers that arrived before the server disconnected. The last may be truncated.
     while let Ok(Some(answer)) = answers.next_line().await {
         if let Some(id) = answer.strip_prefix(':').and_then(|id| id.parse().ok()) {
             connection.given(id, id, asked);
@@ -81,8 +81,7 @@ async fn ids_in_answers_that_nobody_took_are_counted() {
     assert!(ended.unread > 0 && had + ended.unread <= ended.handed_out, "{had} of {ended:?}");
 }
 
-/// It asks for more all the time, and is behind with reading: what was answered has not reached it when the
-/// server ends.
+/// The client sends continuously but reads slowly, so it has not received all answers when the server ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_reads_slowly_gets_all_that_was_answered() {
     let place = with_orders();
@@ -91,7 +90,7 @@ async fn a_client_that_reads_slowly_gets_all_that_was_answered() {
     let (read, mut write) = Resp::connect(server.resp).await.unwrap().into_stream().into_split();
     let (asked, commands) = (Instant::now(), "INCR orders\r\n".repeat(4096));
     let writer = tokio::spawn(async move { while write.write_all(commands.as_bytes()).await.is_ok() {} });
-    // Until the buffers of the system are full.
+    // Wait until the system's buffers are full.
     sleep(Duration::from_secs(1)).await;
     let ending = tokio::task::spawn_blocking(|| server.end_in_order());
     let mut answers = BufReader::new(read).lines();

@@ -1,4 +1,4 @@
-//! What is no protocol, on every port, and what the logs say of it.
+//! Invalid bytes on every port, and the logs about them.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,8 +12,7 @@ use crate::{command, started, with_orders};
 
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// As many as `IDMILL_GARBAGE_SEEDS` says, from a number that is different each time; or the one in
-/// `IDMILL_GARBAGE_SEED`.
+/// Returns random seeds, `IDMILL_GARBAGE_SEEDS` of them; or only `IDMILL_GARBAGE_SEED`.
 fn seeds() -> Vec<u64> {
     let setting = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     if let Some(seed) = setting("IDMILL_GARBAGE_SEED") {
@@ -23,7 +22,7 @@ fn seeds() -> Vec<u64> {
     (first..first + setting("IDMILL_GARBAGE_SEEDS").unwrap_or(150)).collect()
 }
 
-/// Whoever comes after is served.
+/// Asserts that further clients are served.
 async fn is_well(resp: SocketAddr, http: SocketAddr) -> std::io::Result<()> {
     assert_eq!(Resp::connect(resp).await?.ask("PING").await?, "+PONG");
     assert_eq!(Http::connect(http).await?.ask("GET /healthz").await?.0, 200);
@@ -51,7 +50,7 @@ async fn garbage_harms_nobody_who_comes_after_or_draws_meanwhile() {
     assert_eq!(fleet.take(0).end_in_order().had(), drawn, "garbage drew ids");
 }
 
-/// A client that does not speak TLS is told so by TLS, and one that does is no command.
+/// A plain client gets a TLS alert, and a TLS client gets an error of the plain protocol.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn plain_text_on_a_port_of_tls_and_tls_on_one_of_plain_text() {
     let place = with_orders();
@@ -77,7 +76,7 @@ async fn plain_text_on_a_port_of_tls_and_tls_on_one_of_plain_text() {
     assert_eq!((plain.end_in_order().handed_out, secure.end_in_order().handed_out), (0, 0));
 }
 
-/// At the level of which everything is logged. What a client shows as a token may be one of another place.
+/// At the most verbose level. A wrong token may be a secret of another system.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_log_has_a_token_in_it() {
     let place = with_orders();

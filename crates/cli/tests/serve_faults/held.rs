@@ -1,4 +1,4 @@
-//! What a server holds of clients that send without an end and do not read: its memory is measured.
+//! A server's memory, with clients that send without end and do not read.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::common::Place;
 use crate::{started, with_orders};
 
 const CLIENTS: usize = 20;
-/// A client that the server reads nothing from for so long is held up.
+/// A client is blocked if the server reads nothing from it for this time.
 const STALLED: Duration = Duration::from_secs(2);
-/// More than a server sends to anybody who does not read: then it has not held up the client at all.
+/// Far more than a client can send before it is blocked.
 const MOST_SENT: usize = 256 << 20;
-/// What all clients together may cost: of each, 64 KiB of answers and a command of 256 KiB, and the buffers
-/// of these that grow by doubling.
+/// Maximum memory for all clients: each has 64 KiB of answers and a command of 256 KiB, in buffers that grow
+/// by doubling.
 const MOST_HELD: u64 = 32 << 10; // KiB
 
-/// Clients that send this again and again, and read nothing. How many of them were held up; all others were
-/// cut off.
+/// Clients that send these bytes repeatedly, and read nothing. Returns how many were blocked. All others were
+/// disconnected.
 async fn pour(address: SocketAddr, bytes: Vec<u8>) -> (usize, Vec<TcpStream>) {
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
@@ -56,7 +56,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A server of many sequences, so that some answers are long.
+    /// A server with many sequences, so that some answers are long.
     async fn new() -> Self {
         let place = with_orders();
         let server = started(&place, &["--create"]);
@@ -76,13 +76,13 @@ impl Scene {
         assert!(peak <= self.before + MOST_HELD, "{what}: from {} to {peak} KiB", self.before);
         assert_eq!(Resp::connect(self.server.resp).await.unwrap().ask("PING").await.unwrap(), "+PONG");
         assert_eq!(Http::connect(self.server.http).await.unwrap().ask("GET /healthz").await.unwrap().0, 200);
-        // Not in order: clients that do not read are cut off only when the drain time is over.
+        // Kill the server: an orderly end would wait for these clients until the drain time is over.
         self.server.kill();
         drop(self.place);
     }
 }
 
-/// Sixteen thousand bytes of commands, which are read at once, ask for tens of megabytes.
+/// Commands of sixteen thousand bytes, which fit into one read, request tens of megabytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_nobody_reads_are_not_made() {
     let scene = Scene::new().await;
@@ -112,7 +112,7 @@ async fn answers_over_http_that_nobody_reads_are_not_made_either() {
     scene.held_little("requests").await;
 }
 
-/// Each is sent until the server cuts it.
+/// Each input is sent until the server disconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_never_ends_is_not_kept() {
     let scene = Scene::new().await;

@@ -1,5 +1,4 @@
-//! Servers under faults, as processes over SQLite: every client writes down what it was given, and all of it
-//! is compared.
+//! Server processes over SQLite under faults. Every client records its ids, and all records are compared.
 
 #![cfg(unix)]
 
@@ -18,7 +17,7 @@ use idmill_testing::fleet::Server;
 
 const ANYWHERE: [&str; 4] = ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"];
 
-/// A directory whose store has the sequence `orders`.
+/// Creates a directory whose store has the sequence `orders`.
 fn with_orders() -> Place {
     let place = Place::new();
     let made = place.run(&["create", "orders"]);
@@ -28,7 +27,7 @@ fn with_orders() -> Place {
 
 fn command(place: &Place, args: &[&str]) -> Command {
     let mut command = place.command(&[&ANYWHERE, args].concat());
-    // Unless the arguments say otherwise, whoever is answered has time.
+    // A long drain time, unless the arguments set one.
     command.env("IDMILL_SERVE_DRAIN", "60s");
     command
 }
@@ -37,7 +36,7 @@ fn started(place: &Place, args: &[&str]) -> Server {
     Server::start(&mut command(place, args))
 }
 
-/// The next id of `orders`, as it is stored.
+/// Returns the stored next id of `orders`.
 fn next(place: &Place) -> u64 {
     place.json(&["show", "orders", "--json"])["next"].as_u64().expect("not exhausted")
 }

@@ -1,4 +1,4 @@
-//! A server that stands still for longer than others, its clients and its settings have patience.
+//! A server that is stopped for longer than all timeouts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn one_of_three_stands_still_and_goes_on_and_repeats_nothing() {
     let load = Load::start(&recorder, &fleet, &pace);
     for round in 0..3 {
         fleet.at(round, |server| server.pause());
-        // Longer than its freshness, its clients' patience and its own.
+        // Longer than the server's freshness, its own timeout and its clients'.
         sleep(Duration::from_millis(1500)).await;
         fleet.at(round, |server| server.resume());
         sleep(Duration::from_millis(300)).await;
@@ -30,8 +30,7 @@ async fn one_of_three_stands_still_and_goes_on_and_repeats_nothing() {
     recorder.missing(next(&place));
 }
 
-/// Its ids are revoked while it stands. It hears of it once it goes on: by then, what is in its memory is
-/// older than its freshness allows.
+/// Ids are revoked while the server is stopped. When it continues, its memory is older than its freshness.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_revoked_while_it_stood_is_not_handed_out_for_long() {
     let place = with_orders();
@@ -47,7 +46,7 @@ async fn what_was_revoked_while_it_stood_is_not_handed_out_for_long() {
         metrics.lines().find_map(|line| line.strip_prefix("idmill_remaining{sequence=\"orders\"} "));
     assert!(remaining.unwrap().parse::<f64>().unwrap() > 1000.0, "more than is drawn below: {remaining:?}");
     server.pause();
-    // It may stand in the midst of a reserve, with the file locked.
+    // It may have stopped during a reserve, with the file locked.
     while place.run(&["revoke", "orders"]).code != 0 {
         server.resume();
         sleep(Duration::from_millis(50)).await;

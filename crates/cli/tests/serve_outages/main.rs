@@ -1,5 +1,5 @@
-//! Servers whose PostgreSQL is away for a time, or is put back from a backup: every client writes down what
-//! it was given, and all of it is compared.
+//! Servers whose PostgreSQL is unreachable, or is restored from a backup. Every client records its ids, and
+//! all records are compared.
 
 #![cfg(unix)]
 
@@ -17,9 +17,9 @@ use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Server, Wai
 use idmill_testing::restores::Backup;
 use tokio::time::{sleep, timeout};
 
-/// What no log may have, at whichever level.
+/// A password that no log may contain, at any level.
 const PASSWORD: &str = "hunter2";
-/// What does not come at all: a guard against hanging.
+/// A guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
 
 struct Scene {
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A store with the sequence `orders`; more arguments of servers.
+    /// Creates a store with the sequence `orders`. `more` are arguments of its servers.
     fn new(address: std::net::SocketAddr, more: &[&'static str]) -> Self {
         let store = format!("postgres://postgres:{PASSWORD}@{address}/postgres?timeout=2s");
         let scene = Self { place: Place::new(), store, more: more.to_vec() };
@@ -40,7 +40,7 @@ impl Scene {
         scene
     }
 
-    /// A server that logs everything.
+    /// Starts a server that logs everything.
     fn start(&self) -> Server {
         let mut command =
             self.place.command(&["serve", "-vv", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
@@ -60,7 +60,7 @@ async fn status(server: &Server, request: &str) -> (u16, String) {
     (status, head + &body)
 }
 
-/// Draws until the server has no more in memory; what it says then, over both protocols.
+/// Draws until memory is empty, and checks the errors of both protocols.
 async fn draws_all(server: &Server, recorder: &Arc<Recorder>) {
     let mut connection = recorder.connection(server.number);
     let mut client = Resp::connect(server.resp).await.unwrap();
@@ -71,14 +71,14 @@ async fn draws_all(server: &Server, recorder: &Arc<Recorder>) {
     };
     assert!(said.starts_with("-TRYAGAIN") || said.starts_with("-UNKNOWN"), "{said}");
     assert!(!said.contains(PASSWORD), "{said}");
-    // What the take could not use is there for smaller ones.
+    // A failed take leaves ids for smaller requests.
     while client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().is_ok() {}
     let (code, text) = status(server, "POST /v1/sequences/orders/ids").await;
     assert!([503, 504].contains(&code) && !text.contains(PASSWORD), "{code} {text}");
     assert!(code == 504 || text.contains("retry-after: "), "{text}");
 }
 
-/// It serves from memory, then it says so, and then it recovers by itself.
+/// The server serves from memory, then reports errors, and then recovers without a restart.
 async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Output = ()>) {
     let before = recorder.count();
     draws_all(server, recorder).await;
@@ -97,7 +97,7 @@ async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Ou
     is_ready(server, true).await;
 }
 
-/// Waits until it says so: a store that is silent has not failed before its time is over.
+/// Waits for this readiness: a silent store fails only after its timeout.
 async fn is_ready(server: &Server, ready: bool) {
     let says = async {
         while status(server, "GET /readyz").await.0 != if ready { 200 } else { 503 } {
@@ -117,13 +117,13 @@ async fn while_the_store_is_away_memory_serves_then_errors_say_so_and_then_it_re
     let mut client = Resp::connect(server.resp).await.unwrap();
     client.draw(Way::Take(1), "orders", &mut connection).await.unwrap().unwrap();
     assert_eq!(status(&server, "GET /readyz").await.0, 200);
-    // Its connections are cut, and no other comes through.
+    // Connections are closed, and new ones refused.
     proxy.refuse(true);
     suffers(&server, &recorder, async { proxy.refuse(false) }).await;
-    // It says nothing any more.
+    // The engine is silent.
     engine.pause();
     suffers(&server, &recorder, async { engine.resume() }).await;
-    // It ends, and is started again.
+    // The engine is killed and restarted.
     engine.kill();
     suffers(&server, &recorder, engine.restart()).await;
     let ended = server.end_in_order();
@@ -131,7 +131,7 @@ async fn while_the_store_is_away_memory_serves_then_errors_say_so_and_then_it_re
     recorder.missing(scene.next());
 }
 
-/// A machine that starts has all of its services start at the same time.
+/// All services of a booting machine start at the same time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_that_starts_before_its_store_waits_for_it() {
     for (name, url) in [
@@ -162,8 +162,7 @@ fn relaxed(waits: &Waits) -> (u64, u64) {
     (waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed))
 }
 
-/// Three servers behind one witness; their store is put back to where it was long ago, twice, while they
-/// serve.
+/// Three servers with one witness. Their store is restored to an old backup twice, while they serve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_is_put_back_under_servers_with_a_guard_repeats_nothing() {
     let Some(engine) = Engine::start("postgres").await else { return };
@@ -184,7 +183,7 @@ async fn a_store_that_is_put_back_under_servers_with_a_guard_repeats_nothing() {
     drawn(50_000).await;
     backup.put_back_under(&engine).await;
     drawn(50_000).await;
-    // Whoever starts over the backup remembers nothing: the witness alone does.
+    // New processes over the backup have no history, so only the witness detects it.
     (0..3).for_each(|at| drop(fleet.take(at).kill()));
     backup.put_back_under(&engine).await;
     (0..3).for_each(|at| fleet.put(at, scene.start()));

@@ -1,4 +1,4 @@
-//! What came of it.
+//! The results of a soak.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,7 +8,7 @@ use idmill_testing::fleet::{Fleet, Recorder, Totals, Waits};
 
 use crate::plan::Fault;
 
-/// What each server had in memory, from time to time, in KiB.
+/// The memory of each server over time, in KiB.
 #[derive(Debug)]
 pub(crate) struct Memory(Vec<Vec<u64>>);
 
@@ -19,12 +19,12 @@ impl Memory {
 
     pub(crate) fn look(&mut self, fleet: &Fleet) {
         for (at, seen) in self.0.iter_mut().enumerate() {
-            // Pages are counted in a moment; a server that was just killed has none.
+            // A server that was just killed has none.
             seen.extend(fleet.at(at, |server| server.rss()).filter(|rss| *rss > 0));
         }
     }
 
-    /// The largest of each third.
+    /// Returns the maximum of each third of the time.
     fn thirds(&self, at: usize) -> [u64; 3] {
         let seen = &self.0[at];
         let third = seen.len().div_ceil(3).max(1);
@@ -38,7 +38,7 @@ pub(crate) struct Figures {
     pub(crate) lasted: Duration,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) next: u64,
-    /// Of the servers whose end was orderly.
+    /// The sums over servers that ended in order.
     pub(crate) ended: Totals,
     pub(crate) waits: Arc<Waits>,
     pub(crate) befell: [u32; Fault::NAMES.len()],
@@ -46,10 +46,10 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    /// Prints them.
+    /// Prints the figures.
     ///
     /// # Panics
-    /// If a promise was broken.
+    /// If a guarantee was violated.
     pub(crate) fn hold(&self) {
         let count = self.recorder.none_twice_and_in_order();
         let missing = self.recorder.missing(self.next);
@@ -87,7 +87,7 @@ impl Figures {
     }
 }
 
-/// Whether the same request may succeed later, or the outcome is unknown.
+/// Whether the same request may succeed later, or its outcome is unknown.
 fn is_transient(said: &str) -> bool {
     ["-TRYAGAIN", "-UNKNOWN", "-CLOSED", "-ERR max number", "503", "504"]
         .iter()

@@ -1,7 +1,8 @@
-//! Guarded processes over five stores that are killed and put back, while people revoke, remove and import: no
-//! id comes twice, a restore needs no person, and the doctor reports no error where a store is well.
+//! Guarded processes over five stores. The stores are killed and restored while sequences are revoked,
+//! removed and imported. No id is a duplicate, a restore needs no operator, and the doctor reports no error
+//! for a sound store.
 //!
-//! `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED` as for the servers.
+//! `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED` are as for the servers.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -16,9 +17,9 @@ use crate::processes::Processes;
 use crate::restored::Restored;
 use crate::setting;
 
-/// How long a store may take to be well again: a guard against hanging.
+/// How long a store may take to recover: a guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
-/// More than processes have reserved and not printed.
+/// More ids than processes have reserved but not printed.
 const MARGIN: u64 = 100_000;
 
 const EVENTS: [&str; 10] = [
@@ -34,11 +35,11 @@ const EVENTS: [&str; 10] = [
     "backup",
 ];
 
-/// A store, and all that was drawn from it.
+/// A store, and all ids that were drawn from it.
 struct Drawn {
     restored: Restored,
     ids: BTreeSet<u64>,
-    /// Whether the last backup is of the present incarnation and epoch: then a restore needs nobody.
+    /// Whether the last backup has the current incarnation and epoch. A restore then needs no operator.
     heals: bool,
     restores: usize,
 }
@@ -64,7 +65,7 @@ async fn guard_soak_no_id_comes_twice() {
     }
     let mut soak = Soak::over(place, restored).await;
     let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
-    // The two that let ids come twice, on the store that is put back fastest.
+    // The two events that could cause duplicates, on the store that is restored fastest.
     for event in [2, 4] {
         soak.suffer(0, event, &mut random).await;
     }
@@ -85,7 +86,7 @@ impl Soak {
         let stores = restored.into_iter().map(drawn).collect();
         let mut soak = Self { place, processes, stores, befell: [0; EVENTS.len()], decided: 0 };
         for at in 0..soak.stores.len() {
-            // Its table, and no sequence.
+            // Creates the table, but no sequence under test.
             assert_eq!(soak.run(at, &["create", "other"]).code, 0);
             soak.stores[at].restored.copy("empty").await;
             assert_eq!(soak.guarded(at, &["create", soak.name(at)]).code, 0);
@@ -100,13 +101,13 @@ impl Soak {
         self.stores[at].restored.name
     }
 
-    /// A command on the store, without the guard.
+    /// Runs a command on the store without the guard.
     fn run(&self, at: usize, args: &[&str]) -> Ran {
         let store = &self.stores[at].restored.url;
         block_in_place(|| self.place.run(&[args, &["--store", store]].concat()))
     }
 
-    /// The same behind the guard.
+    /// Runs a command on the store with the guard.
     fn guarded(&self, at: usize, args: &[&str]) -> Ran {
         self.run(at, &[args, &["--guard", &self.stores[at].restored.guard]].concat())
     }
@@ -131,7 +132,7 @@ impl Soak {
                 self.processes.kill_all();
                 self.refused_removal(at).await;
                 self.put_back(at, "empty", true).await;
-                // By a script that does not know the guard.
+                // Like a script that does not use the guard.
                 assert_eq!(self.run(at, &["create", name]).code, 0);
                 self.stores[at].heals = false;
             }
@@ -150,7 +151,7 @@ impl Soak {
         self.no_alarm(at);
     }
 
-    /// The last backup, under the processes that run or with all of them ended.
+    /// Restores the last backup, while processes run or after all have ended.
     async fn put_back(&mut self, at: usize, copy: &str, ended: bool) {
         if ended || self.stores[at].restored.needs_an_end() {
             self.processes.kill_all();
@@ -159,7 +160,7 @@ impl Soak {
         self.stores[at].restored.put_back(copy).await;
     }
 
-    /// A removal that the store refuses: it is read-only, or down.
+    /// The store refuses a removal: it is read-only, or down.
     async fn refused_removal(&mut self, at: usize) {
         let Restored { url, guard, .. } = &self.stores[at].restored;
         let (url, guard) = (url.replace("timeout=5s", "timeout=1s"), guard.clone());
@@ -176,7 +177,7 @@ impl Soak {
         assert_ne!(refused.code, 0, "{refused:?}");
     }
 
-    /// The decision of an administrator: another sequence, above all ids that were drawn.
+    /// An operator replaces the sequence by one that starts above all drawn ids.
     fn decide(&mut self, at: usize) {
         self.collect();
         self.decided += 1;
@@ -189,7 +190,7 @@ impl Soak {
     fn import(&mut self, at: usize) {
         let file = format!("{}.jsonl", self.name(at));
         if self.place.path().join(&file).exists() {
-            // One that is older than a removal has other bounds, and is refused.
+            // An export from before a removal has other bounds, and is refused.
             self.guarded(at, &["import", &file]);
         }
         assert_eq!(self.guarded(at, &["export", "--output", &file]).code, 0);
@@ -200,14 +201,14 @@ impl Soak {
         self.stores[at].heals = true;
     }
 
-    /// Waits until ids are handed out again, and decides where only a person can.
+    /// Waits until ids are handed out again. Acts as the operator if one is needed.
     async fn well(&mut self, at: usize) {
         let (begun, heals) = (Instant::now(), self.stores[at].heals);
         loop {
             let ran = self.guarded(at, &["next", self.name(at), "--existing", "--timeout", "5s"]);
             match ran.code {
                 0 => return self.drawn(at, ran.ids()[0]),
-                // Permanent, or no such sequence.
+                // A permanent error, or no such sequence.
                 1 | 4 => {
                     assert!(!heals, "a wrong alarm of {}: {ran:?}", self.name(at));
                     self.decide(at);
@@ -229,7 +230,7 @@ impl Soak {
         assert!(self.stores[at].ids.insert(id), "{}: {id} was handed out twice", self.name(at));
     }
 
-    /// The doctor finds no error in a store that is well.
+    /// Asserts that the doctor finds no error in a sound store.
     fn no_alarm(&self, at: usize) {
         let ran = self.guarded(at, &["doctor", "--json"]);
         let errors: Vec<_> = ran.out.lines().filter(|line| line.contains(r#""severity":"error""#)).collect();
@@ -237,7 +238,7 @@ impl Soak {
         assert!(matches!(ran.code, 0 | 6), "{ran:?}");
     }
 
-    /// Prints what came of it.
+    /// Prints the results, and checks the guarantees.
     fn hold(mut self, lasted: Duration) {
         self.processes.kill_all();
         self.collect();

@@ -1,7 +1,7 @@
-//! Servers over PostgreSQL and over etcd, under load and faults without an end: no id comes twice, memory
-//! stays flat, and clients that go on with another server are answered.
+//! Servers over PostgreSQL and etcd, under load and random faults. No id is a duplicate, memory stays flat,
+//! and clients that switch servers are answered.
 //!
-//! `IDMILL_SOAK_SECONDS` (20) is for how long, `IDMILL_SOAK_SEED` which faults.
+//! `IDMILL_SOAK_SECONDS` (20) is the duration, `IDMILL_SOAK_SEED` selects the faults.
 
 #![cfg(unix)]
 

@@ -1,29 +1,29 @@
-//! Which fault comes next: a seed says.
+//! Random faults, selected by a seed.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 
-/// One thing that befalls a trio. The servers are numbered; the first is never ended, so that its memory is
-/// that of a server that runs for long.
+/// A fault of a trio. The servers are numbered. The first is never restarted, so its memory shows leaks over
+/// a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// SIGKILL; another is started after this time.
+    /// SIGKILL, and a new server after this time.
     Killed(usize, Duration),
-    /// SIGTERM; another is started after this time.
+    /// SIGTERM, and a new server after this time.
     Ended(usize, Duration),
     /// SIGSTOP for this time.
     Paused(usize, Duration),
     EnginePaused(Duration),
-    /// Killed; started again after this time.
+    /// The engine is killed, and started again after this time.
     EngineKilled(Duration),
-    /// Every connection to the engine, once.
+    /// All connections to the engine are closed once.
     Cut,
-    /// As behind a firewall that forgot them.
+    /// Connections are dropped silently, as by a firewall.
     Forgotten,
-    /// No connection to the engine for this time.
+    /// Connections to the engine are refused for this time.
     Refused(Duration),
-    /// A client that does no good, of this kind, for this time; and the seed of what it sends.
+    /// A hostile client: the server, its kind, its duration, and the seed of its input.
     Hostile(usize, usize, Duration, u64),
 }
 

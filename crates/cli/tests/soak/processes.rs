@@ -10,10 +10,10 @@ use fastrand::Rng;
 use idmill::Status;
 use tokio::time::sleep;
 
-/// A line for each store: its name, which is also the name of the sequence, and its URL.
+/// One line per store: its name, which is also the name of the sequence, and its URL.
 const STORES: &str = "IDMILL_SOAK_STORES";
 
-/// Not a test by itself: one of the processes.
+/// Not a test: the main function of each process.
 #[tokio::test]
 async fn process() {
     let Ok(stores) = std::env::var(STORES) else { return };
@@ -27,7 +27,7 @@ async fn process() {
     draws.join_all().await;
 }
 
-/// Draws; opens the store again after a fault that only a person, or another start, can mend.
+/// Draws. After an error that only an operator or a restart can fix, opens the store again.
 async fn draw(name: String, url: String) {
     loop {
         let error = draw_until_it_fails(&name, &url).await.expect_err("it draws until it fails");
@@ -42,7 +42,7 @@ async fn draw_until_it_fails(name: &str, url: &str) -> idmill::Result<()> {
     let mut random = Rng::new();
     loop {
         match sequence.next().await {
-            // One write for a line, so that a kill leaves whole lines before the last.
+            // One write per line, so that a kill can truncate only the last line.
             Ok(id) => std::io::stdout().write_all(format!("id {name} {id}\n").as_bytes()).expect("a file"),
             Err(error) if error.status() == Status::Permanent => return Err(error),
             Err(_) => {}
@@ -56,7 +56,7 @@ pub(crate) struct Processes {
     stores: String,
     running: Vec<Process>,
     pub(crate) started: u32,
-    /// By processes that ended.
+    /// Output of processes that have ended.
     printed: Vec<(String, u64)>,
     reported: Vec<String>,
 }
@@ -65,20 +65,20 @@ struct Process {
     child: Child,
     out: File,
     err: PathBuf,
-    /// A line that was not printed to its end.
+    /// The incomplete last line.
     rest: Vec<u8>,
 }
 
 impl Processes {
     pub(crate) const COUNT: usize = 6;
 
-    /// None yet; their files go to this directory.
+    /// Creates a manager without processes. Their output files go to `dir`.
     pub(crate) fn new(dir: &Path, stores: &str) -> Self {
         let (dir, stores) = (dir.to_owned(), stores.to_owned());
         Self { dir, stores, running: Vec::new(), started: 0, printed: Vec::new(), reported: Vec::new() }
     }
 
-    /// As many as there should be.
+    /// Starts processes up to the intended number.
     pub(crate) fn start(&mut self) {
         while self.running.len() < Self::COUNT {
             let [out, err] = ["out", "err"].map(|kind| self.dir.join(format!("{kind}-{}", self.started)));
@@ -108,14 +108,14 @@ impl Processes {
         }
     }
 
-    /// The ids that were printed since the last time, each with its store.
+    /// Returns the ids that were printed since the last call, each with its store.
     pub(crate) fn printed(&mut self) -> Vec<(String, u64)> {
         let mut printed = std::mem::take(&mut self.printed);
         printed.extend(self.running.iter_mut().flat_map(Process::read));
         printed
     }
 
-    /// The errors of processes that ended: each found that this store had gone back.
+    /// Returns the errors of processes that detected a restore of this store.
     pub(crate) fn healed(&self, name: &str) -> Vec<&String> {
         let mark = format!("sequence={name}");
         self.reported.iter().filter(|line| line.contains(&mark)).collect()
@@ -132,7 +132,7 @@ impl Process {
         self.out.read_to_end(&mut self.rest).unwrap();
         let whole = self.rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = self.rest.drain(..whole).collect();
-        // The harness writes too, before the first line.
+        // The test harness prints text before the first line.
         let id = |line: &str| {
             let (name, id) = line.rsplit_once("id ")?.1.split_once(' ')?;
             Some((name.to_owned(), id.parse().ok()?))

@@ -1,4 +1,4 @@
-//! A store that is copied, and whose copies are put back.
+//! A store with backups that can be restored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ pub(crate) struct Restored {
     pub(crate) guard: String,
     /// `None` for SQLite.
     engine: Option<Engine>,
-    /// What is copied.
+    /// The data to copy.
     data: PathBuf,
 }
 
 impl Restored {
-    /// A database in this directory. Its witness is a file.
+    /// A SQLite database in this directory, with a file as its witness.
     pub(crate) fn sqlite(dir: &Path) -> Self {
         let data = dir.join("ids.db");
         let url = format!("sqlite:{}?busy_timeout=5s", data.display());
@@ -29,7 +29,7 @@ impl Restored {
         Self { name: "sqlite", url, guard, engine: None, data }
     }
 
-    /// What this engine keeps. Some have a database as their witness.
+    /// The data of this engine. For some engines, the witness is a database.
     pub(crate) fn engine(name: &'static str, engine: Engine, dir: &Path) -> Self {
         let address = engine.address();
         let (url, data) = match name {
@@ -51,13 +51,13 @@ impl Restored {
         format!("{}&guard={}", self.url, self.guard)
     }
 
-    /// The read-only URL, if this store has one.
+    /// Returns the read-only URL, if this store has one.
     pub(crate) fn read_only(&self) -> Option<String> {
         let has_modes = matches!(self.name, "sqlite" | "postgres" | "mariadb");
         has_modes.then(|| format!("{}&mode=ro", self.url))
     }
 
-    /// Whether it can be put back only while no process has it open.
+    /// Whether no process may have the store open during a restore.
     pub(crate) fn needs_an_end(&self) -> bool {
         self.engine.is_none()
     }
@@ -65,7 +65,7 @@ impl Restored {
     pub(crate) async fn down(&self) {
         let Some(engine) = &self.engine else { return };
         if self.name == "postgres" {
-            // After a SIGKILL its children end by themselves, while its files are copied.
+            // SIGINT, because after SIGKILL child processes would still write while the files are copied.
             let pid = engine.pid().expect("it runs").to_string();
             ran(Command::new("kill").args(["-INT", &pid]));
             while self.data.join("postmaster.pid").exists() {
@@ -81,7 +81,7 @@ impl Restored {
         }
     }
 
-    /// Ends as in a crash, and starts again.
+    /// Crashes the engine and starts it again.
     pub(crate) async fn restart(&self) {
         if let Some(engine) = &self.engine {
             engine.kill();
@@ -89,7 +89,7 @@ impl Restored {
         self.up().await;
     }
 
-    /// Copies it as it is.
+    /// Copies the data in its current state.
     pub(crate) async fn copy(&self, copy: &str) {
         let copy = self.data.with_extension(copy);
         if self.engine.is_none() {
@@ -105,7 +105,7 @@ impl Restored {
         self.up().await;
     }
 
-    /// Puts a copy in its place.
+    /// Restores a copy.
     pub(crate) async fn put_back(&self, copy: &str) {
         let copy = self.data.with_extension(copy);
         self.down().await;
@@ -120,7 +120,7 @@ impl Restored {
         self.up().await;
     }
 
-    /// PostgreSQL begins another timeline from here, as a replica that is promoted.
+    /// Starts a new timeline in PostgreSQL, as a promoted replica does.
     pub(crate) async fn promote(&self) {
         if self.name != "postgres" {
             return;

@@ -1,4 +1,4 @@
-//! Three servers over one engine, and what befalls them.
+//! Three servers over one engine, and their faults.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::figures::{Figures, Memory};
 use crate::plan::Fault;
 
 const SERVERS: usize = 3;
-/// How long a server may take to come back once its engine has: a guard against hanging.
+/// How long a server may take to recover after its engine: a guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) struct Trio {
@@ -32,7 +32,7 @@ pub(crate) struct Trio {
 }
 
 impl Trio {
-    /// With the sequence `orders`. The URL has `{}` for the address.
+    /// Starts the trio, with the sequence `orders`. `url` contains `{}` for the address.
     pub(crate) async fn over(name: &'static str, engine: Engine, url: &str) -> Self {
         let proxy = Proxy::start(engine.address()).await.unwrap();
         let store = url.replace("{}", &proxy.address().to_string());
@@ -58,7 +58,7 @@ impl Trio {
         trio
     }
 
-    /// As a supervisor does: again and again, until it runs.
+    /// Starts a server like a supervisor: retries until it runs.
     async fn start(&self, at: usize) {
         let begun = Instant::now();
         loop {
@@ -73,7 +73,7 @@ impl Trio {
         }
     }
 
-    /// Load and faults for this long, and then the end.
+    /// Runs load and faults for this time, and then ends the servers.
     pub(crate) async fn soak(mut self, time: Duration, seed: u64) -> Figures {
         let pace = Pace {
             pause: Duration::from_millis(15),
@@ -97,7 +97,7 @@ impl Trio {
             self.suffer(fault).await;
             self.memory.look(&self.fleet);
             sleep(Duration::from_millis(random.u64(100..1000))).await;
-            // Told at once, and not after an hour.
+            // Check now, so that a duplicate is reported immediately.
             self.recorder.none_twice_and_in_order();
         }
         let lasted = begun.elapsed();
@@ -165,7 +165,7 @@ impl Trio {
         }
     }
 
-    /// After all faults, every server hands out ids.
+    /// Asserts that every server hands out ids after all faults.
     async fn all_serve(&self) {
         for at in 0..SERVERS {
             let (number, resp, _) = self.fleet.spot(at).expect("it runs");
@@ -182,7 +182,7 @@ impl Trio {
         }
     }
 
-    /// The next id, as it is stored.
+    /// Returns the stored next id.
     fn next(&self) -> u64 {
         let begun = Instant::now();
         loop {

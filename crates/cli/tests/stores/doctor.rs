@@ -1,4 +1,4 @@
-//! `idmill doctor` on stores with engines: what is in use there, and what a window has.
+//! `idmill doctor` on stores with engines: ids in use, and windows.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::Place;
 use crate::{ONE, PASSWORD, User};
 
-/// A server, its URL, a connection of its administrator, and a user of it.
+/// Returns a server, its URL, an administrator's connection, and a user of it.
 async fn postgres() -> Option<(Engine, String, Client, User)> {
     let engine = Engine::start("postgres").await?;
     let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());
@@ -19,8 +19,8 @@ async fn postgres() -> Option<(Engine, String, Client, User)> {
     Some((engine, url, admin, user))
 }
 
-/// The user's own rows and the table of sequences in one database, and then a second table in a schema that
-/// comes first.
+/// The user's own rows and the table of sequences in one database, then a second table in a schema that comes
+/// first.
 #[tokio::test]
 async fn a_doctor_of_postgres() {
     let _one = ONE.lock().await;
@@ -31,7 +31,7 @@ async fn a_doctor_of_postgres() {
     let doctor = ["doctor", "--check", &check];
     let ran = user.run(&doctor);
     assert!(ran.code == 7 && ran.out.contains("90 is in use, and the next to be reserved is 6"), "{ran:?}");
-    // The sequence of a store goes on to 2^64 - 1, and the column to 2^31 - 1.
+    // The store's sequence ends at 2^64 - 1, the column at 2^31 - 1.
     assert!(ran.out.contains("(integer) holds ids up to 2147483647"), "{ran:?}");
     assert_eq!(user.run(&[&doctor[..], &["--fix"]].concat()).code, 6);
     assert_eq!(user.done(&["next", "orders"]), "91\n");
@@ -43,7 +43,7 @@ async fn a_doctor_of_postgres() {
     assert_eq!((ran.code, &finding["kind"]), (7, &"refused".into()), "{ran:?}");
     let said = finding["found"].as_str().unwrap();
     assert!(said.contains("shop") && said.contains("public"), "{said}");
-    // The administrator's path does not lead to the other one.
+    // The second table is not on the administrator's search path.
     let ran = user.run(&["doctor"]);
     assert!(
         ran.code == 6 && ran.out.contains("the store: ambiguous") && ran.out.contains(": shop\n"),
@@ -58,7 +58,7 @@ async fn a_doctor_of_postgres() {
     assert_eq!(user.run(&["doctor"]).code, 0);
 }
 
-/// A column of smallint, one of few decimal digits, one with a default of its own, and rows that are hidden.
+/// A `smallint` column, one with few decimal digits, one with its own default, and hidden rows.
 #[tokio::test]
 async fn columns_of_postgres_limit_the_remedies() {
     let _one = ONE.lock().await;
@@ -96,7 +96,7 @@ async fn columns_of_postgres_limit_the_remedies() {
     for (column, default) in
         [("old.id", "nextval('old_id_seq'::regclass)"), ("own.id", "nextval('public.own_id_seq')")]
     {
-        // Also where the doctor has nothing to raise, or has raised it.
+        // The warning appears even if there is nothing to raise, or it was raised.
         let (code, found) = look("orders", &url, column, &["--fix"]);
         let warned = found.iter().find(|found| found["kind"] == "column_default").expect("a warning");
         assert!(code == 6 && warned["found"].as_str().unwrap().contains(default), "{found:?}");
@@ -110,7 +110,7 @@ async fn columns_of_postgres_limit_the_remedies() {
     assert_eq!(kinds(look("orders", &app, "mine.id", &[])), ["incomplete"]);
 }
 
-/// As a promoted standby has it, and a dump that was restored into another cluster.
+/// The state after the promotion of a standby, or after a dump was restored into another cluster.
 #[tokio::test]
 async fn refused_reserves_are_found_without_a_write() {
     let _one = ONE.lock().await;
@@ -130,7 +130,7 @@ async fn refused_reserves_are_found_without_a_write() {
     assert_eq!(user.run(&["doctor"]).code, 0);
 }
 
-/// Each look gives up long before the query would end.
+/// Each look times out long before the query would end.
 #[tokio::test]
 async fn watching_a_slow_column_leaves_one_query() {
     let _one = ONE.lock().await;
@@ -153,7 +153,7 @@ async fn watching_a_slow_column_leaves_one_query() {
     assert_eq!(most, 1, "queries at a time");
 }
 
-/// The file of the store is put back, and the window is not.
+/// The store's file is restored, but the window is not.
 #[tokio::test]
 async fn a_doctor_of_windows() {
     let _one = ONE.lock().await;
@@ -166,7 +166,7 @@ async fn a_doctor_of_windows() {
         user.done(&["next", "users", "-n", "5"]);
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
         std::fs::copy(file("ids.db"), file("copy.db")).unwrap();
-        // One by one, so that something is left in the window.
+        // One by one, so that the window still has ids.
         let drawn = user.done(&["next", "orders", "-n", "40", "--step", "1"]);
         let last: u64 = drawn.lines().last().unwrap().parse().unwrap();
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");

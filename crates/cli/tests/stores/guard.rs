@@ -1,11 +1,11 @@
-//! A witness that is no other place than the store, by whatever names it goes.
+//! A witness that is in the same place as the store is refused, by whatever name.
 
 use idmill_testing::engines::Engine;
 
 use crate::ONE;
 use crate::common::Place;
 
-/// Two URLs of one place, with `{}` for the address of the engine.
+/// Tests pairs of URLs for the same place, with `{}` for the engine's address.
 async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     let _one = ONE.lock().await;
     let Some(engine) = Engine::start(engine).await else { return };
@@ -14,7 +14,7 @@ async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     let url = |url: &str| url.replace("{}", &engine.address().to_string()).replace("{port}", &port);
     for [store, witness] in pairs {
         let (store, witness) = (url(store), url(witness));
-        // Both exist, and have been used.
+        // Both exist and have been used.
         for store in [&store, &witness] {
             let drawn = place.run(&["next", "orders", "--store", store]);
             assert_eq!(drawn.code, 0, "{store}: {drawn:?}");
@@ -27,7 +27,7 @@ async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     }
 }
 
-/// One promotion takes both back, whatever the database, the schema or the user is called.
+/// One promotion rolls both back, whatever the database, the schema or the user is called.
 #[tokio::test]
 async fn witness_on_the_same_postgres_is_refused() {
     let store = "postgres://postgres@{}/postgres?timeout=30s";
@@ -54,7 +54,7 @@ async fn witness_on_the_same_redis_is_refused() {
     refused("redis", &pairs, "kept by the same server, Redis server").await;
 }
 
-/// MariaDB does not tell which server it is: the probe does.
+/// MariaDB does not identify its server, so the probe detects it.
 #[tokio::test]
 async fn witness_in_the_same_mariadb_database_is_refused() {
     let pairs = [["mysql://root@{}/ids?timeout=30s", "mariadb://root@localhost:{port}/ids?timeout=30s"]];

@@ -1,5 +1,4 @@
-//! A user's first commands, on every store and over its real engine; and what is
-//! said once that engine is down.
+//! A user's first commands on every store, over its real engine, and the errors after that engine is down.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,32 +10,32 @@ use idmill_testing::engines::Engine;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-/// One engine at a time: together they would need more memory than a small machine has.
+/// One engine at a time: a small machine has too little memory for all of them.
 static ONE: Mutex<()> = Mutex::const_new(());
 
-/// What must not be seen anywhere, in any URL that takes one.
+/// A password that must not appear in any output.
 const PASSWORD: &str = "hunter2";
 
-/// A store as its user names it.
+/// A store, as a user specifies it.
 #[derive(Clone, Copy)]
 struct Case {
-    /// With `{}` for the address of the engine of the same place. The timeout is for an engine that is up.
+    /// `{}` stands for the address of the engine with the same index. The timeout is for a running engine.
     url: &'static str,
     engines: &'static [&'static str],
-    /// How many ids the first command takes from the durable counter; more than it
-    /// prints where there is a window.
+    /// Number of ids that the first command takes from the durable counter. A window takes more than the
+    /// command prints.
     takes: u64,
     down: Down,
 }
 
-/// What the engine that is named first is for.
+/// The role of the first engine.
 #[derive(Clone, Copy, PartialEq)]
 enum Down {
     /// It is the store.
     Store,
-    /// It is in front of a store that can be looked at without it.
+    /// It is a window before a store that can be inspected without it.
     Window,
-    /// There is none.
+    /// There is no engine.
     Never,
 }
 
@@ -132,7 +131,7 @@ async fn mongodb() {
     MONGODB.run().await;
 }
 
-/// Its server knows no users, and says so to one that logs in.
+/// The server has no users, and rejects a login.
 #[tokio::test]
 async fn mongodb_with_a_password() {
     let _one = ONE.lock().await;
@@ -153,7 +152,7 @@ async fn mysql() {
     MYSQL.run().await;
 }
 
-/// Which its server asks for; also of what opens connections of its own.
+/// The server requires the password, also for additional connections.
 #[tokio::test]
 async fn mysql_with_a_password() {
     let _one = ONE.lock().await;
@@ -272,7 +271,7 @@ impl Case {
         }
     }
 
-    /// What one process draws, others go on from and see.
+    /// Ids that one process draws are visible to the next.
     fn draw(&self, user: &User) {
         assert_eq!(user.done(&["next", "orders", "-n", "5"]), "1\n2\n3\n4\n5\n");
         assert_eq!(user.done(&["next", "orders", "-n", "5"]), "6\n7\n8\n9\n10\n");
@@ -293,7 +292,7 @@ impl Case {
         let changed = user.json(&["set", "orders", "--next", "5000"]);
         assert_eq!(changed["after"]["next"], 5000);
         assert_eq!(user.json(&["show", "orders"]), changed["after"]);
-        // A window whose global counter does not answer in time goes on with what it has, for a while.
+        // If its global counter does not answer in time, a window serves its own ids for a while.
         let tries = if user.url.contains("mode=geo") { 5 } else { 1 };
         let goes_on = (0..tries).any(|_| user.done(&["next", "orders"]) == "5000\n");
         assert!(goes_on, "{tries} draws did not go on at 5000");
@@ -302,9 +301,9 @@ impl Case {
         assert_eq!(user.run(&["show", "others"]).code, 4);
     }
 
-    /// The engine is down: that is said, and where it was looked for.
+    /// The engine is down: errors report this, and the address.
     fn suffer(&self, user: &User, address: &str) {
-        // Before a window is missed, the store behind it is asked, whose engine is up and may be busy.
+        // The store behind a window is contacted first. Its engine is up, but may be busy.
         let (url, timeout) = match self.down {
             Down::Window => (user.url.clone(), "12s"),
             Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),
@@ -326,13 +325,13 @@ impl Case {
             assert!(ran.code == 8 && ran.out.contains("not_seen") && ran.out.contains(address), "{ran:?}");
         }
         if self.down == Down::Window {
-            // The store knows the sequence: it was asked for its identity before the window was looked for.
+            // The store still has the sequence: its identity is read before the window is contacted.
             assert!(user.done(&["list"]).contains("orders"));
         }
     }
 }
 
-/// Sequences go to a store of another kind, are drawn from there, and come back as far as they got.
+/// Sequences are moved to another kind of store, drawn from there, and moved back with their position.
 fn move_and_return(user: &User) {
     const ELSEWHERE: &str = "sqlite:elsewhere.db";
     let elsewhere = |args: &[&str]| {
@@ -350,12 +349,12 @@ fn move_and_return(user: &User) {
     let next = |shown: &str| serde_json::from_str::<Value>(shown).unwrap()["next"].clone();
     let there = next(&elsewhere(&["show", "orders", "--json"]));
     assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
-    // What is behind lowers nothing.
+    // An import never lowers a sequence.
     assert_eq!(user.done(&["import", "moved.jsonl"]), "");
     assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
 }
 
-/// All operations are allowed; what is kept of measurements names the store, but never a password.
+/// All operations are allowed. Reports of measurements name the store, but not its password.
 fn measure(user: &User) {
     let report = user.json(&["check", "--samples", "5"]);
     assert!(
@@ -378,7 +377,7 @@ fn remove(user: &User) {
     assert_eq!(user.run(&["remove", "orders", "--yes"]).code, 4);
 }
 
-/// Somebody with a shell and the URL of a store.
+/// A user with a shell and the URL of a store.
 struct User {
     place: Place,
     url: String,
@@ -398,7 +397,7 @@ impl User {
         ran
     }
 
-    /// What a command prints that succeeds; a busy engine may need some tries.
+    /// Runs a command that must succeed, and returns its output. Retries while the engine is busy.
     fn done(&self, args: &[&str]) -> String {
         let again = |ran: &Ran| ran.code == 75 && ran.err.contains("run it again later");
         let mut ran = self.run(args);
@@ -416,7 +415,7 @@ impl User {
     }
 }
 
-/// Something takes the connections of every store, and answers nothing.
+/// A listener that accepts connections for every store, and never answers.
 #[test]
 fn a_timeout_bounds_connecting_too() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -443,7 +442,7 @@ fn a_timeout_bounds_connecting_too() {
                 let ran = place.run(&["next", "s", "--timeout", "2s", "--store", &url]);
                 assert_eq!((ran.code, ran.out.as_str()), (75, ""), "{url}: {ran:?}");
                 assert!(!ran.err.contains(PASSWORD), "{}", ran.err);
-                // A guard against hanging: the driver's own limits are half a minute and more.
+                // A guard against hanging: the drivers' own limits are half a minute and more.
                 assert!(begun.elapsed().as_secs() < 25, "{url}: {:?}", begun.elapsed());
             });
         }

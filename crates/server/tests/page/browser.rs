@@ -1,4 +1,4 @@
-//! A browser without a window, told what to do by WebDriver.
+//! A headless browser, driven over WebDriver.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use thirtyfour::prelude::*;
 use thirtyfour::{ChromiumLikeCapabilities, Key};
 use tokio::time::sleep;
 
-/// It asks nobody but the server, and keeps nothing.
+/// Flags that keep the browser off other hosts, and let it store nothing.
 const FLAGS: [&str; 8] = [
     "--headless",
     "--no-sandbox",
@@ -24,7 +24,7 @@ const FLAGS: [&str; 8] = [
     "--disable-sync",
 ];
 
-/// In each page before its own scripts: what its policy forbids, and how long it waits, is written down.
+/// Runs in each page before its own scripts. Records policy violations and the delays of timers.
 const WATCH: &str = "
     window.forbidden = [];
     document.addEventListener('securitypolicyviolation', (event) =>
@@ -33,7 +33,7 @@ const WATCH: &str = "
     const later = window.setTimeout;
     window.setTimeout = (what, time, ...more) => { pauses.push(time); return later(what, time, ...more); };";
 
-/// Tries of a tenth of a second before something is said never to come.
+/// Number of attempts, a tenth of a second apart, before a wait fails.
 const TRIES: usize = 900;
 
 pub(crate) struct Browser {
@@ -42,7 +42,7 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
-/// What speaks WebDriver, and with it the browser that it has started.
+/// The WebDriver process, and with it the browser that it started.
 struct Process(Child);
 
 impl Drop for Process {
@@ -76,12 +76,12 @@ impl Browser {
         browser
     }
 
-    /// The browser's own protocol, for what WebDriver has no word for.
+    /// Sends a command of the browser's own protocol, which WebDriver lacks.
     pub(crate) async fn cdp(&self, method: &str, parameters: Value) -> Value {
         self.driver.cdp().send_raw(method, parameters).await.unwrap()
     }
 
-    /// The value of an expression in the page.
+    /// Returns the value of an expression in the page.
     pub(crate) async fn value(&self, expression: &str) -> Value {
         let value = self.driver.execute(format!("return ({expression});"), Vec::new()).await;
         value.unwrap_or_else(|error| panic!("{expression}: {error}")).json().clone()
@@ -92,12 +92,12 @@ impl Browser {
         text.as_str().unwrap().to_owned()
     }
 
-    /// What a cell of a row says, by its name in the page; empty where there is no such row.
+    /// Returns the text of a cell; empty if there is no such row.
     pub(crate) async fn cell(&self, name: &str, cell: &str) -> String {
         self.value(&cell_of(name, cell)).await.as_str().unwrap().to_owned()
     }
 
-    /// Waits until an expression holds.
+    /// Waits until an expression is true.
     pub(crate) async fn until(&self, expression: &str) {
         for _ in 0..TRIES {
             if self.value(&format!("Boolean({expression})")).await == json!(true) {
@@ -109,17 +109,17 @@ impl Browser {
         panic!("never came: {expression}\nthe page shows: {shown}");
     }
 
-    /// Waits until a cell is such that an expression of its text `it` holds.
+    /// Waits until an expression of a cell's text `it` is true.
     pub(crate) async fn until_cell(&self, name: &str, cell: &str, expression: &str) {
         self.until(&format!("((it) => {expression})({})", cell_of(name, cell))).await;
     }
 
-    /// Presses keys, wherever the focus is.
+    /// Presses keys on the focused element.
     pub(crate) async fn press(&self, keys: impl Into<thirtyfour::TypingData>) {
         self.driver.action_chain().send_keys(keys).perform().await.unwrap();
     }
 
-    /// Goes on with the tabulator until what has the focus is such; says how often it was pressed.
+    /// Presses Tab until the focus is on a matching element. Returns how often.
     pub(crate) async fn tab_to(&self, selector: &str) -> usize {
         for times in 0..40 {
             let here = format!("document.activeElement.matches({})", json!(selector));
@@ -131,14 +131,14 @@ impl Browser {
         panic!("no way to {selector} by keyboard");
     }
 
-    /// What holds whatever was done: nothing was asked of anybody else, nothing was forbidden, nothing broke.
+    /// Asserts that the page made no foreign request, violated no policy and logged no error.
     pub(crate) async fn is_clean(&self) {
         let foreign = "performance.getEntries().map((one) => one.name)
             .filter((name) => /^[a-z]+:/.test(name) && !name.startsWith(location.origin + '/'))";
         assert_eq!(self.value(foreign).await, json!([]), "asked of others");
         assert_eq!(self.value("forbidden").await, json!([]), "against the policy");
         let log = self.driver.browser_log().await.unwrap();
-        // Of answers that are errors, and of none, the browser writes too; the page speaks of them itself.
+        // The browser also logs failed requests. The page reports those itself.
         let broken: Vec<_> = log
             .iter()
             .filter(|line| line.level == "SEVERE" && line.source.as_deref() != Some("network"))
@@ -156,7 +156,7 @@ fn cell_of(name: &str, cell: &str) -> String {
     )
 }
 
-/// The driver, and the port that it has chosen.
+/// Starts the driver, and returns the port that it chose.
 fn chromedriver() -> (Process, u16) {
     let started = Command::new("chromedriver")
         .arg("--port=0")
@@ -171,7 +171,7 @@ fn chromedriver() -> (Process, u16) {
     let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
         line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse().ok()
     });
-    // Nobody else reads on, and a pipe that is full would halt it.
+    // Read on: the driver would block on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     (Process(child), port.expect("chromedriver names its port"))
 }

@@ -1,4 +1,4 @@
-//! A server that ends, is away or silent, and comes back.
+//! A server that ends, is unreachable or silent, and recovers.
 
 use std::net::SocketAddr;
 
@@ -24,7 +24,7 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     browser.until("document.body.dataset.link === 'live'").await;
     server.end().await.unwrap();
     browser.until("document.body.dataset.link === 'lost'").await;
-    // Neither the page nor its tab claims the last state any more.
+    // Neither the page nor its tab shows the last state as current.
     assert_eq!(browser.text("[data-field=state]").await, "Not connected");
     assert!(browser.text("[data-field=reason]").await.contains("It was ending at "));
     assert!(browser.driver.title().await.unwrap().starts_with("○ Not connected – "));
@@ -35,7 +35,7 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     let told = browser.text("#link").await;
     let at = browser.text("[data-field=at]").await;
     assert!(told.contains("Not connected") && told.contains(&at), "{told}");
-    // What is old looks old, and is still there to be read.
+    // Old figures are marked, and can still be read.
     assert_eq!(browser.cell("orders", "last").await, "5");
     assert_eq!(
         browser.value("getComputedStyle(document.querySelector('#rows td')).fontStyle").await,
@@ -55,7 +55,7 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
     again.abort();
 }
 
-/// A host that is gone closes nothing, and neither does a process that is stopped.
+/// A host that is gone closes no connection, and neither does a stopped process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_silent_is_not_taken_for_one_that_is_there() {
     let server = Running::over(with_orders().await).await;
@@ -69,7 +69,7 @@ async fn a_server_that_is_silent_is_not_taken_for_one_that_is_there() {
     browser.until("document.body.dataset.link === 'live'").await;
 }
 
-/// An address that leads to another, and what lets nothing through while it is `true`.
+/// Forwards connections to `server`. While the returned flag is `true`, it passes nothing on.
 async fn way_to(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, (hold, held)) = (listener.local_addr().unwrap(), watch::channel(false));

@@ -1,4 +1,4 @@
-//! Clients that draw without end.
+//! Clients that draw continuously.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::common::Client;
 
-/// Draws so many of each, again and again, whatever is answered. Ends with the test.
+/// Draws these amounts repeatedly, whatever the answers are. Ends with the test.
 pub(crate) fn draws(address: SocketAddr, each: &'static [(&'static str, u64)]) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut client = Client(TcpStream::connect(address).await.unwrap());

@@ -1,4 +1,4 @@
-//! Colours: in both themes, and whatever goes on, each text can be read.
+//! Colours: all text is readable in both themes and in every state.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::browser::Browser;
 use crate::common::Running;
 use crate::load::draws;
 
-/// Texts whose contrast with what is behind them is below 4.5, and lines below 3.
+/// Returns texts with a contrast below 4.5 to their background, and lines below 3.
 const FAINT: &str = "(() => {
     const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)
@@ -49,7 +49,7 @@ const FAINT: &str = "(() => {
 })()";
 
 async fn is_readable(browser: &Browser, what: &str) {
-    // Backgrounds change gently.
+    // Backgrounds are animated.
     browser.until("document.getAnimations().length === 0").await;
     let found = browser.value(FAINT).await;
     assert!(found[0].as_u64() > Some(8), "{what}: {found}");
@@ -75,7 +75,7 @@ async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
     }
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    // Whoever draws much has much in memory, and lasts.
+    // A high rate lets the server keep many ids in memory, which lasts.
     for _ in 0..20 {
         client.id("INCRBY failing 1000").await;
         sleep(Duration::from_millis(100)).await;
@@ -103,7 +103,7 @@ async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
     let dark = paper(&browser).await;
     assert_ne!(light, dark);
     is_readable(&browser, "dark").await;
-    // The switch goes before the system, and is kept.
+    // The switch overrides the system's theme, and is stored.
     browser.tab_to("#theme").await;
     browser.press("light").await;
     browser.until("document.documentElement.dataset.theme === 'light'").await;

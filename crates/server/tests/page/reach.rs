@@ -1,4 +1,4 @@
-//! The page for everybody: by keyboard, without script, narrow, enlarged, for those who hear it.
+//! Accessibility: keyboard only, without scripts, narrow, enlarged, and with a screen reader.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn with_many() -> Running {
     for at in 0..120 {
         client.id(&format!("INCRBY s{at:03} {}", 500 + at)).await;
     }
-    // It looks at them once a second, and may just have done so.
+    // Wait for the next snapshot, which is taken once a second.
     for _ in 0..600 {
         let page = reqwest::get(server.url("/")).await.unwrap().text().await.unwrap();
         if page.contains("of 120 open sequences") {
@@ -78,7 +78,7 @@ async fn a_keyboard_is_enough() {
     browser.press("S11").await;
     browser.until("document.querySelectorAll('#rows tr').length === 10").await;
     browser.until("document.getElementById('news').textContent.includes('10 open sequences')").await;
-    // The same again for somebody who is sent the address.
+    // The address leads to the same view.
     browser.driver.refresh().await.unwrap();
     browser.until("document.querySelectorAll('#rows tr').length === 10").await;
     assert_eq!(browser.value("document.getElementById('search').value").await, json!("S11"));
@@ -111,7 +111,7 @@ async fn without_script_there_is_the_table_or_what_to_do() {
 async fn it_fits_where_there_is_little_room_and_stays_a_table_for_those_who_hear_it() {
     let server = with_many().await;
     let browser = Browser::start().await;
-    // A small telephone, and letters twice as large on a window of 1280.
+    // A small phone, and a font of twice the size in a window of 1280.
     for (width, scale) in [(320, 1), (640, 2), (1280, 1)] {
         let metrics = json!({ "width": width, "height": 800, "deviceScaleFactor": scale, "mobile": false });
         browser.cdp("Emulation.setDeviceMetricsOverride", metrics).await;

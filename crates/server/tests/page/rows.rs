@@ -1,4 +1,4 @@
-//! What the table shows.
+//! The content of the table.
 
 use std::time::Duration;
 
@@ -27,26 +27,26 @@ async fn what_goes_on_is_shown_as_it_goes_on() {
     browser.until_cell("orders", "p50", r"/^\d.* ms$/.test(it)").await;
     browser.until_cell("orders", "used", r"/^[\d.]+ %$/.test(it)").await;
     browser.until_cell("users", "exhausted", "it === 'after 9999'").await;
-    // A line with more than a point or two.
+    // Wait for a line of several points.
     let lines = "[...document.querySelectorAll('.spark path')].every((line) => /^M[^M]+(L[^L]+){2,}$/.test(line.getAttribute('d')))";
     browser.until(lines).await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Ready'").await;
     let store = browser.text("[data-field=store]").await;
     assert!(store.contains("db1/shop") && !store.contains("secret"), "{store}");
-    // Figures change each second; what is read aloud does not.
+    // Figures change each second, but the announcements must not.
     for times in 1.. {
         let aloud = read_aloud(&browser).await;
         if aloud == json!([]) {
             break;
         }
-        // A slow machine may have news of its own; but not each time.
+        // A slow machine may have an announcement, but not every time.
         assert!(times < 5, "{aloud}");
     }
     browser.is_clean().await;
     load.abort();
 }
 
-/// What is read aloud while the figures change three times.
+/// Returns the announcements during three updates.
 async fn read_aloud(browser: &Browser) -> Value {
     let aloud = "window.aloud = []; for (const one of document.querySelectorAll('[aria-live], [role=alert]'))
         new MutationObserver(() => aloud.push(one.textContent)).observe(one, { childList: true, subtree: true, characterData: true });";
@@ -64,7 +64,7 @@ async fn read_aloud(browser: &Browser) -> Value {
 async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(1))).await;
-    // The second takes the ids that are too few for the first.
+    // The second client takes the ids that are too few for the first.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("orders", "health", "it === 'serving'").await;
@@ -79,12 +79,12 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     browser.until("document.getElementById('news').textContent.includes('orders is dry')").await;
     browser.until_cell("orders", "since", r"/^since \d\d:\d\d:\d\d UTC, /.test(it)").await;
     browser.until_cell("orders", "failing", r"/^[\d.]+ fail$/.test(it)").await;
-    // One of many tabs is found by its title, and the server by its name.
+    // The title identifies the tab, and the name the server.
     let name = browser.text("[data-field=name]").await;
     assert!(name.ends_with(&format!(":{}", server.http.port())), "{name}");
     let title = browser.driver.title().await.unwrap();
     assert_eq!(title, format!("■ Not ready, 1 in trouble – {name} – idmill"));
-    // Told by a sign and a word, too.
+    // The state is shown by a sign and a word, not only by colour.
     let sign = "getComputedStyle(document.querySelector('#rows tr .mark'), '::before').content";
     assert_eq!(browser.value(sign).await, json!("\"■\""));
     store.set_faults(Faults::none());
@@ -125,7 +125,7 @@ async fn a_name_is_text_for_the_script_as_well() {
     let browser = Browser::at(url.as_str()).await;
     browser.until_cell(HOSTILE, "last", "it === '1'").await;
     browser.until("document.body.dataset.link === 'live'").await;
-    // Once more, made by the script from nothing.
+    // Again, this time rendered by the script.
     browser.driver.execute("document.getElementById('rows').replaceChildren()", Vec::new()).await.unwrap();
     browser.until_cell(HOSTILE, "last", "it === '1'").await;
     assert!(browser.text("#summary").await.contains("“<img”"));
@@ -133,12 +133,12 @@ async fn a_name_is_text_for_the_script_as_well() {
         browser.value("[document.querySelectorAll('img').length, window.hit ?? null]").await,
         json!([0, null])
     );
-    // What would make markup of text is forbidden altogether.
+    // The policy forbids turning text into markup.
     let markup = "(() => { try { document.body.innerHTML = '<b>'; return 'made'; } catch (error) { return error.name; } })()";
     assert_eq!(browser.value(markup).await, json!("TypeError"));
 }
 
-/// It would otherwise be drawn as `orders.exe`, and look like another.
+/// Otherwise the name would be shown as `orders.exe`, like another name.
 #[tokio::test(flavor = "multi_thread")]
 async fn unseen_characters_of_a_name_are_written_out() {
     let server = Running::over(FaultyStore::new()).await;

@@ -1,4 +1,4 @@
-//! A server that asks who one is.
+//! A server that requires a token.
 
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
@@ -22,7 +22,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     assert_eq!(client.ask(&format!("AUTH {}", operator.reveal())).await, "+OK");
     assert_eq!(client.id("INCR orders").await, 1);
     let browser = Browser::at(&server.url("/")).await;
-    // The field has the focus: a keyboard is enough.
+    // The field has the focus, so a keyboard is enough.
     browser.until("document.activeElement.id === 'token'").await;
     assert_eq!(browser.value("document.body.innerText.includes('orders')").await, json!(false));
     for (secret, told) in [("wrong", "not known here"), (shop.reveal(), "lacks the right `observe`")] {
@@ -43,7 +43,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
         browser.value("[location.href, ...performance.getEntries().map((one) => one.name)].join()").await;
     assert!(!urls.as_str().unwrap().contains(operator.reveal()), "{urls}");
     assert!(!browser.driver.source().await.unwrap().contains(operator.reveal()));
-    // It holds for the tab, until somebody has it forgotten.
+    // The token is stored for the tab until the user removes it.
     browser.driver.refresh().await.unwrap();
     browser.until_cell("orders", "last", "it === '1'").await;
     browser.is_clean().await;
@@ -61,7 +61,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     browser.until("document.body.dataset.access === 'locked' && sessionStorage.length === 0").await;
 }
 
-/// It is the right one, and to ask for it again would help nobody.
+/// The token is valid, so the page must not ask for another.
 #[tokio::test(flavor = "multi_thread")]
 async fn token_over_its_connections_is_refused_by_that_name() {
     let secret = Secret::fresh().unwrap();
@@ -83,7 +83,7 @@ async fn token_over_its_connections_is_refused_by_that_name() {
         shown.contains("refuses this token for now") && !shown.contains("A token is required"),
         "{shown}"
     );
-    // It is tried again by itself.
+    // The page retries without an action of the user.
     drop(client);
     browser.until("document.body.dataset.link === 'live' && document.body.dataset.access === 'open'").await;
     assert_eq!(browser.text("#link").await, "");

@@ -1,4 +1,4 @@
-//! Who may do what, over both protocols.
+//! Rights, over both protocols.
 
 use idmill_server::{Access, Pattern, Right, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
@@ -81,15 +81,14 @@ async fn over_http_a_token_allows_the_same() {
     let removed =
         http.delete(server.url("/v1/sequences/shop.a")).bearer_auth(shop.reveal()).send().await.unwrap();
     assert_eq!(removed.status(), StatusCode::FORBIDDEN);
-    // Probes have no token, and are told no name.
+    // Probes have no token, and get no sequence names.
     let ready = http.get(server.url("/readyz")).send().await.unwrap();
     assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, "ready\n"));
 }
 
-/// What the libraries of other languages send when they connect, as they are: redis-py 8, node-redis 6,
-/// ioredis 6, jedis 8, lettuce 7 and go-redis 9, with each version of the protocol. To most an answer is
-/// owed; that this server never moves, and so knows nothing of `MAINT_NOTIFICATIONS`, they take for what it
-/// is.
+/// The greetings of client libraries, unchanged: redis-py 8, node-redis 6, ioredis 6, jedis 8, lettuce 7 and
+/// go-redis 9, with each version of the protocol. Most of them need an answer. `MAINT_NOTIFICATIONS` is not
+/// supported, because this server never moves. They accept the error.
 #[tokio::test]
 async fn what_clients_say_when_they_connect_is_understood() {
     let secret = Secret::fresh().unwrap();

@@ -1,4 +1,4 @@
-//! What is left in logs: who did what, and no secret.
+//! Logs: the audit lines, and no secrets.
 
 use std::io;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tracing::level_filters::LevelFilter;
 use crate::common::{Running, with_orders};
 use crate::tls::{Authority, asked};
 
-/// What this thread logs, and with it all tasks of a test that has one thread.
+/// Captures the log of this thread, and of all tasks of a single-threaded test.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -34,8 +34,8 @@ impl io::Write for Log {
     }
 }
 
-/// With a second subscriber, `tracing` asks each of them what it wants. With one alone, it asks the thread
-/// that comes first, which may be that of a test without any, and takes the answer for all.
+/// A second subscriber. With several, `tracing` combines their filters. With only one, it caches the filter
+/// of the first thread, which may belong to a test without a subscriber.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
     Dispatch::new(subscriber.with_writer(io::sink).finish())
@@ -55,7 +55,7 @@ impl Log {
         String::from_utf8(self.0.lock().clone()).unwrap()
     }
 
-    /// The fields of all lines of the audit so far.
+    /// Returns the fields of all audit lines so far.
     fn audit(&self) -> Vec<Value> {
         let lines = self.text();
         let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -237,7 +237,7 @@ async fn the_clients_certificate_is_in_the_line() {
     assert!(line["certificate"].as_str().unwrap().contains("CN=deploy"), "{line}");
 }
 
-/// Whoever is refused may come back as often as they like; that does not fill a disk.
+/// Refused clients can retry without limit, but must not fill the disk.
 #[tokio::test]
 async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
     let recorder = DebuggingRecorder::new();
@@ -255,10 +255,10 @@ async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
         (labels == [("reason", "right")] && what.is_some()).then_some(value)
     });
     assert_eq!(refused, Some(DebugValue::Counter(100)));
-    // A token that is refused does not hide those who try without one.
+    // Refusals with a token and without one have separate limits.
     assert_eq!(administer(&server, Method::DELETE, "orders", "wrong", "").await.as_u16(), 401);
     assert_eq!((&log.last()["by"], &log.last()["outcome"]), (&Value::Null, &"refused".into()));
-    // What is done is always told.
+    // Completed acts are always logged.
     assert_eq!(
         administer(&server, Method::DELETE, "orders", tokens.operator.reveal(), "").await.as_u16(),
         204
@@ -302,7 +302,7 @@ async fn tokens_that_come_and_go_are_told_by_name() {
     assert_eq!((&line["came"], &line["went"]), (&"[\"new\"]".into(), &"[\"operator\", \"shop\"]".into()));
 }
 
-/// Not even where everything is logged, and not where a token was wrong by a letter.
+/// Not even at the most verbose level, and not if a token is wrong by one letter.
 #[tokio::test]
 async fn no_secret_is_in_a_log_or_in_what_debugging_shows() {
     let ((log, _guard), tokens) = (Log::begin(), Tokens::new());

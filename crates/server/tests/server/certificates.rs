@@ -1,4 +1,4 @@
-//! Certificates that have ended, that others signed, and that are exchanged.
+//! Certificates that have expired, have another issuer, or are replaced.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use crate::tls::{Authority, asked};
 
 const INCR: &str = "INCR s\r\nQUIT\r\n";
 
-/// Of a time that is over.
+/// A validity period in the past.
 fn ended(params: &mut rcgen::CertificateParams) {
     (params.not_before, params.not_after) =
         (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
@@ -95,7 +95,7 @@ async fn clients_of_an_authority_that_is_taken_away_stay_until_they_leave() {
     assert_eq!(&answer, b":3\r\n");
 }
 
-/// A greeting of TLS 1.1, and the same of 1.2, by which the version is shown to be what is refused.
+/// Sends the same greeting as TLS 1.1 and as 1.2, so that only the version can cause the refusal.
 #[tokio::test]
 async fn older_versions_of_tls_are_refused() {
     let authority = Authority::new();
@@ -107,7 +107,7 @@ async fn older_versions_of_tls_are_refused() {
         stream.write_all(&greeting(version)).await.unwrap();
         let mut answer = [0; 7];
         stream.read_exact(&mut answer).await.unwrap();
-        // A fatal alert, about the version of the protocol; or the server's own greeting.
+        // A fatal alert about the protocol version, or else the server's own greeting.
         assert_eq!(answer[0], if refused { 21 } else { 22 }, "3.{version}: {answer:?}");
         assert!(!refused || answer.ends_with(&[2, 70]), "3.{version}: {answer:?}");
     }
@@ -116,8 +116,8 @@ async fn older_versions_of_tls_are_refused() {
 fn greeting(version: u8) -> Vec<u8> {
     let mut hello = vec![3, version];
     hello.extend([7; 32]);
-    // No session, ECDHE with ECDSA and AES, no compression; groups, points and signatures that both sides
-    // know.
+    // No session, ECDHE with ECDSA and AES, no compression. Groups, points and signatures are known to both
+    // sides.
     hello.extend([0, 0, 4, 0xc0, 0x2b, 0xc0, 0x09, 1, 0]);
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3, 0, 23, 0, 0];
     hello.extend([0, u8::try_from(extensions.len()).unwrap()]);

@@ -1,4 +1,4 @@
-//! Ids in memory of a sequence that is changed or removed through the server.
+//! Ids in memory while their sequence is changed or removed through the server.
 
 use idmill::store::{Bounds, Change, Store};
 use idmill::{SequenceName, Sequences};
@@ -68,7 +68,7 @@ async fn http(server: &Running, method: Method, body: &str) -> StatusCode {
     request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap().status()
 }
 
-/// A server of `orders`, with ids in memory, and a client that has drawn from them.
+/// Starts a server with ids of `orders` in memory, and a client that has drawn some.
 async fn drawn() -> (Running, FaultyStore, Client, u64) {
     let store = with_orders().await;
     let administered = Sequences::new(store.clone()).unwrap();
@@ -84,7 +84,7 @@ async fn drawn() -> (Running, FaultyStore, Client, u64) {
     (server, store, client, last)
 }
 
-/// The last id that was reserved.
+/// Returns the last reserved id.
 async fn reached(store: &FaultyStore) -> u64 {
     store.inspect(&orders()).await.unwrap().unwrap().next.unwrap() - 1
 }
@@ -100,7 +100,7 @@ async fn removed_sequence_is_not_drawn_from_memory() {
         }
         let drawn = Http::new().post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
         assert!(!drawn.status().is_success(), "{way:?}");
-        // A sequence created under its name starts at 1, on open connections too.
+        // A sequence created under the same name starts at 1, also for open connections.
         way.create(&server).await;
         let mut ids = Vec::new();
         for _ in 0..200 {
@@ -114,7 +114,7 @@ async fn removed_sequence_is_not_drawn_from_memory() {
 async fn created_sequence_is_not_drawn_from_what_memory_had() {
     for way in Way::ALL {
         let (server, store, mut client, _) = drawn().await;
-        // By another process: this server still has ids in memory.
+        // Another process removes it, while this server still has ids in memory.
         store.remove(&orders()).await.unwrap();
         way.create(&server).await;
         assert_eq!(client.ask("INCR orders").await, ":1", "{way:?}");
@@ -153,7 +153,7 @@ async fn sequence_that_is_set_back_is_drawn_from_there() {
     }
 }
 
-/// A change that is refused costs no ids.
+/// A refused change costs no ids.
 #[tokio::test]
 async fn refused_change_leaves_memory_as_it_is() {
     let (server, _, mut client, last) = drawn().await;

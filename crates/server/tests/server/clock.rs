@@ -14,7 +14,7 @@ use crate::common::Running;
 
 const DAY: u64 = 24 * 60 * 60;
 
-/// A clock that shows what it is told, in seconds.
+/// A clock that is set by the test, in seconds.
 #[derive(Clone)]
 struct Clock(Arc<AtomicU64>);
 
@@ -62,7 +62,7 @@ async fn a_token_ends_when_the_clock_says_so_and_no_id_comes_twice_whatever_it_s
     assert!(client.ask("INCR s").await.starts_with("-WRONGPASS the token has expired"));
     assert_eq!(client.rest().await, "");
     assert_eq!(draw().await.unwrap().status(), StatusCode::UNAUTHORIZED);
-    // A clock that was wrong and is put right ends nothing for good.
+    // A wrong clock has no lasting effect once it is corrected.
     clock.set(100 * DAY);
     let mut client = server.client().await;
     assert_eq!(client.ask(&auth).await, "+OK");
@@ -71,7 +71,7 @@ async fn a_token_ends_when_the_clock_says_so_and_no_id_comes_twice_whatever_it_s
     assert_eq!(ids.last(), Some(&19), "a gap");
 }
 
-/// Neither does it let more in, nor does it keep anybody out.
+/// Rate limits neither loosen nor block when the clock jumps.
 #[tokio::test]
 async fn how_fast_somebody_asks_is_not_measured_by_it() {
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());

@@ -1,4 +1,4 @@
-//! A server to ask, over a store in memory.
+//! A server over a memory store, and clients for it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Long enough for anything that comes at all.
+/// A guard against hanging.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Running {
@@ -28,7 +28,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// One that creates sequences on their first use.
+    /// Starts a server that creates sequences on their first use.
     pub(crate) async fn over(store: impl Store + 'static) -> Self {
         Self::with(store, |server| server).await
     }
@@ -56,21 +56,21 @@ impl Running {
         format!("http://{}{path}", self.http)
     }
 
-    /// Tells it to end; whoever awaits the task waits until it has.
+    /// Ends the server. Await the task to wait for the end.
     pub(crate) fn end(mut self) -> JoinHandle<()> {
         self.end.take().unwrap().send(()).unwrap();
         self.task
     }
 }
 
-/// A store with the sequence `orders`.
+/// Creates a store with the sequence `orders`.
 pub(crate) async fn with_orders() -> FaultyStore {
     let store = FaultyStore::new();
     store.create(&"orders".parse().unwrap(), Bounds::new(1, u64::MAX).unwrap()).await.unwrap();
     store
 }
 
-/// A store in memory that counts what it is asked, and can be made to refuse whatever it is asked.
+/// A memory store that counts requests, and can be made to reject them all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) memory: FaultyStore,
@@ -119,7 +119,7 @@ impl Store for Watched {
     }
 }
 
-/// A client that writes what it is told, byte for byte.
+/// A client that sends bytes unchanged.
 pub(crate) struct Client(pub(crate) TcpStream);
 
 impl Client {
@@ -127,19 +127,19 @@ impl Client {
         self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// The answer to one line of words, of which the first line is.
+    /// Sends one line of words, and returns the first line of the answer.
     pub(crate) async fn ask(&mut self, words: &str) -> String {
         self.send(format!("{words}\r\n")).await;
         self.line().await
     }
 
-    /// The same, or nothing if the server has left.
+    /// Like `ask`; returns an empty string if the server has disconnected.
     pub(crate) async fn ask_or_end(&mut self, words: &str) -> String {
         let _ = self.0.write_all(format!("{words}\r\n").as_bytes()).await;
         self.rest_of_line().await
     }
 
-    /// The next lines.
+    /// Reads the next lines.
     pub(crate) async fn lines(&mut self, count: usize) -> Vec<String> {
         let mut lines = Vec::with_capacity(count);
         for _ in 0..count {
@@ -148,7 +148,7 @@ impl Client {
         lines
     }
 
-    /// The answer to `IDMILL.STORE`.
+    /// Returns the answer to `IDMILL.STORE`.
     pub(crate) async fn ask_store(&mut self, ask: Ask) -> String {
         let request = String::from_utf8(Request { number: 7, ask }.encode()).unwrap();
         let (command, length) = (format!("*3\r\n$12\r\nIDMILL.STORE\r\n$1\r\n{VERSION}"), request.len());
@@ -164,7 +164,7 @@ impl Client {
         line
     }
 
-    /// A line, or what there was when the server left.
+    /// Reads a line, or the bytes up to the end of the connection.
     pub(crate) async fn rest_of_line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
@@ -181,7 +181,7 @@ impl Client {
         answer.strip_prefix(':').and_then(|digits| digits.parse().ok()).unwrap_or_else(|| panic!("{answer}"))
     }
 
-    /// What comes until the server leaves.
+    /// Reads until the server disconnects.
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         // A server that leaves with bytes unread resets the connection.

@@ -1,4 +1,4 @@
-//! A server that ends, and a store that is away.
+//! The end of a server, and an unreachable store.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn who_was_answered_has_ids_and_the_rest_goes_back() {
     assert_eq!(info.next, Some(8));
 }
 
-/// It is answered what it sent before the end, and nothing is cut in the middle.
+/// Commands that were sent before the end are answered, and no answer is cut off.
 #[tokio::test]
 async fn a_pipeline_that_runs_is_answered_to_its_last_whole_command() {
     let server = Running::over(FaultyStore::new()).await;
@@ -43,7 +43,7 @@ async fn a_pipeline_that_runs_is_answered_to_its_last_whole_command() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let ended = server.end();
     let answers = String::from_utf8(reader.await.unwrap()).unwrap();
-    // It is heard out, as long as it goes on.
+    // The server reads on while the client still sends.
     writer.abort();
     ended.await.unwrap();
     let (whole, cut) = answers.rsplit_once("\r\n").unwrap();
@@ -75,7 +75,7 @@ async fn while_the_store_is_away_memory_serves_and_then_clients_are_told_to_try_
     assert_eq!(http.status(), StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(http.headers()["retry-after"], "1");
     store.set_faults(Faults::none());
-    // Transient means that another try comes through, some time.
+    // A transient error means that a retry will succeed at some point.
     let next = loop {
         match client.ask("INCR orders").await.strip_prefix(':') {
             Some(id) => break id.parse::<u64>().unwrap(),
@@ -85,7 +85,7 @@ async fn while_the_store_is_away_memory_serves_and_then_clients_are_told_to_try_
     assert!(next > last, "{next} after {last}");
 }
 
-/// It keeps its connection for the next request, which nobody would answer.
+/// It keeps its connection open for the next request, which would not be answered.
 #[tokio::test]
 async fn a_client_of_http_that_is_idle_does_not_hold_up_the_end() {
     let server = Running::over(with_orders().await).await;

@@ -1,4 +1,4 @@
-//! Clients that mean no good, or do no good.
+//! Hostile and broken clients.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
     assert_eq!(other.ask("INCR s").await, ":2");
 }
 
-/// A server that asks for a token, and the token.
+/// Starts a server that requires a token.
 async fn with_token() -> (Running, Secret) {
     let secret = Secret::fresh().unwrap();
     let token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
@@ -94,7 +94,7 @@ async fn names_of_clients_are_short() {
     assert_eq!(client.ask("CLIENT GETNAME").await, "$64");
 }
 
-/// A line without an end, and a word of a gigabyte: neither is kept.
+/// A line without an end, and a word of a gigabyte: neither is buffered.
 #[tokio::test]
 async fn what_never_ends_is_cut_off_early() {
     let server = Running::over(FaultyStore::new()).await;
@@ -107,7 +107,7 @@ async fn what_never_ends_is_cut_off_early() {
     assert!(sent >= 1 << 17, "cut off after {sent} bytes");
 }
 
-/// The server stops reading: what a client does not take off its hands is bounded.
+/// The server stops reading, so the buffer of unread answers is bounded.
 #[tokio::test]
 async fn a_pipeline_whose_answers_nobody_reads_is_not_read_either() {
     let server = Running::over(FaultyStore::new()).await;
@@ -133,7 +133,7 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
     assert_eq!(third.line().await, "-ERR max number of clients reached");
     assert_eq!(third.rest().await, "");
     drop(first);
-    // Its place is free once the server has heard of it.
+    // The place is free once the server has noticed the disconnect.
     loop {
         let mut client = server.client().await;
         if client.0.write_all(b"PING\r\n").await.is_ok() && client.rest_of_line().await == "+PONG" {
@@ -143,7 +143,7 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
     }
 }
 
-/// Half a request and silence, over both protocols; whoever comes after is served.
+/// Half a request and then silence, over both protocols. Other clients are still served.
 #[tokio::test]
 async fn half_a_command_holds_up_nobody_else() {
     let server = Running::over(FaultyStore::new()).await;
@@ -173,10 +173,10 @@ async fn clients_of_http_have_places_too() {
     };
     let answer = asked("/v1/sequences").await;
     assert!(answer.starts_with("http/1.1 503") && answer.contains("retry-after"), "{answer}");
-    // A probe that had no answer would have the server killed, and all of its clients with it.
+    // An orchestrator would kill a server that does not answer its probe.
     let answer = asked("/healthz").await;
     assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
-    // Silent clients take only a few places of probes.
+    // Silent clients take only a few of the places for probes.
     let silent: Vec<_> =
         futures_util::future::join_all((0..40).map(|_| TcpStream::connect(server.http))).await;
     let mut last = Client(TcpStream::connect(server.http).await.unwrap());

@@ -22,7 +22,7 @@ async fn ids_come_one_by_one_many_and_as_ranges() {
     assert_eq!(body(draw("?n=3").await.unwrap()).await["ids"], json!([2, 3, 4]));
     let ranges = body(draw("?n=6&form=ranges").await.unwrap()).await;
     assert_eq!(ranges["ranges"], json!([{"first": 5, "last": 10}]));
-    // More than one part of an answer.
+    // Enough ids for several parts.
     let many = body(draw("?n=20000").await.unwrap()).await;
     let many: Vec<u64> = many["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
     assert!(many.len() == 20_000 && many.is_sorted() && many[0] == 11, "{} from {}", many.len(), many[0]);
@@ -95,7 +95,7 @@ async fn sequences_are_made_changed_and_removed() {
     assert_eq!(with(http.put(&url), json!({})).await.unwrap().status(), StatusCode::CONFLICT);
     let raised = with(http.patch(&url).header("If-Match", &first), json!({"next": 500})).await.unwrap();
     assert_eq!(raised.status(), StatusCode::OK);
-    // A step forwards is the same sequence; a revocation is another epoch of it.
+    // A step forward keeps the identity. A revocation starts a new epoch.
     let revoked = with(http.patch(&url).header("If-Match", &first), json!({"revoke": true})).await.unwrap();
     assert_eq!(revoked.status(), StatusCode::OK);
     assert_ne!(revoked.headers()["etag"], first);
@@ -145,7 +145,7 @@ async fn if_match_holds_for_each_change_in_each_form() {
     for (condition, status) in [
         (first.clone(), StatusCode::PRECONDITION_FAILED),
         (format!("{first}, \"another, one\""), StatusCode::PRECONDITION_FAILED),
-        // A weak tag is never the same, by the rules of HTTP.
+        // A weak tag never matches (RFC 9110).
         (format!("W/{second}"), StatusCode::PRECONDITION_FAILED),
         ("nonsense".to_owned(), StatusCode::BAD_REQUEST),
         (format!("{second} {first}"), StatusCode::BAD_REQUEST),
@@ -156,7 +156,7 @@ async fn if_match_holds_for_each_change_in_each_form() {
             assert_eq!(refused.status(), status, "{method} {condition}");
         }
     }
-    // A condition that holds does not make a refusal of something else a failed condition.
+    // If the condition holds, other refusals are not reported as a failed condition.
     let backwards = send("PATCH", &second, r#"{"next":1,"max":5}"#).await.unwrap();
     assert_eq!(backwards.status(), StatusCode::OK);
     let drawn = http.post(format!("{url}/ids?n=3")).send().await.unwrap();
@@ -205,7 +205,7 @@ async fn body_is_an_object_and_numbers_are_exact() {
     }
 }
 
-/// A page of another site sees whether an element loads, and never the answer.
+/// A page of another site can observe whether an element loads, but not the answer.
 #[tokio::test]
 async fn other_sites_learn_nothing_from_fetches() {
     let server = Running::over(with_orders().await).await;
@@ -223,7 +223,7 @@ async fn other_sites_learn_nothing_from_fetches() {
                 assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path} {site} {mode} {dest}");
             }
         }
-        // A link to the page is followed, and nothing else of it is done.
+        // Only a navigation to the page itself is allowed.
         assert_eq!(from("/", site, "navigate", "document").await.unwrap().status(), StatusCode::OK);
         for (mode, dest) in [("no-cors", "image"), ("navigate", "iframe"), ("navigate", "object")] {
             assert_eq!(from("/", site, mode, dest).await.unwrap().status(), StatusCode::FORBIDDEN, "{dest}");
@@ -273,7 +273,7 @@ async fn malformed_requests_are_refused_as_problems() {
         );
         assert!(answer.contains(words), "{request}: {answer}");
     }
-    // HTTP/1.0 has no such header.
+    // HTTP/1.0 does not require the header.
     assert!(raw(&server, "GET /healthz HTTP/1.0\r\n\r\n").await.contains("200 OK"));
 }
 

@@ -1,4 +1,4 @@
-//! What a token limits, over both protocols.
+//! The limits of tokens, over both protocols.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use crate::common::{Client, Running, with_orders};
 
-/// A token for everything, with these limits.
+/// Returns a token with all rights and these limits.
 fn limited(secret: &Secret, limits: impl FnOnce(&mut Token)) -> Token {
     let mut token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
     limits(&mut token);
@@ -28,16 +28,16 @@ async fn with(store: impl Store + 'static, tokens: impl IntoIterator<Item = Toke
     (Running::with(store, |server| server.access(access.clone())).await, access)
 }
 
-/// A client that has shown its token.
+/// Returns a client that has sent its token.
 async fn client(server: &Running, secret: &Secret) -> Client {
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
     client
 }
 
-/// So few a second that none comes back while a test runs.
+/// Sets a rate so low that the burst is not refilled during a test.
 fn few(token: &mut Token, burst: u32) {
-    // One in an hour would be, but a second has one at least: the burst is what counts here.
+    // The lowest rate is one per second, so the burst decides.
     (token.requests_per_second, token.burst) = (NonZeroU32::new(1), NonZeroU32::new(burst));
 }
 
@@ -52,12 +52,12 @@ async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
         answers.push(shop.line().await);
     }
     let ids: Vec<_> = answers.iter().filter(|answer| answer.starts_with(':')).cloned().collect();
-    // A second may pass, or several on a slow machine, and each lets one more in.
+    // Each second lets in one more request. On a slow machine several may pass.
     assert!((100..200).contains(&ids.len()), "{} requests were let in", ids.len());
     assert_eq!(ids, (1..=ids.len()).map(|id| format!(":{id}")).collect::<Vec<_>>(), "refused, but drawn");
     let refused = answers.iter().find(|answer| !answer.starts_with(':')).unwrap();
     assert!(refused.starts_with("-TRYAGAIN the token allows fewer requests a second"), "{refused}");
-    // Another connection has the same limit, and so has one after the tokens were read again.
+    // Another connection shares the limit, also after the tokens were reloaded.
     let mut other = client(&server, &secret).await;
     other.send("INCR s\r\n".repeat(200)).await;
     let mut let_in = 0;
@@ -72,7 +72,7 @@ async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
         let_in += usize::from(other.line().await.starts_with(':'));
     }
     assert!(let_in < 100, "{let_in} after the tokens were read again");
-    // Without the limit, it is none.
+    // Without a limit, all requests are accepted.
     access.replace([limited(&secret, |_| {})]);
     other.send("INCR s\r\n".repeat(1000)).await;
     for _ in 0..1000 {
@@ -99,14 +99,14 @@ async fn a_transaction_that_is_too_much_is_not_carried_out_at_all() {
             shop.lines(drawn.parse().unwrap()).await;
         }
     }
-    // A discarded transaction costs nothing.
+    // A discarded transaction is free.
     shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(900) + "DISCARD\r\n").await;
     assert_eq!(shop.lines(902).await.pop().unwrap(), "+OK");
     access.replace([limited(&secret, |_| {})]);
     assert_eq!(shop.ask("INCR s").await, ":701");
 }
 
-/// Commands queued without a token would not be paid for.
+/// Commands that are queued without a token would be free.
 #[tokio::test]
 async fn transaction_with_a_login_in_it_draws_nothing() {
     let secret = Secret::fresh().unwrap();
@@ -133,7 +133,7 @@ async fn store_command_pays_for_each_entry() {
         let (server, _) = with(store.clone(), [limited(&secret, limits)]).await;
         let answer = client(&server, &secret).await.ask_store(ask).await;
         let refused = answer.matches("fewer requests a second").count();
-        // A second may pass, or several on a slow machine, and each lets one more in.
+        // Each second lets in one more request. On a slow machine several may pass.
         assert!((200..=246).contains(&refused), "{refused} refused: {answer}");
     }
     let next = store.inspect(&orders).await.unwrap().unwrap().next.unwrap();
@@ -151,7 +151,7 @@ async fn exists_pays_for_each_name() {
     }
 }
 
-/// On all connections of a token together.
+/// The bound is for all connections of a token together.
 #[tokio::test]
 async fn commands_that_wait_are_bounded_for_each_token() {
     let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
@@ -167,7 +167,7 @@ async fn commands_that_wait_are_bounded_for_each_token() {
         for _ in 0..20 {
             last = shop.rest_of_line().await;
         }
-        // The refusal comes behind the answers, and ends the connection.
+        // The refusal follows the answers, and ends the connection.
         refused += usize::from(last != "+QUEUED" || shop.ask_or_end("PING").await != "+QUEUED");
         clients.push(shop);
     }
@@ -175,7 +175,7 @@ async fn commands_that_wait_are_bounded_for_each_token() {
     let mut other = client(&server, &other).await;
     other.send(&transaction).await;
     assert_eq!(other.lines(21).await.pop().unwrap(), "+QUEUED");
-    // Closed connections make room.
+    // Closed connections free their memory.
     drop(clients);
     sleep(Duration::from_millis(200)).await;
     let mut shop = client(&server, &secret).await;
@@ -213,19 +213,19 @@ async fn so_many_connections_have_a_token_and_who_leaves_makes_room() {
     let mut third = server.client().await;
     assert!(third.ask(&auth).await.starts_with("-TRYAGAIN the token allows 2 connections"));
     assert!(third.ask("INCR orders").await.starts_with("-NOAUTH"));
-    // Over HTTP they count as well, and what is connected goes on when the tokens are read again.
+    // HTTP connections count too. Connected clients stay when the tokens are reloaded.
     access.replace(tokens());
     assert_eq!(first.ask(&auth).await, "+OK");
     let http = Http::new();
     let draw = || http.post(server.url("/v1/sequences/orders/ids")).bearer_auth(secret.reveal()).send();
     assert_eq!(draw().await.unwrap().status(), StatusCode::TOO_MANY_REQUESTS);
-    // One that shows another token, and one that leaves, are none of it any more.
+    // A connection that sends another token or disconnects no longer counts.
     assert_eq!(first.ask(&format!("AUTH {}", other.reveal())).await, "+OK");
     assert_eq!(third.ask(&auth).await, "+OK");
     assert_eq!(first.ask("RESET").await, "+RESET");
     assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
     drop(second);
-    // The server has to see that it left.
+    // Wait until the server has noticed the disconnect.
     while draw().await.unwrap().status() != StatusCode::OK {}
     assert_eq!(draw().await.unwrap().status(), StatusCode::OK, "the connection counted twice");
     assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
@@ -263,7 +263,7 @@ async fn so_many_sequences_come_into_being_and_those_that_are_there_go_on() {
     assert!(store.inspect(&"c".parse().unwrap()).await.unwrap().is_none());
 }
 
-/// Where nothing is created, a name that is mistyped costs nothing.
+/// If nothing is created, a mistyped name costs nothing.
 #[tokio::test]
 async fn what_was_not_created_does_not_count() {
     let secret = Secret::fresh().unwrap();

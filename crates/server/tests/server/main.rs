@@ -1,4 +1,4 @@
-//! The server, as its clients see it.
+//! The server, tested through its protocols.
 
 mod access;
 mod audit;

@@ -1,4 +1,4 @@
-//! The HTTP side in a service's own router.
+//! The HTTP routes, mounted in another router.
 
 use axum::Router;
 use axum::routing::get;

@@ -1,4 +1,4 @@
-//! What `/openapi.json` says is what comes: each answer fits the schema of its operation.
+//! Each answer fits the schema of its operation in `/openapi.json`.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 use crate::common::Running;
 use crate::page::Events;
 
-/// The description, and which operations were tried.
+/// The description, and the operations that were tested.
 struct Described {
     text: Value,
     tried: BTreeSet<String>,
 }
 
 impl Described {
-    /// Resolves one reference, where there is one.
+    /// Resolves a reference, if the value is one.
     fn followed<'a>(&'a self, value: &'a Value) -> &'a Value {
         let path = value["$ref"].as_str().and_then(|path| path.strip_prefix('#'));
         path.map_or(value, |path| self.text.pointer(path).unwrap_or_else(|| panic!("{path} leads nowhere")))
@@ -32,7 +32,7 @@ impl Described {
         assert!(faults.is_empty(), "{of}: {body}: {faults:?}");
     }
 
-    /// Holds an answer against what is said of it, and returns its body.
+    /// Checks an answer against its schema, and returns the body.
     async fn check(&mut self, path: &str, method: &Method, response: Response) -> Value {
         let operation = &self.text["paths"][path][method.as_str().to_lowercase()];
         assert!(operation.is_object(), "{method} {path} is not described");

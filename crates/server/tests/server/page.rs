@@ -1,5 +1,4 @@
-//! The page for operators and its events, as they come over HTTP. What a browser makes of them, the test
-//! `page` sees.
+//! The page for operators and its events over HTTP. The test `page` checks them in a browser.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::common::{Running, with_orders};
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&{{rows}}";
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What `/v1/events` says, one event at a time.
+/// Reads `/v1/events`, one event at a time.
 pub(crate) struct Events {
     response: Response,
     text: String,
@@ -32,7 +31,7 @@ impl Events {
         Self::of(reqwest::get(server.url(&format!("/v1/events{query}"))).await.unwrap())
     }
 
-    /// The name of the next event, and its data; `None` at the end.
+    /// Returns the name of the next event, and its data; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<(String, Value)> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -47,7 +46,7 @@ impl Events {
         }
     }
 
-    /// The first look in which this holds.
+    /// Returns the first snapshot for which `holds` is true.
     async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..60 {
             let (name, data) = self.next().await.expect("the stream ended");
@@ -88,7 +87,7 @@ async fn each_second_it_is_told_what_goes_on() {
     assert!(orders["latency_p50_seconds"].as_f64() >= Some(0.003), "{orders}");
     let used = orders["used"].as_f64().unwrap() * 1e5;
     assert!((used - orders["reached"].as_f64().unwrap()).abs() < 0.5, "{orders}");
-    // At tens a second, a hundred thousand are gone soon.
+    // At this rate, the remaining hundred thousand ids do not last long.
     assert_eq!((&orders["ends_soon"], &orders["shown"]["health"]), (&json!(true), &json!("ending soon")));
     let date = orders["exhausted_on"].as_str().unwrap();
     assert!(date.starts_with("20") && date.len() == 10, "{date}");
@@ -224,7 +223,7 @@ async fn hundreds_are_shown_in_pages_and_found_by_name() {
     }
 }
 
-/// Of more than are looked at, an operator needs those in trouble first, and any other by its name.
+/// With more sequences than rows, those in trouble are shown first, and a search finds all.
 #[tokio::test]
 async fn trouble_is_shown_and_any_found_among_thousands() {
     let store = FaultyStore::new();
@@ -274,7 +273,7 @@ async fn trouble_has_its_beginning_and_its_rate() {
     assert_eq!(row(&mended, "orders")["since"], Value::Null);
 }
 
-/// Links pass through programs that add to them.
+/// Other programs add parameters to links.
 #[tokio::test]
 async fn link_with_unknown_parameters_serves_the_page() {
     let server = Running::over(FaultyStore::new()).await;
@@ -308,7 +307,7 @@ async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
     }
 }
 
-/// A name of somebody else's that leads to this machine makes their page one of the same site.
+/// A foreign domain that resolves to this machine would put its pages on the same site.
 #[tokio::test]
 async fn another_name_than_its_own_is_refused_where_nobody_is_asked_who_they_are() {
     let ask = async |server: &Running, host: &str| {

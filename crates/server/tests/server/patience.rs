@@ -1,5 +1,4 @@
-//! Clients that take their time, where time passes at once: as soon as nobody has anything to do, the next
-//! moment comes at which somebody has.
+//! Slow clients, with paused time: it jumps to the next timer when no task can run.
 
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use crate::common::Running;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// What came until the server left, and after which time.
+/// Returns the bytes until the server disconnects, and the time that passed.
 async fn until_it_leaves(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
     let (begun, mut answer) = (Instant::now(), Vec::new());
-    // A server that leaves with bytes unread resets the connection.
+    // Unread bytes turn the end of the connection into a reset.
     let _ = stream.read_to_end(&mut answer).await;
     (answer, begun.elapsed())
 }
@@ -34,7 +33,7 @@ async fn half_a_command_is_given_up_after_a_minute() {
     }
 }
 
-/// The minute is for the whole of it, and not for each piece.
+/// The minute limits the whole command, not each piece.
 #[tokio::test(start_paused = true)]
 async fn a_command_that_trickles_in_is_given_up_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
@@ -51,7 +50,7 @@ async fn a_command_that_trickles_in_is_given_up_after_a_minute() {
     assert!(begun.elapsed() < MINUTE * 3, "after {:?}", begun.elapsed());
 }
 
-/// A server that asks for a token, and the token.
+/// Starts a server that requires a token.
 async fn with_token() -> (Running, Secret) {
     let secret = Secret::fresh().unwrap();
     let token = Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()]);
@@ -64,7 +63,7 @@ async fn client_without_a_token_is_left_after_seconds() {
     let (server, secret) = with_token().await;
     for says in ["", "PING\r\n", "RESET\r\n", "*2\r\n"] {
         let (mut client, begun) = (server.client().await.0, Instant::now());
-        // However often it says something.
+        // Further bytes from the client do not extend the deadline.
         for at in 0.. {
             let said = if at == 0 || !says.starts_with('*') { says } else { "" };
             let is_left = client.write_all(said.as_bytes()).await.is_err();
@@ -108,7 +107,7 @@ async fn who_is_idle_between_commands_may_be_for_an_hour() {
     assert_eq!(&answer, b":2\r\n");
 }
 
-/// Not at once: it sends a command every half of a minute, and begins the next with it.
+/// The timeout is per command: this client completes one every half minute, and begins the next.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_and_goes_on_is_served() {
     let server = Running::over(FaultyStore::new()).await;

@@ -1,4 +1,4 @@
-//! What probes are told, and what a server does that is told to end.
+//! Readiness probes, and the orderly end of a server.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::audit::Log;
 use crate::common::{Running, Watched, with_orders};
 
-/// Whether it is ready, and what it says.
+/// Returns whether the server is ready, and the text.
 async fn ready(server: &Running) -> (bool, String) {
     let answer = reqwest::get(server.url("/readyz")).await.unwrap();
     (answer.status() == 200, answer.text().await.unwrap())
@@ -34,7 +34,7 @@ async fn a_server_is_not_ready_before_its_store_has_answered() {
     until_ready(&server).await;
 }
 
-/// One that hangs is as one that is away.
+/// A hanging store counts as unreachable.
 #[tokio::test]
 async fn a_server_is_not_ready_while_its_store_hangs() {
     let store = with_orders().await;
@@ -49,7 +49,7 @@ async fn a_server_whose_memory_does_not_last_is_not_ready_while_it_still_has_ids
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    // So that it knows a rate.
+    // Enough draws to measure a rate.
     for _ in 0..150 {
         client.id("INCR orders").await;
         sleep(Duration::from_millis(20)).await;
@@ -72,7 +72,7 @@ async fn a_server_whose_memory_does_not_last_is_not_ready_while_it_still_has_ids
     }
     assert!(was_ready_without, "it was not ready as soon as the store was away");
     assert!(client.ask("INCR orders").await.starts_with(':'));
-    // Nobody draws, so what is left lasts forever: that alone does not make it ready again.
+    // Without draws, the remaining ids last forever. This must not make the server ready again.
     sleep(Duration::from_secs(4)).await;
     let (is_ready, text) = ready(&server).await;
     assert!(!is_ready, "{text}");
@@ -97,7 +97,7 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     assert!(log.text().contains("the store answers again"));
 }
 
-/// Its file was replaced, for one: a permanent error, and not of a sequence.
+/// A permanent error that is not about a sequence, for example a replaced file.
 #[tokio::test]
 async fn server_is_not_ready_while_its_store_refuses_everything() {
     let ((log, _guard), store) = (Log::begin(), Watched::default());
@@ -121,7 +121,7 @@ async fn server_is_not_ready_while_its_store_refuses_everything() {
     until_ready(&server).await;
 }
 
-/// A removed sequence has the same kind of error, and others are served.
+/// A removed sequence has the same kind of error, but other sequences are served.
 #[tokio::test]
 async fn removed_sequence_does_not_make_the_server_unready() {
     let store = with_orders().await;
@@ -178,7 +178,7 @@ async fn a_server_that_ran_dry_is_ready_once_the_store_is_back_though_nobody_dra
     until_ready(&server).await;
 }
 
-/// Another server could not serve it either, and the other sequences are served.
+/// No other server could serve it either, and the other sequences are served.
 #[tokio::test]
 async fn a_sequence_that_is_exhausted_does_not_make_the_server_unready() {
     let store = with_orders().await;
@@ -230,7 +230,7 @@ async fn listeners_that_are_open_already_are_taken_over() {
     let open = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (resp, http) = (open(), open());
     let addresses = (resp.local_addr().unwrap(), http.local_addr().unwrap());
-    // Who comes before the server does waits in the queue.
+    // Clients that connect before the server runs wait in the queue.
     let mut client = crate::common::Client(TcpStream::connect(addresses.0).await.unwrap());
     let ids = idmill::Sequences::new(FaultyStore::new()).unwrap();
     let server =

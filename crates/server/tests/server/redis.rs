@@ -1,4 +1,4 @@
-//! A client of Redis, unchanged.
+//! An unmodified Redis client.
 
 use idmill_testing::faulty::FaultyStore;
 use redis::AsyncCommands;

@@ -1,4 +1,4 @@
-//! Draws from sequences that do not exist, again and again.
+//! Repeated draws from sequences that do not exist.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn orders() -> SequenceName {
     "orders".parse().unwrap()
 }
 
-/// Draws in a pipeline; every draw is refused.
+/// Draws in a pipeline. Every draw is refused.
 async fn refused(client: &mut Client) {
     client.send("INCR orders\r\n".repeat(DRAWS)).await;
     for answer in client.lines(DRAWS).await {
@@ -24,7 +24,7 @@ async fn refused(client: &mut Client) {
     }
 }
 
-/// Within seconds.
+/// Waits until a draw succeeds, at most a few seconds.
 async fn until_drawn(client: &mut Client) {
     for _ in 0..100 {
         if client.ask("INCR orders").await.starts_with(':') {

@@ -1,10 +1,10 @@
-//! `docs/security.md` names a test beside each defence, and there is no such test that does not exist.
+//! `docs/security.md` names a test for each defence. All of these tests exist.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The names of all functions in files of Rust under this folder.
+/// Collects the names of all functions in Rust files below this folder.
 fn functions(folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::common::Running;
 
-/// An authority, and files of what it has signed.
+/// A certificate authority, and files with the certificates that it has signed.
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     directory: TempDir,
@@ -36,12 +36,12 @@ impl Authority {
         self.directory.path().join(name)
     }
 
-    /// A certificate and its key, of `localhost`.
+    /// Signs a certificate for `localhost`, and returns the files of it and its key.
     pub(crate) fn signs(&self, name: &str) -> [PathBuf; 2] {
         self.signs_with(name, |_| {})
     }
 
-    /// One that says something else.
+    /// Like `signs`, with changed parameters.
     pub(crate) fn signs_with(&self, name: &str, with: impl FnOnce(&mut CertificateParams)) -> [PathBuf; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -53,7 +53,7 @@ impl Authority {
         files
     }
 
-    /// A client that believes this authority, and shows a certificate if it has one.
+    /// Returns a client that trusts this authority, and presents a certificate if it has one.
     pub(crate) fn client(&self, shown: Option<&[PathBuf; 2]>) -> TlsConnector {
         let mut roots = RootCertStore::empty();
         roots.add(self.issuer.der().clone()).unwrap();
@@ -72,7 +72,7 @@ impl Authority {
     }
 }
 
-/// What comes after this was sent; or why nothing does.
+/// Sends a text, and returns the answer or the error.
 pub(crate) async fn asked(
     client: &TlsConnector,
     address: std::net::SocketAddr,
@@ -96,7 +96,7 @@ async fn both_protocols_are_encrypted() {
     assert_eq!(asked(&client, server.resp, "INCR s\r\nQUIT\r\n").await.unwrap(), ":1\r\n+OK\r\n");
     let request = "POST /v1/sequences/s/ids HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(asked(&client, server.http, request).await.unwrap().ends_with(r#"{"sequence":"s","ids":[2]}"#));
-    // Who does not encrypt is not answered.
+    // A client without TLS gets no answer.
     let mut plain = server.client().await;
     plain.send("INCR s\r\n").await;
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! Tokens that are wrong, or end, wherever a client is by then.
+//! Tokens that are wrong or expire, in every state of a connection.
 
 use idmill::store::Store;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
@@ -12,7 +12,7 @@ fn token(secret: &Secret) -> Token {
     Token::new("shop", secret.hash(), Rights::ALL, vec![Pattern::any()])
 }
 
-/// A server of one token, and an empty store.
+/// Starts a server with one token and an empty store.
 async fn served() -> (Running, Access, Secret, FaultyStore) {
     let (secret, store) = (Secret::fresh().unwrap(), FaultyStore::new());
     let access = Access::by([token(&secret)]);
@@ -66,7 +66,7 @@ async fn a_transaction_does_not_outlast_the_token_that_began_it() {
         }
     }
     assert!(store.inspect(&"s".parse().unwrap()).await.unwrap().is_none());
-    // Nor does it take another's place.
+    // `RESET` does not restore another token's rights.
     client.send(format!("MULTI\r\nRESET\r\nAUTH {}\r\nINCR s\r\n", other.reveal())).await;
     for answer in ["+OK", "+RESET", "+OK", "-NOPERM"] {
         let line = client.line().await;
@@ -74,7 +74,7 @@ async fn a_transaction_does_not_outlast_the_token_that_began_it() {
     }
 }
 
-/// A connection that is kept has no rights of its own: each request has its token's.
+/// A kept connection has no rights: each request uses its own token.
 #[tokio::test]
 async fn over_http_each_request_is_looked_at_anew() {
     let (server, access, secret, _) = served().await;

@@ -48,7 +48,7 @@ async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
     assert_eq!(client.ask("INCR s").await, "+QUEUED");
     assert_eq!(client.ask("INCRBY s -1").await, "+QUEUED");
     assert_eq!(client.ask("INCRBY s 10").await, "+QUEUED");
-    // Nothing was drawn yet.
+    // The queued commands have not drawn yet.
     assert_eq!(server.client().await.ask("INCR s").await, ":2");
     assert_eq!(client.ask("EXEC").await, "*3");
     assert_eq!(client.line().await, ":3");
@@ -79,7 +79,7 @@ async fn what_is_kept_of_a_transaction_has_a_limit() {
     assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
 }
 
-/// Libraries ask with each connection.
+/// Libraries send `INFO` with each connection.
 #[tokio::test]
 async fn info_lists_sequences_where_it_is_asked_to() {
     let secrets = [Secret::fresh().unwrap(), Secret::fresh().unwrap()];
@@ -157,7 +157,7 @@ async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
     assert_eq!(client.id("INCR orders").await, 1);
 }
 
-/// Only a line of words can be a request of HTTP.
+/// Only a line of words can be an HTTP request.
 #[tokio::test]
 async fn name_that_begins_with_a_slash_is_a_name() {
     let server = Running::over(FaultyStore::new()).await;
@@ -191,8 +191,7 @@ async fn both_versions_of_the_protocol_are_spoken() {
     assert!(answers.ends_with("+OK\r\n"), "{answers}");
 }
 
-/// Each draws from the same sequence, through a server of its own: a block that another's reserve lies within
-/// is skipped.
+/// Several servers draw from the same sequence. A block that another reserve splits is skipped.
 #[tokio::test]
 async fn a_block_is_in_a_row_although_another_server_draws_at_the_same_time() {
     let store = FaultyStore::new();

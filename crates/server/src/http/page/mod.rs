@@ -59,7 +59,8 @@ async fn guarded(mut response: Response) -> Response {
     response
 }
 
-/// Serves the page. If a token is required, a browser cannot have sent it yet, so the page asks for it.
+/// Serves the page. The browser's first request cannot carry a token. If one is required, the page with the
+/// token form is returned.
 async fn page(
     State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,
