@@ -55,7 +55,7 @@ impl Failure {
         Self::permanent("invalid_input", exit::USAGE, message.into())
     }
 
-    /// A refusal by a guard. Nothing was changed.
+    /// A refusal by a safety check. Nothing was changed.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }

@@ -10,7 +10,7 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::args::Global;
 
-/// Starts the log of a command. By default, it shows only errors from which the library recovered, such as a
+/// Starts the log of a command. By default, it shows only errors after which the library continues, such as a
 /// store that went back in time.
 pub(crate) fn start(global: &Global) {
     let level = level(global, LevelFilter::ERROR);

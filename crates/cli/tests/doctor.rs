@@ -269,7 +269,7 @@ fn negative_numbers_are_ids_above_two_to_the_63() {
     let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
     assert_eq!((ran.code, &finding["kind"]), (7, &"in_use".into()), "{finding}");
     assert_eq!(finding["command"], "idmill set s --next 18446744073709550617");
-    // Outside this store they may be ids of the user's own.
+    // For a sequence below 2^63, negative numbers are not ids.
     place.run(&["create", "low"]);
     assert_eq!(place.run(&["doctor", "--check", "low=sqlite:shop.db?column=t.id"]).code, 7, "7 is in use");
     place.run(&["set", "low", "--next", "8"]);

@@ -53,7 +53,7 @@ impl Row<'_> {
 fn sqlite() {
     let place = Place::new();
     assert_eq!(place.run(&["next", "orders", "--store", "sqlite:other.db?table=other"]).code, 0);
-    // A directory that nobody can write to, not even root. It does not exist on every system.
+    // A place where not even root can create files. `/sys` does not exist on every system.
     let closed = if Path::new("/sys/kernel").is_dir() { "/sys" } else { "/dev/null" };
     for row in [
         Row {

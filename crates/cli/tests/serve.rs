@@ -352,7 +352,7 @@ fn expired_certificate_does_not_replace_a_valid_one() {
     logged(&mut server.log, "the certificates were read again");
 }
 
-/// Writes a certificate to `server.pem` that expires at the start of this year.
+/// Writes a certificate to `server.pem` that expires at the start of `year`.
 fn certified(place: &Place, year: i32) {
     let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let key = rcgen::KeyPair::generate().unwrap();

@@ -75,7 +75,7 @@ pub(crate) struct Standing {
 }
 
 impl Readiness {
-    /// Makes the server unready for the rest of its life.
+    /// Makes the server permanently unready.
     pub(crate) fn leave(&self) {
         // Relaxed: no other data depends on it.
         self.leaving.store(true, Ordering::Relaxed);

@@ -269,9 +269,9 @@ impl Server {
     /// They are served while [`run`](Self::run) is polled: it probes the store, and gives ids back at the end.
     /// End your own listener first.
     ///
-    /// A mounted router has no client address. So audit lines lack it, and wrong tokens are not
-    /// slowed down. Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for
-    /// operators works only at the root of a site. Everything else works nested.
+    /// A mounted router has no client address. So audit lines lack it, and wrong tokens are not slowed down.
+    /// Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for operators
+    /// works only at the root of a site. Everything else works nested.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

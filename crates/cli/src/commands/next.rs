@@ -88,7 +88,7 @@ async fn begin(
     Ok((ids, first))
 }
 
-/// A larger `take` would reserve a range of its own size instead of a step.
+/// Returns the number of ids per `take`, at most a step. A larger `take` would reserve a range of its size.
 fn at_once(args: &Next) -> u64 {
     args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE))
 }

@@ -19,7 +19,8 @@ const PASSWORD: &str = "hunter2";
 /// A store, as a user specifies it.
 #[derive(Clone, Copy)]
 struct Case {
-    /// `{}` stands for the address of the engine with the same index. The timeout is for a running engine.
+    /// Each `{}` stands for the address of the engine at the same position. The timeout is for a running
+    /// engine.
     url: &'static str,
     engines: &'static [&'static str],
     /// Number of ids that the first command takes from the durable counter. A window takes more than the

@@ -341,7 +341,7 @@ impl Session {
         Answer::OK
     }
 
-    /// If the command is `EXEC`, returns the queued commands, which are then paid for, or an error.
+    /// For `EXEC`, pays for the queued commands and returns them, or an error. `None` for other commands.
     pub(super) fn exec(&mut self, command: Command<'_>) -> Option<Result<Queue, Answer>> {
         if command.len() != 1 || !command.is(0, "exec") {
             return None;

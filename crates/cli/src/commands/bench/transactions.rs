@@ -29,7 +29,7 @@ pub(super) fn known() -> String {
 }
 
 pub(super) fn are_known(store: &Measured) -> bool {
-    // A store that is not compiled in was rejected with its URL.
+    // The URL of a store that is not compiled in was rejected earlier.
     matches!(store.url.scheme(), "sqlite" | "postgres" | "mysql" | "spanner")
 }
 

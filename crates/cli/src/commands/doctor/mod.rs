@@ -43,7 +43,8 @@ async fn once(mut patient: Patient, args: &Doctor, report: &Report) -> Outcome {
     }
 }
 
-/// Repeats the look and reports changes, until a signal. Then returns the verdict of the last complete look.
+/// Repeats the examination and reports changes, until a signal. Then returns the verdict of the last complete
+/// one.
 async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
     let (mut last, metrics) = (Examined::default(), args.metrics.map(Metrics::serve).transpose()?);
     tokio::select! {

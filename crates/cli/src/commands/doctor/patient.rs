@@ -51,7 +51,7 @@ impl Patient {
         doctor
     }
 
-    /// Looks once, or twice to measure rates if there is a pause.
+    /// Examines the store once, or twice to measure rates if there is a pause.
     pub(super) async fn look(&mut self, rate_over: Option<Duration>) -> Examined {
         let mut seen = Examined::default();
         let doctor = match self.doctor(&mut seen.findings).await {

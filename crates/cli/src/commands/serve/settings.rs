@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::args::Cli;
 
-    /// The help is the same in every build, also without the server's own constants.
+    /// The help text is the same in every build, so it cannot use the server's constants.
     #[test]
     fn the_help_has_the_servers_own_defaults() {
         let mut command = Cli::command();

@@ -78,7 +78,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Like [`read`], but rejects an empty file: nobody could use the server.
+/// Like [`read`], but rejects an empty file, which would lock out every client.
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::view::{Asked, COLUMNS, Sort, View};
 
-/// The templates. Their output is escaped.
+/// The templates. Inserted text is escaped.
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut templates = Environment::new();
     for (name, text) in [("index.html", include_str!("index.html")), ("row.html", include_str!("row.html"))] {
