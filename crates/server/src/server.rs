@@ -266,8 +266,8 @@ impl Server {
 
     /// Returns the HTTP routes, to be mounted in your service's own [`Router`].
     ///
-    /// They are served while [`run`](Self::run) is polled: it probes the store, and gives ids back at the end.
-    /// End your own listener first.
+    /// They are served while [`run`](Self::run) is polled. It probes the store, and gives ids back at the
+    /// end, so end your own listener first.
     ///
     /// A mounted router has no client address. So audit lines lack it, and wrong tokens are not slowed down.
     /// Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for operators
