@@ -1,6 +1,6 @@
 //! A keyed permutation of the numbers below any bound.
 //!
-//! **Source.** A Feistel network turns any keyed function into a permutation that can be undone (Luby and
+//! **Source.** A Feistel network turns any keyed function into a reversible permutation (Luby and
 //! Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes
 //! numbers of a whole number of bits. For any other bound it is applied again until the number is below the
 //! bound: *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed
@@ -114,7 +114,7 @@ impl Permutation {
         }
     }
 
-    /// Applies all rounds once: in order to encode, in reverse to decode. Each round is its own inverse.
+    /// Applies all rounds once: forward to encode, in reverse to decode. Each round is its own inverse.
     fn network(&self, number: u64, order: impl Fn(u8) -> u8) -> u64 {
         let width = self.domain.width();
         let low_bits = width.div_ceil(2);

@@ -1,7 +1,7 @@
 //! Finds problems with the sequences of a store before an id repeats or none is left.
 //!
 //! A store cannot detect that it went back in time, and neither can the processes that draw from it. Two
-//! independent records can: the largest id in the user's data must be below the next id, and the ledgers of a
+//! independent records can. The largest id in the user's data must be below the next id. The ledgers of a
 //! [witness](idmill_guard) contain all claims. [`Doctor`] compares the store with both.
 //!
 //! - [`Doctor`]: examines a store and returns its [`Finding`]s.

@@ -36,9 +36,11 @@ const PENDING: Contention = Contention::new()
 ///
 /// If ids were claimed before and the sequence has the same identity, the store went back in time. Its next
 /// id is raised above all claims. [`healed`](Self::healed) counts this, the log has an error, and ids
-/// continue from there. (A claim that arrived too late, after many others, is also rejected. It is neither
-/// counted nor logged, and another range is reserved.) For another incarnation, or an epoch from before a
-/// reset, manual action is required: reserves fail with [`StoreViolation`](ErrorKind::StoreViolation).
+/// continue from there. A claim that arrived too late, after many others, is also rejected. It is neither
+/// counted nor logged, and another range is reserved.
+///
+/// For another incarnation, or an epoch from before a reset, manual action is required: reserves fail with
+/// [`StoreViolation`](ErrorKind::StoreViolation).
 ///
 /// Claimed ids stay claimed. Only two calls lower the claims, after the store has confirmed them:
 /// [`set`](Store::set) with [`backwards`](Change::backwards), and [`remove`](Store::remove) followed by

@@ -6,8 +6,8 @@ use idmill::store::{Identity, SequenceInfo};
 /// The ranges claimed of one sequence.
 ///
 /// All ids below `floor` count as claimed, and so do the `claims` above it. A high-water mark would not be
-/// enough: two processes that reserve concurrently may claim in reverse order, which would resemble a store
-/// that went back in time.
+/// enough. Two processes that reserve concurrently may claim in reverse order; with only a mark, the store
+/// would appear to have gone back in time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Ledger {

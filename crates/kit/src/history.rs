@@ -1,5 +1,5 @@
-//! The policy for a sequence that was last written in another history of its store: on a server that was
-//! replaced, or before a backup was restored.
+//! The policy for a sequence that was last written in another history of its store. The server was replaced,
+//! or a backup was restored.
 //!
 //! A store that can detect this keeps a text with each sequence, such as `cluster 7, timeline 2`. It names
 //! the history of the last write and appears in errors. The granting statement has the condition that this

@@ -25,7 +25,7 @@ pub struct WindowStats<N = u64> {
     pub uncertain: N,
 }
 
-/// The counters while they are updated.
+/// The live counters of [`WindowStats`].
 pub type Counts = WindowStats<Count>;
 
 impl Counts {

@@ -19,16 +19,16 @@ pub mod acquainted;
 pub mod cache;
 #[doc(hidden)] // for the windows on caches
 pub mod counts;
-#[doc(hidden)] // the decisions of one store's window, public for the models that explore them
+#[doc(hidden)] // the window of one store, public for its models
 pub mod datacenter;
-#[doc(hidden)] // as these
+#[doc(hidden)] // same reason
 pub mod fenced;
 mod heard;
 #[doc(hidden)] // for the windows on caches
 pub mod known;
 #[doc(hidden)] // for the windows on caches
 pub mod options;
-#[doc(hidden)] // as these
+#[doc(hidden)] // same reason
 pub mod pace;
 mod sizing;
 mod tiered;
@@ -98,7 +98,7 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Passes the state of the sequence in the source to a window that returned [`Drawn::Unacquainted`].
+    /// Passes the source's state of a sequence to the window, for example after [`Drawn::Unacquainted`].
     fn introduce(&self, sequence: &SequenceInfo) {
         let _ = sequence;
     }

@@ -38,7 +38,7 @@ macro_rules! options {
         }
 
         impl $name {
-            #[allow(dead_code)] // what a store has no use for
+            #[allow(dead_code)] // not used by every store
             pub(crate) fn with_defaults($($plain: $plain_type),*) -> Self {
                 Self {
                     $($option: $crate::described!($option $(($key))?, $default, $kind, "").usual(),)*
@@ -111,7 +111,7 @@ macro_rules! setter {
     (@ $(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+, $value:ident, $type:ty, $set:expr) => {
         $(#[$doc])*
         #[must_use]
-        #[allow(dead_code)] // of an option that only URLs set
+        #[allow(dead_code)] // for an option that is set only by URLs
         $vis fn $name(mut self, $value: $type) -> Self {
             self.$($field).+ = $set;
             self

@@ -132,7 +132,7 @@ pub trait Options: Clone {
         known
     }
 
-    #[doc(hidden)] // for a test of each store
+    #[doc(hidden)] // used by a test of each store
     fn documented(&self, page: &str, name: &str) {
         page::documented(&self.clone().entries(), page, name);
     }

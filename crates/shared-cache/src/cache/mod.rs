@@ -8,16 +8,16 @@
 //! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires. Exactly one client
 //!    wins. All others find a stub that is not a number: they wait and draw again.
 //! 3. Dry (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if it
-//!    is unchanged, and sends [`Command::Look`] in the same round trip. No client adds to a number that it
-//!    has found dry: see [`Layout::MOST_DRY`].
+//!    is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it has
+//!    found dry: see [`Layout::MOST_DRY`].
 //! 4. The winner reserves a range from the store. It always wins the stub before it reserves. If the stub is
 //!    still in place, [`Command::Put`] replaces it with the range, and the winner keeps the first ids.
 //!    Otherwise the range is abandoned.
 //! 5. After a connection is lost, all state learned on it is dropped. A [`Fence`] is valid only on its own
 //!    connection, because a restarted cache numbers its items from the beginning.
-//! 6. The one draw that moves the number over its *mark* prepares the next range before this one ends
-//!    ([`Taken::low`]): it reserves, reads the item ([`Command::Peek`]), and moves the window's end, if the
-//!    end has not changed since the draw ([`extend`]).
+//! 6. Exactly one draw moves the number over its *mark* ([`Taken::low`]). It prepares the next range before
+//!    this one ends: it reserves, and reads the item ([`Command::Peek`]). If the window's end has not changed
+//!    since the draw, it moves the end ([`extend`]).
 //!
 //! Every number encodes its own end and the ids left, independent of the reader's state. So each range may
 //! have a different length. Ids that no number can represent belong only to the winner, which then deletes
@@ -376,9 +376,9 @@ impl Layout {
     }
 }
 
-/// Returns how to use a range that was reserved after a window with this end was [low](Taken::low): the
-/// command that moves the end, the new size of the window, and the ids beyond it, which are a gap. Returns
-/// `None` if the window has changed, or the range does not follow it.
+/// Returns the command that adds a range to a window. The range was reserved after a window with this end was
+/// [low](Taken::low). Returns `None` if the window has changed, or has ids left that the range does not
+/// follow.
 ///
 /// A range can be joined to the ids left only if it begins at the end of the window. Otherwise the ids in
 /// between, which belong to others, would be handed out.

@@ -2,13 +2,12 @@
 //! reply. The Cassandra store executes them, and the protocol's models explore them.
 //!
 //! One row holds the *global* counter with the last claim of each datacenter. One row per datacenter holds
-//! its *window*. Every write is conditional on the state that was read. No condition can hold a second time
-//! after its write was applied, so a write with an unknown outcome may be applied at any later time without
-//! harm:
+//! its *window*. Every write is conditional on the state that was read. After a write was applied, its
+//! condition can never hold again. So it is harmless if a write with an unknown outcome is applied later:
 //!
 //! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or returns
-//!    [dry](Draw::Dry). A take without an acknowledgement is a gap; it is never inferred from values that it
-//!    was applied.
+//!    [dry](Draw::Dry). A take without an acknowledgement is a gap. The values read later are no proof
+//!    that it was applied.
 //! 2. If the window is dry, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
 //!    range aside under a token, the next generation of the window. A claim under the same token returns the
 //!    same range, for any process and also after a crash.
