@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_moment_is_not_taken_for_all_the_time() {
         let mut pace = Pace::default();
-        // Thirty ids in 100 ms after nothing do not mean 1,000 in five seconds.
+        // A burst of thirty ids in 100 ms is not a rate of 1,000 ids in five seconds.
         for n in 0..=30 {
             pace.drawn(&LIMITS, u64::MAX, n, Duration::from_secs_f64(n as f64 / 300.0));
             pace.found(LIMITS.most);
