@@ -329,7 +329,8 @@ mod tests {
     use super::*;
     use crate::sync::{AtomicUsize, Ordering};
 
-    /// How many times others create the sequence before, and remove it after, a call.
+    /// A store in which others create the sequence before, and remove it after, each of the first N calls of
+    /// `create`.
     #[derive(Debug)]
     struct Fickle(MemoryStore, AtomicUsize);
 
@@ -389,7 +390,7 @@ mod tests {
             assert_eq!(ensure(&fickle(times), &name, bounds).await.unwrap().name, name, "{times}");
         }
         let error = ensure(&fickle(ROUNDS), &name, bounds).await.unwrap_err();
-        // It may work the next time, and is no sequence that does not exist.
+        // A retry may succeed, so this is not `NotFound`.
         assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 }
