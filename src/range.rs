@@ -209,7 +209,7 @@ impl<T: Id> DoubleEndedIterator for Ids<T> {
 
 impl<T: Id> FusedIterator for Ids<T> {}
 
-/// With a 32-bit `usize` and more ids than it can count, the length is [`usize::MAX`].
+/// The length is at most [`usize::MAX`], also if a 32-bit `usize` cannot count all ids.
 impl<T: Id> ExactSizeIterator for Ids<T> {
     // The default panics there: the size hint has no upper bound.
     fn len(&self) -> usize {

@@ -2,7 +2,7 @@
 //!
 //! Loading an `ArcSwap` for every draw costs as much as three to four atomic instructions, for its debt
 //! slots. A cached segment needs no revalidation: while it has ids, a draw from it is correct whether or not
-//! it is still the published one, and revoking seals it. So a draw looks up its sequence's slot and adds.
+//! it is still the published one, and revoking seals it. So a draw only finds its sequence's slot and adds.
 //!
 //! The cache grows with the number of sequences that the thread draws from, up to [`MOST`] slots of 16 bytes.
 //! Then the next sequence that maps to a slot overwrites it; this costs a reload, never an id. A slot keeps
