@@ -113,7 +113,7 @@ named! {
 named! {
     /// Whether a failed call can be retried.
     pub enum Status, "status" {
-        /// The same call may succeed later; this one had no effect.
+        /// The same call may succeed later; nothing was lost by this one.
         Transient = "transient",
         /// The same call will fail again until something is changed.
         Permanent = "permanent",
@@ -223,7 +223,7 @@ impl Error {
         self.kind.status()
     }
 
-    /// Returns whether the same call may succeed later and this one had no effect.
+    /// Returns whether the same call may succeed later, and nothing was lost by this one.
     pub fn is_retryable(&self) -> bool {
         self.status() == Status::Transient
     }

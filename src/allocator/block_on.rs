@@ -55,8 +55,8 @@ fn block_until<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Out
     let parker = Parker::new();
     let waker = Waker::from(Arc::new(Unpark(parker.unparker().clone())));
     let mut context = Context::from_waker(&waker);
-    // Each poll inside a task uses up the task's budget. With the budget used up, the future is only woken
-    // after the task yields, but the task is blocked here.
+    // Each poll inside a task uses the task's budget. Once that is used up, the future is only woken when the
+    // task yields, but the task is blocked here.
     let mut future = pin!(coop::unconstrained(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {

@@ -115,7 +115,8 @@ macro_rules! blocking_draws {
             /// Returns the next id. See [`Allocator::next`].
             ///
             /// # Errors
-            /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this thread drives the refills.
+            /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this is the only thread that
+            /// drives the refills.
             #[allow(clippy::should_implement_trait, reason = "a draw can fail, and an iterator ends")]
             pub fn next(&mut self) -> Result<T> {
                 match self.of.draw().map_or_else(|| self.of.draw_on(), Ok) {

@@ -202,7 +202,8 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Returns the next id. See [`Allocator::next`].
     ///
     /// # Errors
-    /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this thread drives the refills.
+    /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this is the only thread that drives the
+    /// refills.
     pub fn next(&self) -> Result<T> {
         match self.of.draw() {
             Ok(id) => Ok(T::from_raw(id)),

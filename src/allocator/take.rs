@@ -113,7 +113,8 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Returns exactly `n` ids. See [`Allocator::take`].
     ///
     /// # Errors
-    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] if this thread drives the refills.
+    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] if this is the only thread that drives the
+    /// refills.
     pub fn take(&self, n: u64) -> Result<Ranges<T>> {
         let mut begun = None;
         loop {

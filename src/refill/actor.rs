@@ -401,7 +401,7 @@ mod tests {
         let settings = Arc::new(Settings::of::<u64>());
         let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings, mailbox.clone()));
         for _ in 0..1000 {
-            // A long deadline, a short one, and both pass; the reserve that they wait for is never sent.
+            // A long and a short deadline, both of which pass; the reserve is never sent.
             for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
                 let pending = Reply::ask(&core, 1, clock.now() + patience, None).unwrap();
                 mailbox.receive(0).messages.into_iter().for_each(|message| actor.message(message));

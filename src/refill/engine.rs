@@ -10,7 +10,7 @@
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
 //! - no id of a range is used twice, and unused ids are counted as a gap;
 //! - a range whose outcome is unknown is never used;
-//! - with a watermark of 0, ids are only reserved for calls, including those that never wait; under
+//! - with a watermark of 0, ids are only reserved for calls, including calls that never wait; under
 //!   [`Order::Global`] a range serves only callers that were waiting before it was requested.
 
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(crate) struct Engine<W> {
     flight: Option<Box<InFlight>>,
     /// Whether memory is low and nothing has been reserved for that yet.
     low: bool,
-    /// Whether the outcome of the last reserve is unknown: the next reply may be lost too, so that reserve is
-    /// as small as possible.
+    /// Whether the outcome of the last reserve is unknown. Then the next one is as small as possible, since
+    /// its reply may be lost too.
     doubtful: bool,
     /// Why there are no more reserves: permanently, or until the time of the next attempt.
     ended: Option<ErrorKind>,

@@ -23,7 +23,6 @@
 //! waiting callers have been served, ids worth up to 6 of these are drawn and 14 are left; the next refill
 //! must start at 10. The last watermark, worth 4, was drawn within one latency. The pace follows by two
 //! thirds, to at least 2.9 R, which gives a watermark of 11.
-//! believes that by two thirds, which is at least 2.9 R, hence a watermark of 11.
 
 use std::time::Duration;
 

@@ -224,7 +224,7 @@ impl<W: Waiter> Queue<W> {
 mod tests {
     use super::*;
 
-    /// Whether it is gone.
+    /// Whether the caller has given up.
     struct Caller(bool);
 
     impl Waiter for Caller {

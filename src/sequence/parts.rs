@@ -17,7 +17,7 @@ use crate::sequence::stock::Stock;
 use crate::sequence::time::Time;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Notify, SegQueue, Weak};
 
-/// In this order, so that all fields read by a draw are on one cache line; this matters for a thousand
+/// In this order, so that a draw reads one cache line of the core. This matters when drawing from a thousand
 /// sequences.
 #[repr(C)]
 pub(crate) struct Core {

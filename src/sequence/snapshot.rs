@@ -100,13 +100,13 @@ named! {
         /// Under [`Order::Global`], whose memory is always empty: the last reserve failed, and no caller
         /// waits.
         Failing = "failing",
-        /// The last reserve succeeded, or there was none yet.
+        /// The store answered the last reserve, or there was none yet.
         Serving = "serving",
     }
 }
 
 impl Snapshot {
-    /// Returns whether ids can be drawn now. Alert on [`Health::Failing`]: no caller has failed yet.
+    /// Returns whether ids can be drawn now. Alert at [`Health::Failing`]: nothing is lost yet.
     pub fn health(&self) -> Health {
         match self {
             Self { ended: Some(_), .. } => Health::Ended,

@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Draws one id from only this segment.
+    /// Draws one id from this segment only.
     #[inline]
     pub(crate) fn draw_here(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
         segment.draw_noting(|| self.signal_low())

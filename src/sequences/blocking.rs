@@ -14,7 +14,7 @@ use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
 const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
 
 /// Each method blocks on the [`Sequences`] method of the same name, and returns its errors, or
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this thread drives the refills.
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
 #[allow(clippy::missing_errors_doc, reason = "they are said above")]
 impl Blocking<&Sequences> {
     /// Creates a sequence in the store.

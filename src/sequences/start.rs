@@ -99,7 +99,7 @@ impl SequencesBuilder {
     }
 
     /// Evicts a sequence that has no allocator or handle after this long without a draw; it may take up to
-    /// twice as long. Its ids in memory become a gap. Default: never.
+    /// double that time. Its ids in memory become a gap. Default: never.
     pub fn idle_eviction(mut self, after: Duration) -> Self {
         self.idle_eviction = Some(after);
         self

@@ -102,7 +102,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the sequence does not exist and the request has no bounds;
     /// [`ErrorKind::Exhausted`] if no id is left; [`ErrorKind::Unavailable`] if certainly nothing was
-    /// reserved; [`ErrorKind::UnknownOutcome`] if that is not known; permanent kinds for errors that a retry
+    /// reserved; [`ErrorKind::UnknownOutcome`] if that is unknown; permanent kinds for errors that a retry
     /// cannot fix.
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;
 
@@ -199,9 +199,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// incarnation.
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
 
-    /// Returns a description of the server or cluster that keeps this store, for error messages: `etcd
-    /// cluster 7`. A restore or a failover of that server reverts all its data, so a witness (`idmill-guard`)
-    /// must be on another server. `None`, the default, if the store cannot determine it.
+    /// Returns a description of the server or cluster that keeps this store, such as `etcd cluster 7`, for
+    /// error messages. A restore or a failover of that server reverts all its data, so a witness
+    /// (`idmill-guard`) must be on another server. `None`, the default, if the store cannot determine it.
     ///
     /// # Errors
     /// Those of reading from the store.

@@ -99,7 +99,8 @@ pub struct Change {
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
     /// Leave the store's history as it is. A `next` set by a person ends the refusal after a failover (see
-    /// `history` of `idmill-kit`). A program that only raises `next`, such as an import, must not end it.
+    /// `history` of `idmill-kit`). A program that raises sequences that are behind, such as an import, has
+    /// only its own numbers and must not end it.
     // Only serialized if set: servers of earlier versions reject unknown fields.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,
