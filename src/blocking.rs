@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A view whose calls block the thread where those of what it is of are awaited.
+/// A view whose calls block the thread; the corresponding calls of the viewed object are async.
 ///
 /// ```
 /// use std::time::Duration;
@@ -15,9 +15,9 @@ use std::time::Duration;
 /// # Ok::<(), idmill::Error>(())
 /// ```
 ///
-/// In async code of a runtime that drives the refills and has no other thread, each call fails at once with
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput), and names the method to use. On another worker of that
-/// runtime, it can block the refill that it waits for, until its timeout.
+/// In async code of a runtime that drives the refills and has no other thread, each call immediately fails
+/// with [`InvalidInput`](crate::ErrorKind::InvalidInput); the error names the method to use. On another
+/// worker of that runtime, a call can block the refill that it waits for, until its timeout.
 #[derive(Debug)]
 #[must_use = "this is a view; call one of its methods"]
 pub struct Blocking<V> {

@@ -1,7 +1,7 @@
-//! The one error type of this crate: what happened, during which operation on which sequence, and what to do.
+//! The one error type of this crate: its kind, the operation and sequence it concerns, and whether to retry.
 //!
-//! [`Error::status`] distinguishes three cases, because a caller acts differently on each: *try again*, *will
-//! never work*, *outcome unknown*. An unknown outcome is never guessed: the range that may have been reserved
+//! [`Error::status`] distinguishes three cases, because a caller acts differently on each: *retry*,
+//! *permanent*, *outcome unknown*. An unknown outcome is never guessed: the range that may have been reserved
 //! becomes a gap.
 
 use std::borrow::Cow;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[doc(hidden)]
 #[macro_export]
-/// Declares a fieldless enum whose variants have names. More variants may follow in later versions.
+/// Declares a fieldless enum whose variants have names. Later versions may add variants.
 macro_rules! named {
     (
         $(#[$meta:meta])*
@@ -24,11 +24,11 @@ macro_rules! named {
         }
 
         impl $ty {
-            /// Every value there is, in the order of their declaration.
+            /// All values, in declaration order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns its name, which is stable: for logs, labels of metrics and JSON. `Display` prints it
-            /// and `FromStr` reads it.
+            /// Returns its stable name, for logs, metric labels and JSON. `Display` prints it and `FromStr`
+            /// parses it.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
@@ -48,8 +48,8 @@ macro_rules! named {
             }
         }
 
-        /// Reads the name, as [`as_str`](Self::as_str) has it. Anything else is
-        /// [`InvalidInput`](crate::ErrorKind::InvalidInput), and the error has all names.
+        /// Parses a name returned by [`as_str`](Self::as_str). Anything else is
+        /// [`InvalidInput`](crate::ErrorKind::InvalidInput), and the error lists all names.
         impl ::std::str::FromStr for $ty {
             type Err = $crate::Error;
 
@@ -70,27 +70,27 @@ pub(crate) use named;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 named! {
-    /// What went wrong. [`ErrorKind::status`] says what a caller should do about it.
+    /// The kind of an error. See [`ErrorKind::status`] for whether to retry.
     pub enum ErrorKind, "kind of error" {
-        /// Memory holds no ids right now, and the call never waits. No ids were consumed. Await `next()`, or try
-        /// again once the refill under way has completed.
+        /// Memory holds no ids, and the call never waits. No ids were consumed. Await `next()`, or retry when
+        /// the refill has completed.
         Dry = "dry",
-        /// The last id of the sequence's bounds has been reserved. Permanent, unless somebody raises the
-        /// sequence's max: ids never wrap and are never re-issued. The store is asked again after 30 s.
+        /// The last id of the sequence's bounds has been reserved. Permanent, unless the sequence's max is
+        /// raised: ids never wrap and are never re-issued. The store is queried again after 30 s.
         Exhausted = "exhausted",
-        /// More callers are already waiting than [`max_waiting`](crate::SequencesBuilder::max_waiting) allows. No
-        /// ids were consumed.
+        /// More callers are already waiting than [`max_waiting`](crate::SequencesBuilder::max_waiting)
+        /// allows. No ids were consumed.
         Overloaded = "overloaded",
-        /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved for
-        /// this caller go to others or become a gap.
+        /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved
+        /// for this caller go to other callers or become a gap.
         Deadline = "deadline",
-        /// The store cannot be reached or is busy, and certainly reserved nothing. Callers that wait for ids wait on,
+        /// The store is unreachable or busy, and certainly reserved nothing. Callers keep waiting for ids
         /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
         Unavailable = "unavailable",
-        /// The store was asked and did not answer: it may or may not have reserved. Neither is ever assumed.
+        /// The store did not answer a request: it may or may not have reserved. Neither is ever assumed.
         UnknownOutcome = "unknown_outcome",
-        /// The allocator was shut down, or this process was forked from the one that opened it and must open its
-        /// own.
+        /// The allocator was closed, or this process was forked from the one that opened it. A fork must open
+        /// its own.
         Closed = "closed",
         /// A name, bound, URL or setting is invalid. Nothing was changed.
         InvalidInput = "invalid_input",
@@ -98,32 +98,33 @@ named! {
         NotFound = "not_found",
         /// A sequence of this name already exists.
         AlreadyExists = "already_exists",
-        /// The request disagrees with what is stored, or a guard refused it. Nothing was changed.
+        /// The request conflicts with the stored sequence, or a guard rejected it. Nothing was changed.
         Conflict = "conflict",
-        /// The store refused access.
+        /// The store denied access.
         Denied = "denied",
-        /// This store cannot do that.
+        /// The store does not support this operation.
         Unsupported = "unsupported",
-        /// The store broke its contract: a range out of bounds or handed out before, or a corrupt file. The
-        /// answer was refused; nothing of it is used.
+        /// The store broke its contract: a range out of bounds or granted before, or a corrupt file. The
+        /// whole answer was rejected.
         StoreViolation = "store_violation",
     }
 }
 
 named! {
-    /// What a caller can do about an error.
+    /// Whether a failed call can be retried.
     pub enum Status, "status" {
         /// The same call may succeed later; nothing was lost by this one.
         Transient = "transient",
-        /// The same call will fail again until somebody changes something.
+        /// The same call will fail again until something is changed.
         Permanent = "permanent",
-        /// It may have happened or not. A new call is safe, at the cost of a gap; assuming either outcome is not.
+        /// The call may or may not have been applied. A new call is safe, at the cost of a gap; assuming
+        /// either outcome is not.
         Unknown = "unknown",
     }
 }
 
 impl ErrorKind {
-    /// Returns what a caller can do about it.
+    /// Returns whether a call that failed with this kind can be retried.
     pub fn status(self) -> Status {
         match self {
             Self::Dry | Self::Overloaded | Self::Deadline | Self::Unavailable => Status::Transient,
@@ -153,13 +154,13 @@ impl ErrorKind {
 }
 
 named! {
-    /// What was being done when an [`Error`] arose.
+    /// The operation during which an [`Error`] occurred.
     pub enum Operation, "operation" {
-        /// Reaching or opening a store.
+        /// Connecting to or opening a store.
         Connect = "connect",
         /// Reserving a range.
         Reserve = "reserve",
-        /// Giving the rest of a range back.
+        /// Giving back the rest of a range.
         GiveBack = "give back",
         /// Creating a sequence.
         Create = "create",
@@ -189,11 +190,10 @@ struct Context {
     refuses_waiters: bool,
 }
 
-/// An error of this crate: its [`kind`](Self::kind), its [`status`](Self::status), and all context that was
-/// known.
+/// An error of this crate: its [`kind`](Self::kind), its [`status`](Self::status), and its context.
 ///
-/// It is cheap to clone, since one failed reserve is reported to every caller that waited for it. The bare
-/// kinds that the fast paths return allocate nothing.
+/// It is cheap to clone, since one failed reserve is reported to every waiting caller. The bare kinds that
+/// the fast paths return do not allocate.
 #[derive(Clone)]
 pub struct Error {
     kind: ErrorKind,
@@ -201,7 +201,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Creates an error of `kind`. The message names the input and, if there is one, the remedy.
+    /// Creates an error of `kind`. The message names the input and, if there is one, the fix.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         let context = Context { message: message.into(), ..Context::default() };
         Self { kind, context: Some(Arc::new(context)) }
@@ -212,13 +212,13 @@ impl Error {
         Self::new(ErrorKind::InvalidInput, message)
     }
 
-    /// Returns what went wrong.
+    /// Returns the kind of the error.
     #[inline]
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// Returns what to do about it.
+    /// Returns whether the failed call can be retried.
     pub fn status(&self) -> Status {
         self.kind.status()
     }
@@ -228,17 +228,17 @@ impl Error {
         self.status() == Status::Transient
     }
 
-    /// Returns what was being done, if known.
+    /// Returns the operation during which it occurred, if known.
     pub fn operation(&self) -> Option<Operation> {
         self.context.as_ref()?.operation
     }
 
-    /// Returns the name of the sequence concerned, if there is one.
+    /// Returns the name of the sequence, if there is one.
     pub fn sequence(&self) -> Option<&str> {
         self.context.as_ref()?.sequence.as_deref()
     }
 
-    /// Adds the operation, unless an inner layer has already named one.
+    /// Adds the operation, unless an inner layer has already added one.
     #[must_use]
     pub fn during(self, operation: Operation) -> Self {
         self.amend(|context| {
@@ -246,7 +246,7 @@ impl Error {
         })
     }
 
-    /// Adds the sequence's name, unless an inner layer has already named one.
+    /// Adds the sequence's name, unless an inner layer has already added one.
     #[must_use]
     pub fn of(self, sequence: &str) -> Self {
         self.amend(|context| {
@@ -268,15 +268,15 @@ impl Error {
     }
 
     /// Marks a transient error of a store that will not grant soon, such as a standby, or a pool whose
-    /// connections the waiting callers hold: calls that wait for ids return this error, instead of waiting for a
-    /// later attempt until their deadline. The store is still asked again.
+    /// connections are held by the waiting callers. Callers that wait for ids then return this error instead
+    /// of waiting for the next attempt. The store is still retried.
     #[must_use]
     pub fn refusing_waiters(self) -> Self {
         self.amend(|context| context.refuses_waiters = true)
     }
 
-    /// Returns whether calls that wait for ids return this error instead of waiting on: it is
-    /// [permanent](Status::Permanent), or [marked so](Self::refusing_waiters).
+    /// Returns whether callers that wait for ids return this error instead of waiting on: it is
+    /// [permanent](Status::Permanent), or [marked](Self::refusing_waiters).
     pub fn refuses_waiters(&self) -> bool {
         self.status() == Status::Permanent
             || self.context.as_ref().is_some_and(|context| context.refuses_waiters)

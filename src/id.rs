@@ -1,8 +1,8 @@
-//! Which types an id can have.
+//! Types that ids can have.
 //!
-//! Inside, every id is a `u64` in the sequence's own domain; [`Id`] says which part of that
-//! domain a type can hold. A sequence's ids are checked against it once per range, so that the
-//! conversion on the hot path is free.
+//! Internally, every id is a `u64` in the sequence's own domain. [`Id`] defines the part of that domain that
+//! a type can hold. Ids are checked against it once per range, so that the conversion on the hot path is
+//! free.
 
 use std::fmt;
 use std::num::{NonZeroI32, NonZeroI64, NonZeroU32, NonZeroU64};
@@ -10,25 +10,25 @@ use std::num::{NonZeroI32, NonZeroI64, NonZeroU32, NonZeroU64};
 use crate::error::{Error, Result};
 
 /// A type that ids can be handed out as: the integers and `NonZero`s of 32 and 64 bits, and your own newtypes
-/// over them by [`id_type!`](crate::id_type).
+/// over them, made with [`id_type!`](crate::id_type).
 ///
 /// Ids are never negative: signed types hold `0..=MAX`.
 pub trait Id: Copy + Send + Sync + 'static {
-    /// The smallest id that the type can hold; where sequences start unless told otherwise is 1.
+    /// The smallest id that the type can hold. Independent of the start of a sequence, which defaults to 1.
     const MIN: u64;
     /// The largest id that the type can hold.
     const MAX: u64;
 
-    /// The id for a raw value, which the allocator guarantees to be in `MIN..=MAX`.
+    /// Converts a raw value, which the allocator guarantees to be in `MIN..=MAX`.
     ///
     /// # Panics
     /// May panic on a value outside these bounds.
     fn from_raw(raw: u64) -> Self;
 
-    /// The raw value of an id.
+    /// Returns the raw value of an id.
     fn into_raw(self) -> u64;
 
-    /// The id for a raw value that may be anything.
+    /// Converts an arbitrary raw value.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) for a value outside `MIN..=MAX`.
@@ -37,7 +37,7 @@ pub trait Id: Copy + Send + Sync + 'static {
     }
 }
 
-/// The id for a raw value, of which a user knows it as it is `shown`.
+/// Converts a raw value; the error contains it as it is `shown`.
 #[doc(hidden)]
 pub fn checked<T: Id>(raw: u64, shown: &dyn fmt::Display) -> Result<T> {
     if (T::MIN..=T::MAX).contains(&raw) {
@@ -50,14 +50,14 @@ fn does_not_fit<T: Id>(shown: &dyn fmt::Display) -> Error {
     Error::invalid(format!("{shown} does not fit the id type, which holds {}..={}", T::MIN, T::MAX))
 }
 
-/// The id that is written so, in decimal digits.
+/// Parses an id in decimal digits.
 #[doc(hidden)]
 pub fn read<T: Id>(text: &str) -> Result<T> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits {
         return Err(Error::invalid(format!("{text:?} is no id: it must be a number in decimal digits")));
     }
-    // Digits that are no u64 are more than any id type holds.
+    // Digits that overflow u64 are larger than any id type holds.
     text.parse().map_or_else(|_| Err(does_not_fit::<T>(&text)), |raw| checked(raw, &text))
 }
 
@@ -67,7 +67,7 @@ macro_rules! integer {
             const MIN: u64 = 0;
             const MAX: u64 = <$ty>::MAX as u64;
 
-            // Only values of MIN..=MAX come here, and those fit.
+            // Only called with values in MIN..=MAX, which fit.
             #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap)]
             #[inline]
             fn from_raw(raw: u64) -> Self {
@@ -75,7 +75,7 @@ macro_rules! integer {
                 raw as $ty
             }
 
-            // An id that the allocator made is not negative.
+            // Ids from the allocator are not negative.
             #[allow(clippy::cast_sign_loss, clippy::cast_lossless)]
             #[inline]
             fn into_raw(self) -> u64 {
@@ -107,11 +107,11 @@ macro_rules! non_zero {
 integer!(u64, i64, u32, i32);
 non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 => i32);
 
-/// Makes an id type of your own: a tuple struct over one that is an [`Id`] already.
+/// Defines an id type: a tuple struct over a type that is already an [`Id`].
 ///
-/// With the struct's definition in it, this defines the struct and gives it what an id is expected to have:
-/// `Clone`, `Copy`, `Debug`, `Eq`, `Ord`, `Hash`; `Display` and `FromStr` in decimal digits; `From<OrderId>`
-/// for the type inside, and `TryFrom` from it. Your own attributes and derives are kept.
+/// Given a struct definition, this defines the struct and implements `Clone`, `Copy`, `Debug`, `Eq`, `Ord`,
+/// `Hash`; `Display` and `FromStr` in decimal digits; `From<OrderId>` for the inner type, and `TryFrom` from
+/// it. Your own attributes and derives are kept.
 ///
 /// ```
 /// idmill::id_type! {
@@ -129,7 +129,7 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 /// # Ok::<(), idmill::Error>(())
 /// ```
 ///
-/// With the name alone, it makes a struct that you defined yourself an [`Id`], and adds nothing else:
+/// Given only the name, it implements [`Id`] for a struct that you have defined, and nothing else:
 ///
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]
@@ -142,7 +142,7 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 /// ```
 ///
 /// [`serde_type!`](crate::serde_type) adds serde. `idmill_sqlx::sql_type!` and `idmill_diesel::sql_type!`, of
-/// the crates of that name, make it a type of columns.
+/// the crates of that name, make it usable as a column type.
 #[macro_export]
 macro_rules! id_type {
     ($(#[$meta:meta])* $vis:vis struct $name:ident($field:vis $inner:ty);) => {
@@ -198,11 +198,11 @@ macro_rules! id_type {
     };
 }
 
-/// Gives an id type of your own serde's `Serialize` and `Deserialize`, as a number. A number that the type
-/// does not hold is refused.
+/// Implements serde's `Serialize` and `Deserialize` for an id type, as a number. Numbers that the type cannot
+/// hold are rejected.
 ///
-/// Needs the feature `serde` of `idmill`. A program in JavaScript reads numbers above 2^53 - 1 inexactly;
-/// where ids can be that large and go there, serialize their text instead.
+/// Needs the feature `serde` of `idmill`. JavaScript reads numbers above 2^53 - 1 inexactly. If such ids can
+/// reach JavaScript, serialize their text instead.
 ///
 /// ```
 /// idmill::id_type! {
@@ -238,7 +238,7 @@ macro_rules! serde_type {
     };
 }
 
-/// Says what is missing.
+/// Reports the missing feature.
 #[cfg(not(feature = "serde"))]
 #[doc(hidden)]
 #[macro_export]

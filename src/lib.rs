@@ -2,8 +2,8 @@
 //!
 //! A service that needs order numbers, user ids or row keys keeps a counter in its database. Incrementing it
 //! for each id is correct and slow. This crate reserves *ranges* from the counter, hands them out from
-//! memory, and fetches the next range before it is needed. **No id is ever handed out twice**, whatever
-//! crashes, pauses, times out or is cut off.
+//! memory, and fetches the next range before it is needed. **No id is ever handed out twice**, even after
+//! crashes, pauses, timeouts and lost connections.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -42,37 +42,38 @@
 //!
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
-//! - [`Allocator`], [`Handle`], [`Lease`]: these hand out ids.
-//! - [`Order`]: how ids relate to each other. `docs/guarantees.md` in the repository helps to choose.
-//! - [`Error`]: what went wrong, and whether to try again.
-//! - [`store`]: the contract of a store, and a store in memory.
+//! - [`Allocator`], [`Handle`], [`Lease`]: hand out ids.
+//! - [`Order`]: the ordering guarantee of a sequence. `docs/guarantees.md` in the repository helps to choose.
+//! - [`Error`]: the kind of a failure, and whether to retry.
+//! - [`store`]: the contract of a store, and an in-memory store.
 //!
 //! # Stores
 //!
 //! Each store is a crate with its driver and a function `connect(url)`: `idmill-sqlite`, `idmill-postgres`,
-//! `idmill-mysql`, `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`, `idmill-redis`,
-//! `idmill-etcd`; `idmill-remote` reaches any of them over an `idmill serve`. `idmill-memcached` and
-//! `idmill-redis` also have windows in front of other stores. `idmill-sqlx`, `idmill-sqlx08`,
-//! `idmill-sea-orm` and `idmill-diesel` are for services that have those pools.
+//! `idmill-mysql`, `idmill-mongodb`, `idmill-cassandra`, `idmill-spanner`, `idmill-datastore`,
+//! `idmill-redis`, `idmill-etcd`. `idmill-remote` reaches any of them through `idmill serve`.
+//! `idmill-memcached` and `idmill-redis` can also serve windows of ids in front of another store.
+//! `idmill-sqlx`, `idmill-sqlx08`, `idmill-sea-orm` and `idmill-diesel` use the connection pool that a
+//! service already has.
 //!
 //! | crate | for |
 //! | --- | --- |
 //! | `idmill-any` | programs whose users choose the store by URL |
 //! | `idmill-guard` | no duplicate ids after a restore: `Guarded::new(store, witness)` |
-//! | `idmill-doctor` | what is wrong with a store's sequences, and how to mend it |
-//! | `idmill-codec` | how ids look outside: permuted, spread over the key space, written for people |
+//! | `idmill-doctor` | diagnosis and repair of the sequences in a store |
+//! | `idmill-codec` | external forms of ids: permuted, spread over the key space, readable by people |
 //! | `idmill-kit`, `idmill-conformance` | authors of stores |
 //!
-//! The features of this crate, none of which is on by default, are `metrics`: counters, gauges and a
-//! histogram through the `metrics` facade; and `serde`: names, id types, ranges, kinds of errors and
-//! snapshots as text and data, checked when they are read.
+//! No feature of this crate is on by default. `metrics` adds counters, gauges and a histogram through the
+//! `metrics` facade. `serde` adds serialization of names, id types, ranges, error kinds and snapshots; values
+//! are checked when they are read.
 //!
 //! # Forking
 //!
 //! Connect *after* a `fork()`, in each child. A child has a copy of the ids in its parent's memory, and both
-//! would hand them out. The child gets [`ErrorKind::Closed`] where the check costs nothing: at the watermark,
-//! at the end of a range in memory, when it has to wait and before a refill. It never reserves anything. Its
-//! draws before that repeat its parent's ids.
+//! would hand them out. The child returns [`ErrorKind::Closed`] where the check costs nothing: at the
+//! watermark, at the end of a range in memory, before it waits and before a refill. It never reserves ids.
+//! Until the first of these checks, its draws duplicate its parent's ids.
 //!
 //! Spans and events go to `tracing`.
 
@@ -108,7 +109,7 @@ pub mod store;
 mod sync;
 mod text;
 
-/// For the macros, for the counters of stores and of the guard, and for the command, which plans with the
+/// Used by the macros, by the stores' and the guard's counters, and by the command, which plans with the
 /// arithmetic of the refill policy.
 #[doc(hidden)]
 pub mod __private {

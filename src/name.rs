@@ -7,21 +7,21 @@ use std::sync::Arc;
 
 use crate::error::{Error, Operation, Result};
 
-/// A sequence's name: 1 to 200 bytes of UTF-8 without control characters and
-/// without white space at either end.
+/// A sequence's name: 1 to 200 bytes of UTF-8 without control characters and without leading or trailing
+/// white space.
 ///
-/// A name alone does not identify a sequence: see [`Identity`](crate::store::Identity).
+/// The name is not enough to identify a sequence: see [`Identity`](crate::store::Identity).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceName(Arc<str>);
 
 impl SequenceName {
-    /// The longest name, in bytes.
+    /// The maximum length of a name, in bytes.
     pub const MAX_LEN: usize = 200;
 
     /// Checks a name.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), saying which rule the name breaks.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), with the rule that the name breaks.
     pub fn new(name: &str) -> Result<Self> {
         let fault = if name.is_empty() {
             "is empty".to_owned()
@@ -37,7 +37,7 @@ impl SequenceName {
         Err(Error::invalid(format!("the sequence name {name:?} {fault}")).during(Operation::Configure))
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

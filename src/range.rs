@@ -1,4 +1,4 @@
-//! Ranges of ids: what a reserve grants and a draw takes from.
+//! Ranges of ids.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,8 +10,8 @@ use crate::id::Id;
 
 /// Consecutive ids `[start, start + len)`, reserved once, by one owner, never again.
 ///
-/// Kept as start and length, not as start and end, so that a range can hold [`u64::MAX`] itself: all
-/// arithmetic is on offsets and cannot wrap at the type's edge. Iterating yields the ids in growing order.
+/// Stored as start and length instead of start and end, so that a range can contain [`u64::MAX`]: all
+/// arithmetic is on offsets and cannot wrap. Iterating yields the ids in growing order.
 ///
 /// ```
 /// let mut range = idmill::IdRange::<u64>::new(u64::MAX - 2, 3).unwrap();
@@ -26,68 +26,68 @@ pub struct IdRange<T = u64> {
 }
 
 impl<T: Id> IdRange<T> {
-    /// `len` ids from `start` on; `None` where the type cannot hold the last of them.
+    /// Returns `len` ids from `start` on; `None` if the type cannot hold the last of them.
     ///
-    /// A range of every `u64` (2^64 ids) cannot be written as one value.
+    /// One value cannot represent the range of all 2^64 `u64`.
     pub fn new(start: u64, len: u64) -> Option<Self> {
         let last = start.checked_add(len.saturating_sub(1))?;
         (start >= T::MIN && last <= T::MAX).then_some(Self { start, len, of: PhantomData })
     }
 
-    /// The first id, if there is one.
+    /// Returns the first id, if there is one.
     pub fn first(&self) -> Option<T> {
         (self.len > 0).then(|| T::from_raw(self.start))
     }
 
-    /// The last id, if there is one.
+    /// Returns the last id, if there is one.
     pub fn last(&self) -> Option<T> {
         self.len.checked_sub(1).map(|offset| T::from_raw(self.start + offset))
     }
 
-    /// The ids one by one, from either end.
+    /// Returns an iterator over the ids, from either end.
     pub fn iter(&self) -> Ids<T> {
         Ids(*self)
     }
 
-    /// The ids one by one.
+    /// Returns an iterator over the ids.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = T> + use<T> {
         self.into_iter()
     }
 }
 
 impl<T> IdRange<T> {
-    /// The raw value of the first id; for an empty range, of the one it would have had.
+    /// Returns the raw value of the first id; for an empty range, its position.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// One past the last id: up to 2^64, hence wider than an id.
+    /// Returns one past the last id: up to 2^64, hence wider than an id.
     pub fn end(&self) -> u128 {
         u128::from(self.start) + u128::from(self.len)
     }
 
-    /// How many ids.
+    /// Returns the number of ids.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether nothing is left.
+    /// Returns whether the range has no ids.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the raw value is one of the ids.
+    /// Returns whether the raw value is one of the ids.
     pub fn contains(&self, raw: u64) -> bool {
         raw.checked_sub(self.start).is_some_and(|offset| offset < self.len)
     }
 
-    /// Whether some id is in both.
+    /// Returns whether an id is in both ranges.
     pub fn overlaps<U>(&self, other: &IdRange<U>) -> bool {
         let (low, high) = (self.start.max(other.start), self.end().min(other.end()));
         u128::from(low) < high
     }
 
-    /// Splits off and returns the first `n` ids, or all where there are fewer.
+    /// Splits off and returns the first `n` ids, or all if there are fewer.
     #[must_use = "the ids split off belong to no one else"]
     pub fn take_front(&mut self, n: u64) -> Self {
         let n = n.min(self.len);
@@ -99,14 +99,14 @@ impl<T> IdRange<T> {
         front
     }
 
-    /// The ids from `offset` on; empty where there are none.
+    /// Returns the ids from `offset` on; empty if there are none.
     pub(crate) fn skip(mut self, offset: u64) -> Self {
         let _ = self.take_front(offset);
         self
     }
 
-    /// The same ids as another type, whose bounds the caller has checked: an id beyond them is another one
-    /// when it is drawn.
+    /// Converts the ids to another type. The caller has checked its bounds: an id outside them would be drawn
+    /// as a different one.
     #[must_use]
     pub(crate) fn cast<U>(self) -> IdRange<U> {
         IdRange { start: self.start, len: self.len, of: PhantomData }
@@ -134,7 +134,7 @@ impl<T> PartialEq for IdRange<T> {
 
 impl<T> Eq for IdRange<T> {}
 
-/// By the first id, then by the length.
+/// Ordered by the first id, then by the length.
 impl<T> Ord for IdRange<T> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.start, self.len).cmp(&(other.start, other.len))
@@ -209,7 +209,7 @@ impl<T: Id> DoubleEndedIterator for Ids<T> {
 
 impl<T: Id> FusedIterator for Ids<T> {}
 
-/// Where `usize` has 32 bits and there are more ids than it counts, the length is said to be [`usize::MAX`].
+/// The length is at most [`usize::MAX`], also if a 32-bit `usize` cannot count all ids.
 impl<T: Id> ExactSizeIterator for Ids<T> {
     // The default panics there: the size hint has no upper bound.
     fn len(&self) -> usize {
@@ -217,7 +217,7 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
     }
 }
 
-/// What a `take(n)` returns: exactly `n` ids in growing order, as few ranges as they lie in.
+/// The result of `take(n)`: exactly `n` ids in growing order, in as few ranges as possible.
 ///
 /// ```
 /// # async fn demo(orders: idmill::Allocator<u64>) -> idmill::Result<()> {
@@ -235,7 +235,7 @@ impl<T> Ranges<T> {
         Self(Vec::new())
     }
 
-    /// Adds a range, merging it with the last where it continues that.
+    /// Adds a range, and merges it with the last one if they are adjacent.
     pub(crate) fn push(&mut self, range: IdRange<T>) {
         if range.is_empty() {
             return;
@@ -250,7 +250,7 @@ impl<T> Ranges<T> {
         }
     }
 
-    /// Splits off and returns the first `n` ids, or all where there are fewer.
+    /// Splits off and returns the first `n` ids, or all if there are fewer.
     pub(crate) fn take_front(&mut self, mut n: u64) -> Self {
         let mut front = Self::none();
         let mut emptied = 0;
@@ -267,12 +267,12 @@ impl<T> Ranges<T> {
         front
     }
 
-    /// Adds ranges behind these.
+    /// Appends ranges.
     pub(crate) fn extend(&mut self, more: Self) {
         more.into_iter().for_each(|range| self.push(range));
     }
 
-    /// Takes the last range.
+    /// Removes and returns the last range.
     pub(crate) fn pop(&mut self) -> Option<IdRange<T>> {
         self.0.pop()
     }
@@ -281,29 +281,29 @@ impl<T> Ranges<T> {
         Ranges(self.0.into_iter().map(IdRange::cast).collect())
     }
 
-    /// How many ids in all.
+    /// Returns the total number of ids.
     pub fn len(&self) -> u64 {
         self.0.iter().map(IdRange::len).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no ids.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges one by one.
+    /// Returns an iterator over the ranges.
     pub fn iter(&self) -> std::slice::Iter<'_, IdRange<T>> {
         self.0.iter()
     }
 
-    /// The ranges themselves.
+    /// Returns the ranges as a slice.
     pub(crate) fn as_slice(&self) -> &[IdRange<T>] {
         &self.0
     }
 }
 
 impl Ranges {
-    /// The one id of a reply to somebody who wanted one.
+    /// Returns the one id of a reply to a caller that wanted one.
     pub(crate) fn only<T: Id>(&self) -> T {
         let id = self.as_slice().first().and_then(IdRange::first);
         T::from_raw(id.expect("the engine answers with as many ids as were wanted"))
@@ -311,7 +311,7 @@ impl Ranges {
 }
 
 impl<T: Id> Ranges<T> {
-    /// Every id, in growing order.
+    /// Returns an iterator over all ids, in growing order.
     pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
         self.0.iter().flat_map(IdRange::iter)
     }
@@ -406,7 +406,7 @@ mod tests {
         assert!(IdRange::<std::num::NonZeroI32>::new(0, 1).is_none());
     }
 
-    /// More ids than a `usize` of 32 bits counts.
+    /// More ids than a 32-bit `usize` can count.
     #[test]
     fn a_long_range_has_a_length() {
         let ids = IdRange::<u64>::new(1, 1 << 40).unwrap().ids();

@@ -1,12 +1,11 @@
-//! What is known of many sequences, of which those that were used lately are remembered.
+//! A bounded map by sequence name that keeps the latest entries.
 
 use std::collections::HashMap;
 use std::mem;
 
 use crate::name::SequenceName;
 
-/// Remembers at least the last `MOST` names that something was put
-/// under, and twice as many at most.
+/// Keeps at least the last `MOST` names that were inserted, and at most `2 * MOST`.
 #[derive(Debug)]
 pub struct Recent<T> {
     latest: HashMap<SequenceName, T>,
@@ -22,7 +21,7 @@ impl<T> Default for Recent<T> {
 impl<T> Recent<T> {
     const MOST: usize = 1 << 15;
 
-    /// Remembers a value under this name.
+    /// Inserts a value under this name.
     pub fn put(&mut self, name: &SequenceName, value: T) {
         if self.latest.len() >= Self::MOST && !self.latest.contains_key(name) {
             self.before = mem::take(&mut self.latest);
@@ -30,12 +29,12 @@ impl<T> Recent<T> {
         self.latest.insert(name.clone(), value);
     }
 
-    /// The value under this name, if it is remembered.
+    /// Returns the value under this name, if it is still kept.
     pub fn get(&self, name: &SequenceName) -> Option<&T> {
         self.latest.get(name).or_else(|| self.before.get(name))
     }
 
-    /// Forgets the name, and returns its value.
+    /// Removes the name and returns its value.
     pub fn take(&mut self, name: &SequenceName) -> Option<T> {
         let before = self.before.remove(name);
         self.latest.remove(name).or(before)

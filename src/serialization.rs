@@ -1,4 +1,4 @@
-//! Feature `serde`: names and kinds as text, ids as numbers, ranges as data. Whatever is read is checked.
+//! Feature `serde`: names and kinds as text, ids as numbers, ranges as data. All input is checked.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -36,7 +36,8 @@ macro_rules! text {
 
 text!(SequenceName, ErrorKind, Status, Operation, Order, Health, Durability, Identity, Cursor);
 
-/// A range as data has it. Not start and end: the end of the last range of `u64` is no `u64`.
+/// The serialized form of a range. Without its end, since the end of the last range of `u64` does not fit
+/// `u64`.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename = "Range")]
 struct RangeData {
@@ -113,13 +114,13 @@ impl<'de> Deserialize<'de> for SequenceInfo {
     }
 }
 
-/// Writes an id of a newtype: for [`serde_type!`](crate::serde_type).
+/// Serializes an id of a newtype: for [`serde_type!`](crate::serde_type).
 #[doc(hidden)]
 pub fn write_id<T: Id, S: Serializer>(id: T, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(id.into_raw())
 }
 
-/// Reads an id of a newtype, which may not hold it: for [`serde_type!`](crate::serde_type).
+/// Deserializes an id of a newtype, and checks that it fits: for [`serde_type!`](crate::serde_type).
 #[doc(hidden)]
 pub fn read_id<'de, T: Id, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     T::try_from_raw(u64::deserialize(from)?).map_err(D::Error::custom)

@@ -1,11 +1,10 @@
-//! The one place from which shared-memory primitives are imported.
+//! The only module that imports shared-memory primitives.
 //!
-//! Everything that threads share in this crate is built from what is exported here; `tests/facade.rs` checks
-//! that. The package `loom-tests` compiles the same source over stand-ins of its own (`loom-tests/src/sync`),
-//! which the model checker sees through. What loom cannot see inside (the real `ArcSwap`) is covered by Miri
-//! and ThreadSanitizer.
+//! All state that threads share in this crate is built from these exports; `tests/facade.rs` checks this. The
+//! package `loom-tests` compiles the same source with instrumented replacements (`loom-tests/src/sync`).
+//! Parts that loom cannot instrument (the real `ArcSwap`) are covered by Miri and ThreadSanitizer.
 
-/// For numbers that are merely counted, and that no protocol reads: the model checker does not look at them.
+/// For plain counters that no protocol reads: the model checker ignores them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};
@@ -21,12 +20,12 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`, which calls code of others and leaves nothing half done; `None` if that panics.
+/// Runs `work`, which calls foreign code and leaves nothing half done; `None` if it panics.
 pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
-/// A concurrent map whose look-ups take no lock.
+/// A concurrent map whose lookups take no lock.
 pub(crate) struct Map<K, V>(papaya::HashMap<K, V>);
 
 impl<K, V> fmt::Debug for Map<K, V> {
@@ -47,14 +46,14 @@ impl<K: Hash + Eq, V: Clone> Map<K, V> {
         self.0.pin().get(key).cloned()
     }
 
-    /// The value under `key`: the one found, or `value` if none was.
+    /// Returns the value under `key`, after inserting `value` if there was none.
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> V {
         self.0.pin().get_or_insert(key, value).clone()
     }
 
     /// Removes `key` if its value still satisfies `which`.
     pub(crate) fn remove_if(&self, key: &K, which: impl Fn(&V) -> bool) {
-        // The entry may have been replaced or be gone already: both are what the caller wanted.
+        // The entry may already have been replaced or removed: both are fine for the caller.
         let _ = self.0.pin().remove_if(key, |_, value| which(value));
     }
 

@@ -1,8 +1,7 @@
-//! How ranges, bounds and identities are written, and read back.
+//! Text forms of ranges, bounds and identities.
 //!
-//! Ranges are written as Rust writes them: `1..11`, whose end is not part of it. `1..=10` is read as well.
-//! The end of a range is up to 2^64, so that every range has this form, an empty one and one up to the last
-//! `u64` included.
+//! Ranges are written like in Rust: `1..11`, without the end. `1..=10` is accepted too. The end of a range
+//! can be 2^64, so that every range has this form, including empty ones and one up to the last `u64`.
 
 use std::fmt;
 use std::ops;
@@ -13,19 +12,19 @@ use crate::id::Id;
 use crate::range::{IdRange, Ranges};
 use crate::store::{Bounds, Cursor, Identity};
 
-/// A start, an end, and whether the end is part of it.
+/// Parses a start, an end, and whether the end is inclusive.
 fn ends(text: &str) -> Option<(u64, u128, bool)> {
     let (start, end) = text.split_once("..")?;
     let (end, inclusive) = end.strip_prefix('=').map_or((end, false), |end| (end, true));
     Some((number(start)?, number(end)?, inclusive))
 }
 
-/// Digits alone: `FromStr` of the integers reads a sign too.
+/// Accepts only digits: `FromStr` of the integers accepts a sign too.
 fn number<N: FromStr>(digits: &str) -> Option<N> {
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-/// The ids from `start` up to and without `end`.
+/// Returns the ids from `start` up to `end`, exclusive.
 fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<IdRange<T>> {
     let len = end
         .checked_sub(start.into())
@@ -39,14 +38,14 @@ fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<IdRan
     })
 }
 
-/// As Rust writes it: `1..11` for the ids 1 to 10.
+/// Written like in Rust: `1..11` for the ids 1 to 10.
 impl<T> fmt::Display for IdRange<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.start(), self.end())
     }
 }
 
-/// Reads `1..11` and `1..=10`. The ids are checked against what `T` holds.
+/// Parses `1..11` and `1..=10`. The ids must fit `T`.
 impl<T: Id> FromStr for IdRange<T> {
     type Err = Error;
 
@@ -57,7 +56,7 @@ impl<T: Id> FromStr for IdRange<T> {
     }
 }
 
-/// The ids are checked against what `T` holds. A range that ends before it starts is an error.
+/// The ids must fit `T`. A range that ends before it starts is an error.
 impl<T: Id> TryFrom<ops::Range<u64>> for IdRange<T> {
     type Error = Error;
 
@@ -66,7 +65,7 @@ impl<T: Id> TryFrom<ops::Range<u64>> for IdRange<T> {
     }
 }
 
-/// The ids are checked against what `T` holds. A range that ends before it starts is an error.
+/// The ids must fit `T`. A range that ends before it starts is an error.
 impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for IdRange<T> {
     type Error = Error;
 
@@ -75,7 +74,7 @@ impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for IdRange<T> {
     }
 }
 
-/// Each range, with a comma between: `1..11, 21..31`.
+/// The ranges, separated by commas: `1..11, 21..31`.
 impl<T> fmt::Display for Ranges<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, range) in self.as_slice().iter().enumerate() {
@@ -86,8 +85,7 @@ impl<T> fmt::Display for Ranges<T> {
     }
 }
 
-/// The ranges in their order, which has to be that of their ids. No id may be in two of them, and none may be
-/// empty.
+/// The ranges must be in growing order, must not overlap, and must not be empty.
 impl<T> TryFrom<Vec<IdRange<T>>> for Ranges<T> {
     type Error = Error;
 
@@ -113,14 +111,14 @@ impl<T> From<Ranges<T>> for Vec<IdRange<T>> {
     }
 }
 
-/// As Rust writes it: `1..=100`.
+/// Written like in Rust: `1..=100`.
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..={}", self.start(), self.max())
     }
 }
 
-/// Reads `1..=100` and `1..101`.
+/// Parses `1..=100` and `1..101`.
 impl FromStr for Bounds {
     type Err = Error;
 
@@ -175,7 +173,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// Never fails: what a cursor reads like is its store's matter.
+/// Never fails: only the store can validate its cursors.
 impl FromStr for Cursor {
     type Err = Error;
 
@@ -265,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    // A range that is reversed is what is refused.
+    // The test needs a reversed range.
     #[allow(clippy::reversed_empty_ranges)]
     fn ranges_are_checked_as_they_are_put_in_a_row() {
         assert!(IdRange::<u64>::try_from(5..3).is_err());

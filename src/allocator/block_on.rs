@@ -1,4 +1,4 @@
-//! Waiting on a thread that has no async runtime, or that must not give up its own.
+//! Blocking waits, for threads that have no async runtime or must not leave theirs.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,15 +20,15 @@ impl Wake for Unpark {
     }
 }
 
-/// How much longer than its deadline a caller waits for the actor, whose error is better.
+/// Extra time after the deadline, so that the actor's more precise error can arrive first.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Waits for the actor's reply until the deadline, or until shortly after it if the actor's runtime is kept
-/// from running.
+/// Waits for the actor's reply until the deadline plus [`GRACE`]; the extra time only matters if the actor's
+/// runtime does not run.
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] at once, naming the method to use `instead`, if this is the thread that would
-/// have to produce the reply.
+/// Returns [`ErrorKind::InvalidInput`] without waiting if this thread would have to produce the reply. The
+/// message names the method to use `instead`.
 pub(crate) fn block_on_reply<T>(
     runtime: &RuntimeHandle,
     instead: &str,
@@ -55,8 +55,8 @@ fn block_until<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Out
     let parker = Parker::new();
     let waker = Waker::from(Arc::new(Unpark(parker.unparker().clone())));
     let mut context = Context::from_waker(&waker);
-    // In a task, each poll costs a step of the task's budget; whoever has used it up is woken when the task
-    // has ended, and this thread is in it.
+    // Each poll inside a task uses the task's budget. Once that is used up, the future is only woken when the
+    // task yields, but the task is blocked here.
     let mut future = pin!(coop::unconstrained(future));
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
@@ -70,31 +70,30 @@ fn block_until<F: Future>(future: F, deadline: Option<Instant>) -> Option<F::Out
     }
 }
 
-/// Returns whether this runtime has no thread but this one to make progress on.
+/// Returns whether this thread is the only one that can make progress on this runtime.
 fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
     if !RuntimeHandle::try_current().is_ok_and(|current| current.id() == runtime.id()) {
         return false;
     }
     let only = match runtime.runtime_flavor() {
         RuntimeFlavor::CurrentThread => true,
-        // A task is on a worker's thread; what a runtime blocks on is not.
+        // Tasks run on a worker thread; the future passed to the runtime's own `block_on` does not.
         _ => runtime.metrics().num_workers() == 1 && task::try_id().is_some(),
     };
     only && (is_in_a_poll() || refuses_to_block(runtime))
 }
 
-/// Returns whether a runtime is in the middle of a poll on this thread. A thread for blocking work, or one
-/// that has entered a runtime, belongs to that runtime too but does not drive it: it has no budget of steps
-/// that could run out.
+/// Returns whether a runtime is polling on this thread. A thread for blocking work, or one that has only
+/// entered a runtime, does not drive it: it has no budget that can run out.
 fn is_in_a_poll() -> bool {
     let mut context = Context::from_waker(Waker::noop());
-    // tokio counts the steps of a budget in a byte. The poll that this one is in yields
-    // the earlier for it, no more.
+    // tokio counts the budget in a byte. The surrounding poll yields earlier because of this; there is no
+    // other effect.
     (0..=u8::MAX).any(|_| pin!(coop::consume_budget()).poll(&mut context).is_pending())
 }
 
-/// Returns whether tokio refuses to block on this thread: a poll without a budget, as in `task::unconstrained`,
-/// shows in nothing else. It refuses by a panic, whose message may be printed.
+/// Returns whether tokio refuses to block on this thread. A poll without a budget, as in
+/// `task::unconstrained`, is only visible this way. tokio refuses by a panic, whose message may be printed.
 fn refuses_to_block(runtime: &RuntimeHandle) -> bool {
     unless_it_panics(|| runtime.block_on(async {})).is_none()
 }

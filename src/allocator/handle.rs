@@ -14,7 +14,7 @@ use crate::sync::Arc;
 
 macro_rules! waiting_draws {
     () => {
-        /// Returns the next id; waits for the refill if memory holds none. See [`Allocator::next`].
+        /// Returns the next id, and waits for a refill if memory holds none. See [`Allocator::next`].
         ///
         /// # Errors
         /// Those of [`Allocator::next`].
@@ -34,7 +34,7 @@ macro_rules! waiting_draws {
             }
         }
 
-        /// Returns a view for threads outside any async runtime, whose calls wait up to `timeout`.
+        /// Returns a view for threads outside any async runtime. Its calls wait up to `timeout`.
         pub fn blocking(&mut self, timeout: Duration) -> Blocking<&mut Self> {
             Blocking { of: self, timeout }
         }
@@ -62,26 +62,26 @@ macro_rules! waiting_draws {
 }
 
 impl<T: Id> Allocator<T> {
-    /// Returns a view for one thread, which draws at the speed of the bare instruction.
+    /// Returns a view for one thread. It draws at the speed of one atomic instruction.
     pub fn handle(&self) -> Handle<T> {
         Handle::new(self.clone())
     }
 
-    /// Returns a view for one thread that takes `size` ids for itself at a time, 1 to 2^48, and then draws at
-    /// the speed of a plain increment. The ids it still holds when dropped become a gap.
+    /// Returns a view for one thread that takes `size` ids at a time, 1 to 2^48. A draw from them is a plain
+    /// increment. Ids that the lease still holds when it is dropped become a gap.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a size out of bounds, or if the sequence's order is not
+    /// Returns [`ErrorKind::InvalidInput`] if `size` is out of bounds, or if the sequence's order is not
     /// [`Order::Thread`]: ids do not grow across leases.
     pub fn lease(&self, size: u64) -> Result<Lease<T>> {
         Lease::new(self.clone(), size)
     }
 }
 
-/// A view of an [`Allocator`] for one thread. It remembers the segment it draws from, and is as fast as the
-/// bare instruction. Ids grow across all handles of the process, as the sequence's [`Order`] says.
+/// A view of an [`Allocator`] for one thread. It caches the segment that it draws from, so a draw costs one
+/// atomic instruction. Ids grow across all handles of the process, as the sequence's [`Order`] guarantees.
 ///
-/// A handle holds no ids for itself: dropping it loses none.
+/// A handle holds no ids: dropping it loses none.
 pub struct Handle<T: Id = u64> {
     allocator: Allocator<T>,
     segment: Arc<Segment>,
@@ -93,7 +93,7 @@ impl<T: Id> Handle<T> {
         Self { allocator, segment }
     }
 
-    /// Returns the next id of the segment that this handle remembers.
+    /// Returns the next id of the cached segment.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
         self.allocator.tenant.core.draw_here(&self.segment)
@@ -115,7 +115,8 @@ macro_rules! blocking_draws {
             /// Returns the next id. See [`Allocator::next`].
             ///
             /// # Errors
-            /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+            /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this is the only thread that
+            /// drives the refills.
             #[allow(clippy::should_implement_trait, reason = "a draw can fail, and an iterator ends")]
             pub fn next(&mut self) -> Result<T> {
                 match self.of.draw().map_or_else(|| self.of.draw_on(), Ok) {
@@ -144,10 +145,10 @@ impl<T: Id> fmt::Debug for Handle<T> {
     }
 }
 
-/// A view of an [`Allocator`] for one thread that takes a block of ids for itself and draws from it by a
-/// plain increment. Ids grow per lease.
+/// A view of an [`Allocator`] for one thread that takes a block of ids and draws from it by a plain
+/// increment. Ids grow per lease.
 ///
-/// The ids that it still holds when it is dropped become a gap.
+/// Ids that it still holds when it is dropped become a gap.
 pub struct Lease<T: Id = u64> {
     allocator: Allocator<T>,
     block: Block,
@@ -179,7 +180,7 @@ impl<T: Id> Lease<T> {
         self.block.renew(&core.stock, &core.stats, || core.take_some(size, segment))
     }
 
-    /// Returns why no block is available, or an id that has arrived meanwhile.
+    /// Returns the reason why no block is available, or an id that has arrived since.
     #[cold]
     #[inline(never)]
     fn draw_on(&mut self) -> Result<u64, ErrorKind> {

@@ -1,12 +1,12 @@
-//! Each thread's memory of the segments that it last drew from, for callers of `&Allocator`.
+//! A per-thread cache of the segments last drawn from, for callers of `&Allocator`.
 //!
-//! Loading an `ArcSwap` for every draw costs three to four bare instructions, for its debt slots. A
-//! remembered segment needs no revalidation: while it has ids, drawing from it is right whether or not it is
-//! still the published one, and revoking seals it. So a draw looks up its sequence's slot and adds.
+//! Loading an `ArcSwap` for every draw costs as much as three to four atomic instructions, for its debt
+//! slots. A cached segment needs no revalidation: while it has ids, a draw from it is correct whether or not
+//! it is still the published one, and revoking seals it. So a draw only finds its sequence's slot and adds.
 //!
-//! The memory grows with the sequences that the thread draws from, up to [`MOST`] slots of 16 bytes. Beyond
-//! that, a slot is overwritten by the next sequence that maps to it; this costs a reload, never an id. A slot
-//! keeps one segment alive, until the memory next grows or the slot is overwritten.
+//! The cache grows with the number of sequences that the thread draws from, up to [`MOST`] slots of 16 bytes.
+//! Then the next sequence that maps to a slot overwrites it; this costs a reload, never an id. A slot keeps
+//! one segment alive until the cache next grows or the slot is overwritten.
 
 use std::cell::RefCell;
 
@@ -15,16 +15,16 @@ use crate::sequence::parts::Core;
 use crate::sequence::segment::Segment;
 use crate::sync::Arc;
 
-/// Slots of a thread that draws from few sequences. A power of two, as is every later size.
+/// Initial number of slots. A power of two, as is every later size.
 const FIRST: usize = 16;
 /// The most slots that one thread has.
 const MOST: usize = 4096;
-/// How far from its first slot a sequence may be remembered.
+/// Number of slots, from its first one on, in which a sequence may be cached.
 const REACH: usize = 8;
 
 struct Slot {
-    /// The [`Core::key`] it was filled for. Keys are never reused, so a slot cannot be mistaken for
-    /// another's.
+    /// The [`Core::key`] it was filled for. Keys are never reused, so a slot cannot be mistaken for another
+    /// core's.
     key: u64,
     segment: Arc<Segment>,
 }
@@ -33,7 +33,7 @@ thread_local! {
     static REMEMBERED: RefCell<Memory> = const { RefCell::new(Memory(Vec::new())) };
 }
 
-/// Returns the next id of the segment that this thread remembers, if there is such a segment and it has ids.
+/// Returns the next id of the segment that this thread has cached, if there is one and it has ids.
 #[allow(clippy::inline_always)] // a call costs half of what it does
 #[inline(always)]
 pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
@@ -46,7 +46,7 @@ pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
         .flatten()
 }
 
-/// Returns the next id of the published segment, which this thread remembers from now on.
+/// Returns the next id of the published segment, and caches that segment.
 pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     if let Some(id) = draw_further(core) {
         return Ok(id);
@@ -54,13 +54,13 @@ pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     let mut segment = core.stock.current();
     let outcome = core.draw(&mut segment);
     let slot = Slot { key: core.key, segment };
-    // Refused while the thread is ending: its memory is gone. Nothing is remembered then, nor
-    // while it is being drawn from.
+    // Fails while the thread is ending, since its cache is gone, and while the cache is in use. Nothing is
+    // cached then.
     let _ = REMEMBERED.try_with(|memory| memory.try_borrow_mut().map(|mut memory| memory.put(slot)));
     outcome
 }
 
-/// As [`draw`], if another sequence occupies this sequence's first slot.
+/// Does the same as [`draw`] for a sequence whose first slot is taken by another one.
 fn draw_further(core: &Arc<Core>) -> Option<u64> {
     let further = |memory: &RefCell<Memory>| {
         let memory = memory.try_borrow().ok()?;
@@ -70,12 +70,12 @@ fn draw_further(core: &Arc<Core>) -> Option<u64> {
     REMEMBERED.try_with(further).ok().flatten()
 }
 
-/// Slots by key: a sequence's own, or one of the next few. Keys are consecutive, so sequences that a process
-/// opens one after the other all have their own.
+/// Slots by key. A sequence is in its own slot or in one of the next few. Keys are consecutive, so sequences
+/// that are opened one after the other each get their own slot.
 struct Memory(Vec<Option<Slot>>);
 
 impl Memory {
-    // Truncation keeps the low bits, which are what picks the slot.
+    // Truncation keeps the low bits, which select the slot.
     #[allow(clippy::cast_possible_truncation)]
     #[inline]
     fn home(&self, key: u64) -> usize {
@@ -111,7 +111,7 @@ impl Memory {
         self.0[place] = Some(slot);
     }
 
-    /// Returns a slot within reach that is empty, or whose segment nobody else refers to.
+    /// Returns a slot within reach that is empty, or whose segment has no other owner.
     fn free(&self, key: u64) -> Option<usize> {
         self.within_reach(key).find(|index| self.0[*index].as_ref().is_none_or(Slot::is_over))
     }
@@ -121,7 +121,7 @@ impl Memory {
         let slots = std::mem::take(&mut self.0);
         self.0.resize_with(larger, || None);
         for slot in slots.into_iter().flatten().filter(|slot| !slot.is_over()) {
-            // Twice as many slots may still not do for keys that lie unluckily; a reload puts it back.
+            // A larger table may still have no free slot for some keys; the next reload adds them again.
             if let Some(index) = self.free(slot.key) {
                 self.0[index] = Some(slot);
             }
@@ -130,7 +130,8 @@ impl Memory {
 }
 
 impl Slot {
-    /// Returns whether nobody else refers to its segment: the sequence has left it, or is gone.
+    /// Returns whether its segment has no other owner: the sequence has moved on to another segment, or is
+    /// gone.
     fn is_over(&self) -> bool {
         Arc::strong_count(&self.segment) == 1
     }

@@ -1,4 +1,4 @@
-//! Allocators, handles and leases of one sequence: the objects that callers hold.
+//! Allocators, handles and leases of one sequence.
 
 mod block_on;
 mod handle;
@@ -31,9 +31,9 @@ pub(crate) use shared::{Shared, Tenant};
 
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
 ///
-/// [`Sequences::sequence`](crate::Sequences::sequence) opens it. Every method may be called from any thread.
-/// A call may safely be cancelled at any point by dropping its future: at most the ids it would have returned
-/// become a gap, and are counted as one.
+/// Open one with [`Sequences::sequence`](crate::Sequences::sequence). All methods can be called from any
+/// thread. A call can be cancelled at any point by dropping its future: at most the ids it would have
+/// returned become a gap, and they are counted as one.
 pub struct Allocator<T: Id = u64> {
     tenant: Tenant,
     patience: Duration,
@@ -46,8 +46,8 @@ impl<T: Id> Allocator<T> {
         Self { tenant, patience, of: PhantomData }
     }
 
-    /// Returns the same allocator with a deadline of its own: its calls wait this long at most, instead of the
-    /// sequence's [`patience`](crate::SequenceBuilder::patience). For one call:
+    /// Returns a clone whose calls wait at most this long, instead of the sequence's
+    /// [`patience`](crate::SequenceBuilder::patience). For a single call:
     /// `orders.within(Duration::from_millis(50)).next().await`.
     #[must_use]
     pub fn within(&self, patience: Duration) -> Self {
@@ -62,9 +62,8 @@ impl<T: Id> Allocator<T> {
     /// this starts a refill.
     ///
     /// # Errors
-    /// [`ErrorKind::Dry`] if memory holds no ids right now (always, under [`Order::Global`]);
-    /// [`ErrorKind::Exhausted`], after which the store is asked again at most every 30 s;
-    /// [`ErrorKind::Closed`], permanently.
+    /// [`ErrorKind::Dry`] if memory holds no ids (always, under [`Order::Global`]); [`ErrorKind::Exhausted`],
+    /// after which the store is queried again at most every 30 s; [`ErrorKind::Closed`], permanently.
     #[allow(clippy::inline_always)] // a call, and the error it returns by memory, cost as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
@@ -74,7 +73,7 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns the next id, if that takes no more than an instruction or two.
+    /// Returns the next id if a cached segment or block has one.
     #[allow(clippy::inline_always)] // two small bodies, of which a caller's branch predictor sees one
     #[inline(always)]
     fn draw_fast(&self) -> Option<u64> {
@@ -84,8 +83,8 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns the next id from memory by any means. Separate from [`draw_fast`](Self::draw_fast), so that
-    /// the compiler keeps that function small.
+    /// Returns the next id from memory, and refreshes the cached segment or block. Separate from
+    /// [`draw_fast`](Self::draw_fast), so that the compiler keeps that function small.
     #[cold]
     #[inline(never)]
     fn draw_on(&self) -> Result<u64, ErrorKind> {
@@ -103,26 +102,27 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns the next id. The future is ready at once and without an allocation while memory holds ids,
-    /// otherwise as soon as the refill completes. First come, first served.
+    /// Returns the next id. While memory holds ids, the future is ready immediately and does not allocate.
+    /// Otherwise it is ready when the refill completes. Callers are served in the order in which they started
+    /// to wait.
     ///
-    /// The runtime that drives the refills keeps the deadline too. While nothing drives that runtime, as between
-    /// two `block_on` of a current-thread one, this waits without a limit on any other executor: keep it running,
-    /// use [`own_thread`](crate::SequencesBuilder::own_thread), or [`blocking`](Self::blocking), which also
-    /// looks at the caller's clock.
+    /// The deadline is a timer of the runtime that drives the refills. While that runtime does not run, for
+    /// example between two `block_on` of a current-thread runtime, a call on another executor can wait
+    /// without a limit. Keep the runtime running, use [`own_thread`](crate::SequencesBuilder::own_thread), or
+    /// use [`blocking`](Self::blocking), which also checks the caller's clock.
     ///
     /// # Errors
-    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), 30 s unless
-    /// set, with the store's last error as its source; [`ErrorKind::Overloaded`] if too many callers are already
-    /// waiting; without waiting, permanent errors of the store and those that it
-    /// [marks](Error::refusing_waiters), such as [`ErrorKind::Unavailable`] of a standby;
-    /// [`ErrorKind::Exhausted`], [`ErrorKind::Closed`].
+    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), by
+    /// default 30 s, with the store's last error as its source; [`ErrorKind::Overloaded`] if too many callers
+    /// are already waiting. Without waiting: permanent errors of the store, errors that the store
+    /// [marks](Error::refusing_waiters), such as [`ErrorKind::Unavailable`] from a standby,
+    /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`].
     #[inline]
     pub fn next(&self) -> Next<'_, T> {
         Next { allocator: self, waiting: None }
     }
 
-    /// Returns a view for threads outside any async runtime, whose calls wait up to `timeout`.
+    /// Returns a view for threads outside any async runtime. Its calls wait up to `timeout`.
     pub fn blocking(&self, timeout: Duration) -> Blocking<&Self> {
         Blocking { of: self, timeout }
     }
@@ -137,12 +137,14 @@ impl<T: Id> Allocator<T> {
         id
     }
 
-    /// Waits for the actor; owns everything it needs, so that it outlives a borrow of the allocator.
+    /// Waits for the actor. The future owns everything it needs, so it can outlive the borrow of the
+    /// allocator.
     fn wait(&self, want: u64, patience: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         wait::wait(self.tenant.clone(), want, patience)
     }
 
-    /// [`wait`](Self::wait) on this thread; if that is impossible, the error names what to use `instead`.
+    /// Runs [`wait`](Self::wait) on this thread. If that is impossible, the error names the method to use
+    /// `instead`.
     fn wait_blocking(&self, instead: &str, want: u64, timeout: Duration) -> Result<Ranges> {
         self.on_reply(instead, self.wait(want, timeout), timeout)
     }
@@ -158,7 +160,7 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Waits until memory holds ids, so that later draws need not wait. Under [`Order::Global`] memory never
-    /// holds ids, and this returns at once.
+    /// holds ids, and this returns immediately.
     ///
     /// # Errors
     /// Those of [`next`](Self::next).
@@ -173,10 +175,9 @@ impl<T: Id> Allocator<T> {
         self.core().settings.order == Order::Global || self.core().stock.remaining() > 0
     }
 
-    /// Discards every id in memory, for everybody in this process, at once. Use it after something went wrong
-    /// with the store. Returns how many ids were discarded, including those that threads held for themselves;
-    /// leases add theirs when they next draw. After this returns, no new draw gets an id that was reserved
-    /// before the call.
+    /// Discards all ids in memory, for the whole process. Use it after a problem with the store. Returns the
+    /// number of discarded ids, including blocks held by threads; leases are counted at their next draw.
+    /// After this returns, no new draw gets an id that was reserved before the call.
     pub fn revoke(&self) -> u64 {
         self.core().revoke()
     }
@@ -201,7 +202,8 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Returns the next id. See [`Allocator::next`].
     ///
     /// # Errors
-    /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+    /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this is the only thread that drives the
+    /// refills.
     pub fn next(&self) -> Result<T> {
         match self.of.draw() {
             Ok(id) => Ok(T::from_raw(id)),
@@ -238,7 +240,8 @@ impl<T: Id> fmt::Debug for Allocator<T> {
 
 type Waiting = Pin<Box<dyn Future<Output = Result<Ranges>> + Send>>;
 
-/// The future of [`Allocator::next`]. Dropping it before it is ready costs at most one id, counted as a gap.
+/// The future of [`Allocator::next`]. Dropping it before it is ready costs at most one id, which is counted
+/// as a gap.
 #[must_use = "futures do nothing unless awaited"]
 pub struct Next<'a, T: Id> {
     allocator: &'a Allocator<T>,
@@ -256,7 +259,7 @@ impl<T: Id> Future for Next<'_, T> {
 }
 
 impl<T: Id> Allocator<T> {
-    /// The next id, or what is `waiting` for it from now on.
+    /// Returns the next id, or stores the future that waits for it in `waiting`.
     #[inline]
     fn poll_id(&self, waiting: &mut Option<Waiting>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         if waiting.is_none()

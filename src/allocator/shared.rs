@@ -1,4 +1,4 @@
-//! What the allocators of one store share.
+//! State that the allocators of one store share.
 
 use std::future::Future;
 use std::time::Duration;
@@ -18,31 +18,31 @@ use crate::sequence::task::{Task, lost};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
-/// What the sequences of one store share. Allocators and handles hold it; the actor does not, and ends with
-/// it.
+/// State that the sequences of one store share. Allocators and handles hold it. The actor does not, and ends
+/// when it is dropped.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) clock: Clock,
-    /// Places for callers that wait.
+    /// Limits how many callers can wait.
     pub(crate) places: Arc<Semaphore>,
-    /// The actor's, with its timers.
+    /// The actor's runtime, with its timers.
     pub(crate) runtime: RuntimeHandle,
-    /// Where the store's work runs: the same runtime, or a thread that may be blocked.
+    /// Runs the store's calls: the same runtime, or a thread that may be blocked.
     pub(crate) store_runtime: RuntimeHandle,
     pub(crate) store_timeout: Duration,
-    /// What the store can do.
+    /// The store's capabilities.
     pub(crate) can: Capabilities,
     pub(crate) seed: Option<u64>,
-    /// The settings that a sequence was last created with: usually those of the next one too.
+    /// The settings of the sequence created last: the next one usually has the same.
     pub(crate) settings: Mutex<Option<Arc<Settings>>>,
     /// Closed when the actor has ended.
     pub(crate) ended: watch::Receiver<()>,
 }
 
 impl Shared {
-    /// One copy of the settings for all sequences that are created with the same ones in a row.
+    /// Shares one copy of the settings among sequences that are created with the same ones in a row.
     pub(crate) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
         let mut last = self.settings.lock();
         match &*last {
@@ -51,8 +51,8 @@ impl Shared {
         }
     }
 
-    /// Runs the store's work on the store's runtime, whatever executor the caller is on, for no longer than
-    /// the limit and no longer than the caller waits for it.
+    /// Runs the store's work on the store's runtime, on whatever executor the caller is. The work is aborted
+    /// after the limit, or when the caller stops waiting.
     pub(crate) async fn ask_store<R: Send + 'static>(
         &self,
         limit: Duration,
@@ -60,7 +60,7 @@ impl Shared {
     ) -> Result<R> {
         self.must_be_open()?;
         let asked = Task::spawn(&self.store_runtime, work);
-        // The timer is the actor's: the store may block its own thread.
+        // The timer runs on the actor's runtime: the store may block its own thread.
         let answered = Task::spawn(&self.runtime, async move { timeout(limit, asked).await }).await;
         match answered.and_then(|in_time| in_time.unwrap_or(Ok(Err(silent(limit))))) {
             Ok(outcome) => outcome,
@@ -68,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Refuses what the actor, its runtime and its timers are needed for, after their end and in a fork.
+    /// Returns an error after close and in a forked process: the actor, its runtime and its timers are gone.
     pub(crate) fn must_be_open(&self) -> Result<()> {
         if self.mailbox.is_forked() {
             return Err(forked());
@@ -76,7 +76,7 @@ impl Shared {
         if self.mailbox.is_closed() { Err(ErrorKind::Closed.into()) } else { Ok(()) }
     }
 
-    /// Why a task on the actor's or the store's runtime ended without a result.
+    /// Returns the error for a task on the actor's or the store's runtime that ended without a result.
     pub(crate) fn task_failed(&self, failure: JoinError) -> Error {
         if failure.is_cancelled() && self.mailbox.is_closed() {
             ErrorKind::Closed.into()
@@ -107,7 +107,7 @@ impl Tenant {
 
 impl Clone for Tenant {
     fn clone(&self) -> Self {
-        // Cannot fail: this user keeps it from being evicted.
+        // Cannot fail: this user keeps the core from being evicted.
         self.core.enter();
         Self { core: self.core.clone(), shared: self.shared.clone() }
     }

@@ -1,19 +1,19 @@
-//! Draws of threads that hold their own ids, under [`Order::Thread`](crate::Order::Thread).
+//! Draws under [`Order::Thread`](crate::Order::Thread), where each thread holds a block of ids.
 
 use crate::error::ErrorKind;
 use crate::sequence::parts::Core;
 use crate::sequence::stripes::Stripes;
 use crate::sync::Arc;
 
-/// Returns the next id for this thread, whose own block has none.
+/// Returns the next id for this thread after its block is used up.
 pub(super) fn draw_on(stripes: &Stripes, core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    // Before its lock, which a thread that was not copied may have held.
+    // Before the lock below: a thread that the fork did not copy may hold it.
     if core.stock.is_forked() {
         core.stock.disown();
         return Err(ErrorKind::Closed);
     }
     let mut segment = core.stock.current();
     let id = stripes.renew(&core.stock, &core.stats, || core.take_some(core.settings.lease, &mut segment));
-    // Without a block, this finds out why there is none, or an id that has come meanwhile.
+    // Without a block, this returns the reason, or an id that has arrived since.
     id.map_or_else(|| core.draw(&mut segment), Ok)
 }

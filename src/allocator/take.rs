@@ -1,4 +1,4 @@
-//! Draws of several ids at once.
+//! Draws of several ids in one call.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,19 +15,18 @@ impl<T: Id> Allocator<T> {
     /// Returns exactly `n` ids, in growing order, in as few ranges as possible: usually one, or several if a
     /// range reserved from the store ends in between. No other call gets these ids.
     ///
-    /// Under [`Order::Thread`](crate::Order::Thread) they do not grow with the thread's other draws, which
-    /// come from its own block.
+    /// Under [`Order::Thread`](crate::Order::Thread) they are not ordered with the thread's other draws,
+    /// which use its own block.
     ///
-    /// Ids reserved for a call that fails or is cancelled stay in memory for others, up to the waste cap. They
-    /// become a gap if others have drawn larger ids meanwhile, and under
-    /// [`Order::Global`](crate::Order::Global), which keeps nothing in memory.
+    /// Ids reserved for a call that fails or is cancelled stay in memory for other callers, up to the waste
+    /// cap. They become a gap if larger ids have been drawn since, and under
+    /// [`Order::Global`](crate::Order::Global), which keeps no ids in memory.
     ///
     /// # Errors
     /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
-    /// [`max_take`](crate::SequenceBuilder::max_take) ids;
-    /// [`ErrorKind::Exhausted`] if the sequence has fewer than `n` ids left. In that
-    /// case nothing is reserved if the store can tell within a quarter of the time, and the remaining ids stay
-    /// for smaller draws.
+    /// [`max_take`](crate::SequenceBuilder::max_take) ids; [`ErrorKind::Exhausted`] if the sequence has fewer
+    /// than `n` ids left. If the store reports this within a quarter of the timeout, nothing is reserved, and
+    /// the remaining ids stay for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
         let mut begun = None;
         loop {
@@ -37,17 +36,17 @@ impl<T: Id> Allocator<T> {
             };
             let left = self.left_of(self.patience, &mut begun);
             let ids = self.wait_for_many(n, part, left).await?;
-            // Without any, the sequence was revoked or reset between the part and the rest.
+            // Empty if the sequence was revoked or reset after the part was taken.
             if !ids.is_empty() {
                 return Ok(ids.cast());
             }
         }
     }
 
-    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer, this starts a refill where the
-    /// watermark calls for one; for more than the step holds, use [`take`](Self::take).
+    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer, this starts a refill if the
+    /// level is below the watermark. Use [`take`](Self::take) for more ids than one step.
     ///
-    /// Where others draw at the same moment and leave too few, what this has by then becomes a gap.
+    /// If concurrent draws leave too few ids, the ids that this call has already taken become a gap.
     ///
     /// # Errors
     /// [`ErrorKind::Dry`] if memory holds fewer than `n` ids; otherwise those of
@@ -60,15 +59,14 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns what is left of `patience` since the first call; a draw that need not wait never reads the
-    /// clock.
+    /// Returns the rest of `patience` since the first call. A draw that need not wait never reads the clock.
     fn left_of(&self, patience: Duration, begun: &mut Option<Time>) -> Duration {
         let now = self.tenant.shared.clock.now();
         patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
-    /// Returns `n` ids, if memory holds `n`. Fewer stay there: the actor, which can put them back, takes them. If
-    /// others draw at the same moment, the error may be a part.
+    /// Returns `n` ids if memory holds `n`. Fewer stay there for the actor, which can put them back. If
+    /// concurrent draws take some of them, the error contains the part that was taken.
     fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Option<Part>>> {
         let core = self.core();
         let most = core.settings.max_take;
@@ -88,7 +86,7 @@ impl<T: Id> Allocator<T> {
         Ok(core.take(n).map_err(part))
     }
 
-    /// Waits for the actor, which refuses if the sequence ends before `want` ids.
+    /// Waits for the actor, which fails the call if fewer than `want` ids are left in the sequence.
     fn wait_for_many(
         &self,
         want: u64,
@@ -98,7 +96,7 @@ impl<T: Id> Allocator<T> {
         let tenant = self.tenant.clone();
         async move {
             let begun = tenant.shared.clock.now();
-            // Not with a part: the actor is to have it now, while it may still be put back.
+            // A part goes to the actor immediately, while it can still be put back.
             let known = if part.is_some() || surely_left(&tenant.core, want) {
                 None
             } else {
@@ -115,7 +113,8 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Returns exactly `n` ids. See [`Allocator::take`].
     ///
     /// # Errors
-    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] where it would wait for its own thread.
+    /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] if this is the only thread that drives the
+    /// refills.
     pub fn take(&self, n: u64) -> Result<Ranges<T>> {
         let mut begun = None;
         loop {
@@ -132,18 +131,18 @@ impl<T: Id> Blocking<&Allocator<T>> {
     }
 }
 
-/// A `take` spends at most this part of its time on asking the store how many ids are left: reads may hang
-/// where reserves work.
+/// A `take` spends at most 1/4 of its timeout on reading the number of ids left: reads may hang while
+/// reserves work.
 const QUESTION_SHARE: u32 = 4;
 
-/// Returns whether the store certainly has this many ids, whatever others have reserved since it last
-/// answered.
+/// Returns whether the store certainly has this many ids, even after the reserves of other processes since
+/// its last answer.
 fn surely_left(core: &Core, want: u64) -> bool {
     want == 1 || core.stats.unreserved(core.settings.ceiling).is_some_and(|left| left / 2 >= want)
 }
 
-/// Returns how many ids the store has left to reserve. `None` if it does not answer, and for a store that takes
-/// nothing back, which may hold ids that its counter does not show: a reserve then finds out.
+/// Returns how many ids the store has left to reserve. `None` if it does not answer, or takes nothing back:
+/// such a store may hold ids that its counter does not show, so only a reserve can find out.
 async fn left_in_store(tenant: &Tenant, limit: Duration) -> Option<Known> {
     let (core, store) = (&tenant.core, tenant.shared.store.clone());
     if !tenant.shared.can.gives_back {

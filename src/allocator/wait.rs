@@ -1,8 +1,8 @@
-//! Waiting for the actor: the path of callers that find nothing in memory.
+//! Waiting for the actor, for callers that find no ids in memory.
 //!
-//! A caller first takes one of a limited number of places, which bounds the mailbox, and keeps it until it is
-//! answered or gives up. Callers beyond that wait for a place in their own memory, first come, first served, and
-//! get `Overloaded` if none is free in time.
+//! A caller first takes one of a limited number of places and keeps it until it is answered or gives up. This
+//! bounds the mailbox. Further callers wait for a place outside the mailbox, in order, and get `Overloaded`
+//! if none is free in time.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) async fn wait(
 
 async fn queue(tenant: &Tenant, question: Question, patience: Duration) -> Result<Ranges> {
     let (core, shared) = (tenant.core.clone(), &tenant.shared);
-    // Before it waits for a place, or locks anything: the actor and the timers are the parent's.
+    // Before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
         return Err(forked());
     }
@@ -48,8 +48,8 @@ async fn queue(tenant: &Tenant, question: Question, patience: Duration) -> Resul
     reply.await
 }
 
-/// Asks when a place is free, in a task of the actor's runtime: a caller that is not polled would keep a place
-/// that falls to it, and a timer of that runtime must not be polled elsewhere when it ends.
+/// Waits for a place in a task of the actor's runtime. A caller that is not polled would otherwise block a
+/// place that it was given, and a timer must not be polled on another runtime when its own one ends.
 async fn ask_later(
     tenant: &Tenant,
     patience: Duration,
@@ -68,7 +68,7 @@ async fn ask_later(
     });
     match asked.await {
         Ok(outcome) if !shared.mailbox.is_closed() => outcome,
-        // The runtime has ended, and the task with it.
+        // The runtime has ended, and its tasks with it.
         _ => Err(ErrorKind::Closed.into()),
     }
 }

@@ -1,9 +1,9 @@
 //! The refill actor: one task that keeps every sequence of a [`Sequences`](crate::Sequences) filled.
 //!
-//! It owns no decision: events go to the drivers, the reserves they ask for go to the store, and answers come
-//! back as events. Reserves that fall due together go out in one round trip where the store can do that; where
-//! it cannot, each goes on its own, so that no sequence waits for another. So does one that could not be had
-//! when others of its round trip could.
+//! It makes no decisions: it passes events to the drivers, sends their reserves to the store, and passes the
+//! answers back as events. Reserves that are due together share one round trip if the store supports batches.
+//! Otherwise each is sent separately, so that no sequence waits for another. A reserve that was unavailable
+//! in a batch in which others were granted is sent separately too.
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::{Future, poll_fn};
@@ -30,60 +30,60 @@ use crate::sequence::time::Time;
 use crate::store::{Capabilities, Grant, Reserve, Store};
 use crate::sync::{Arc, Ordering};
 
-/// The most sequences in one round trip: bounds the store's transaction and the memory of a burst.
+/// The most sequences in one round trip. Bounds the store's transaction and the memory of a burst.
 const LARGEST_BATCH: usize = 256;
 
-/// How many sequences give their rests back at the same time: at the end of a process there is no hurry, and
-/// the store may be busy with the ends of many.
+/// How many rests are given back concurrently. There is no hurry at the end of a process, and many processes
+/// may end at the same time.
 const GIVEN_BACK_AT_ONCE: usize = 16;
 
-/// The most sequences looked at for eviction before the actor turns to its callers again.
+/// The most sequences checked for eviction before the actor serves its callers again.
 const SWEEP: usize = 4096;
 
-/// The most low-water signals in one turn, after which answers, timers and messages have theirs.
+/// The most low-water signals per turn. Then answers, timers and messages are handled.
 const MOST_SIGNALS: usize = 256;
 
-/// What the actor is to do besides refilling.
+/// Settings of the actor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Duties {
     /// How long a store may take to answer before the outcome counts as unknown.
     pub(crate) store_timeout: Duration,
-    /// How long a sequence that nobody refers to is kept.
+    /// How long a sequence without users is kept.
     pub(crate) idle: Option<Duration>,
-    /// What the store can do.
+    /// The store's capabilities.
     pub(crate) can: Capabilities,
 }
 
 pub(crate) struct Actor {
     mailbox: Arc<Mailbox>,
     store: Arc<dyn Store>,
-    /// Where the store's work runs.
+    /// Runs the store's work.
     store_runtime: RuntimeHandle,
     registry: Arc<Registry>,
     clock: Clock,
     duties: Duties,
-    /// Where callers wait for a place to wait; closed at the end.
+    /// Limits how many callers can wait; closed at the end.
     places: Arc<Semaphore>,
     drivers: Vec<Option<Box<Driver>>>,
     free: Vec<usize>,
-    /// When which slot is to be woken: each once, at the time that its driver is [armed](Driver::armed) for.
-    /// A tick too many does nothing.
+    /// When to wake which slot: each slot once, at the time for which its driver is [armed](Driver::armed).
+    /// An extra tick does nothing.
     timers: BTreeSet<(Time, usize)>,
     under_way: FuturesUnordered<RoundTrip>,
-    /// Asked for by the drivers, and not sent yet.
+    /// Requested by the drivers, and not sent yet.
     reserves: Vec<(Arc<Core>, Reserve)>,
-    /// Those that were not to be had in a batch of which others were: the store may have to wait for them,
-    /// and the others not with it. By [`Core::key`].
+    /// The [`Core::key`] of each sequence that was unavailable in a batch in which others were granted. The
+    /// store may have to wait for it, so it is reserved separately.
     alone: HashSet<u64>,
     sweep: Sweep,
 }
 
-/// How far the search for idle sequences has come.
+/// Progress of the search for idle sequences.
 #[derive(Default)]
 struct Sweep {
     due: Option<Time>,
     cursor: usize,
-    /// What each slot had drawn at the last look.
+    /// Ids drawn by each slot at the last sweep.
     drawn: Vec<u64>,
 }
 
@@ -134,15 +134,15 @@ impl Actor {
             self.tick();
             self.sweep();
             self.send();
-            // Where something always arrives, the wait below never yields to the other tasks of this thread.
+            // If events always arrive, the wait below never yields to the other tasks of this thread.
             coop::consume_budget().await;
             self.wait().await;
         }
     }
 
-    /// Ends every sequence, and gives back what is left of each to a store that takes it.
+    /// Ends every sequence, and gives back the remaining ids to a store that takes them.
     async fn put_away(&mut self) {
-        // What was asked for and not answered is a gap: nobody waits for it any more.
+        // Unanswered reserves are a gap: no caller waits for them any more.
         self.under_way.clear();
         let rests = self.end();
         if self.duties.can.gives_back {
@@ -155,7 +155,7 @@ impl Actor {
         }
     }
 
-    /// Ends every sequence; what is left of them.
+    /// Ends every sequence, and returns the remaining ids.
     fn end(&mut self) -> Vec<Rest> {
         let now = self.clock.now();
         let rests = self.drivers.iter_mut().flatten().filter_map(|driver| driver.close(now)).collect();
@@ -175,17 +175,17 @@ impl Actor {
         }
     }
 
-    /// Hands an event to a core's driver, making one where it has none yet.
+    /// Passes an event to a core's driver, and creates the driver if there is none.
     fn each(&mut self, core: &Arc<Core>, event: impl FnOnce(&mut Driver, Time) -> Option<Reserve>) {
         let slot = self.seat(core);
-        // A late message of a core that was evicted meanwhile is not for whoever has its slot now.
+        // A late message of an evicted core must not reach the core that has its slot now.
         let is_its_own = |driver: &Driver| Arc::ptr_eq(driver.core(), core);
         if self.drivers[slot].as_deref().is_some_and(is_its_own) {
             self.event(slot, event);
         }
     }
 
-    /// The slot of a core, which has a driver from its first one on.
+    /// Returns the slot of a core. The first call assigns a slot and creates the driver.
     fn seat(&mut self, core: &Arc<Core>) -> usize {
         // Relaxed, as are all accesses of it: only this task uses the slot.
         let mut slot = core.slot.load(Ordering::Relaxed);
@@ -253,7 +253,7 @@ impl Actor {
         self.under_way.push(RoundTrip::reserve(&self.store_runtime, store, reserves, limit));
     }
 
-    /// Gives the rest back, if the store takes it, and has its driver know when that is over.
+    /// Gives the rest back if the store takes it, and then notifies its driver.
     fn return_rest(&self, rest: Rest) {
         let limit = self.duties.store_timeout;
         self.under_way.push(if self.duties.can.gives_back {
@@ -285,7 +285,7 @@ impl Actor {
             Poll::Pending
         })
         .await;
-        // Forked while it was under way: the answer is the parent's.
+        // Forked while it was in flight: the answer belongs to the parent.
         if self.mailbox.is_forked() {
             return;
         }
@@ -310,14 +310,14 @@ impl Actor {
         }
     }
 
-    /// Lets go of sequences that nobody refers to and nothing was drawn from for a while.
+    /// Evicts sequences that have had no users and no draws for a while.
     fn sweep(&mut self) {
         let (Some(idle), Some(due)) = (self.duties.idle, self.sweep.due) else { return };
         let now = self.clock.now();
         if now < due {
             return;
         }
-        // Cores that no event has come for yet are to be let go of too.
+        // Cores without any event so far must be evicted too.
         let opened: Vec<_> = iter::from_fn(|| self.registry.next_opened()).take(SWEEP).collect();
         for core in &opened {
             self.seat(core);
@@ -339,7 +339,7 @@ impl Actor {
         if !same || !driver.is_idle() || !driver.core().evict() {
             return;
         }
-        // A gap: giving back is for the end of a process, when nothing else is under way.
+        // A gap: ids are only given back at the end of a process, when nothing else is in flight.
         let _ = driver.close(now);
         record(driver.core(), now);
         let core = driver.core().clone();
@@ -356,25 +356,24 @@ impl Actor {
     }
 }
 
-/// Whoever waits hears that it is over, however the task ended: asked to, or dropped with its runtime.
+/// Fails all waiting callers, whether the task was closed or dropped with its runtime.
 impl Drop for Actor {
     fn drop(&mut self) {
         self.mailbox.close(Ending::Abandoned);
-        // Before the runtime's timers end, which callers without a place hold one of.
+        // Before the runtime's timers end: callers that wait for a place use them.
         self.places.close();
-        // Nothing can arrive any more: what did is answered by the drivers' end.
+        // No more messages arrive. The requests queued here are answered when the drivers close.
         for message in self.mailbox.receive(0).messages {
             self.message(message);
         }
-        // Nobody waits for it to be given back.
+        // Nothing can give these ids back any more.
         let _ = self.end();
-        // Not before: what is given back is no gap, and counters cannot go down.
+        // Not earlier: given-back ids are no gap, and counters cannot go down.
         let now = self.clock.now();
         self.drivers.iter().flatten().for_each(|driver| record(driver.core(), now));
     }
 }
 
-/// Tells whoever records metrics, if anybody does.
 fn record(core: &Core, now: Time) {
     metrics::harmless(core, || metrics::record(core, now));
 }
@@ -402,7 +401,7 @@ mod tests {
         let settings = Arc::new(Settings::of::<u64>());
         let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings, mailbox.clone()));
         for _ in 0..1000 {
-            // A long deadline, a short one, and both pass; the reserve that they wait for is never sent.
+            // A long and a short deadline, both of which pass; the reserve is never sent.
             for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
                 let pending = Reply::ask(&core, 1, clock.now() + patience, None).unwrap();
                 mailbox.receive(0).messages.into_iter().for_each(|message| actor.message(message));

@@ -1,17 +1,17 @@
 //! The decisions of the refill, without clock, I/O or runtime: events in, effects out.
 //!
-//! What it guarantees, whatever order events come in (and the oracle in `fuzz/engine/` checks):
+//! Its guarantees hold for every order of events; the oracle in `fuzz/engine/` checks them:
 //!
 //! - at most one reserve is in flight, and each is answered by one event;
-//! - waiting callers get the head of a range, first come, first served; the rest is published, and before
-//!   they are answered, so that whoever has an answer finds ids in memory;
-//! - what is held for a caller who is refused or gives up goes to those who wait behind it, and to memory
-//!   after them, in growing order; more than memory may hold is shed;
+//! - waiting callers get the head of a range, in the order of their arrival; the rest is published before
+//!   they are answered, so that an answered caller finds ids in memory;
+//! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in growing
+//!   order; ids above the memory limit are shed;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
-//! - no id of a range is used twice, and those that are not used at all are counted as a gap;
+//! - no id of a range is used twice, and unused ids are counted as a gap;
 //! - a range whose outcome is unknown is never used;
-//! - with a watermark of 0 nothing is reserved that nobody asked for, be it by trying; under
-//!   [`Order::Global`] a range serves only callers that were waiting before it was asked for.
+//! - with a watermark of 0, ids are only reserved for calls, including calls that never wait; under
+//!   [`Order::Global`] a range serves only callers that were waiting before it was requested.
 
 use std::time::Duration;
 
@@ -27,20 +27,20 @@ use crate::sequence::time::Time;
 use crate::store::{Change, Grant, Identity};
 use crate::sync::Arc;
 
-/// For how long the end of a sequence is believed, before the next who asks has the store asked again: its
-/// max may have been raised. Long enough for callers that do not stop asking to be no load on the store.
+/// How long an exhausted sequence fails without a new reserve. Then the next caller starts one: its max may
+/// have been raised. Long enough that callers in a loop put no load on the store.
 pub(super) const END_STANDS: Duration = Duration::from_secs(30);
 
-/// A reserve that is under way.
+/// The reserve in flight.
 struct InFlight {
     count: u64,
     asked: Time,
-    /// Under `Order::Global` it serves only tickets before this one: those who waited when it was asked for.
+    /// Under `Order::Global` it serves only tickets before this one: callers that waited when it was sent.
     before: u64,
     revoked: bool,
-    /// Whether ids were on their way back to the store: it may have been asked before it had them.
+    /// Whether ids were on their way back when it was sent: the store may handle it before it gets them.
     overtakes: bool,
-    /// What the store said, while it is raised.
+    /// The store's answer, kept while `next` is raised.
     answer: Option<Result<Grant>>,
 }
 
@@ -48,19 +48,19 @@ pub(crate) struct Engine<W> {
     settings: Arc<Settings>,
     policy: Policy,
     queue: Queue<W>,
-    /// Boxed, as most sequences have none at most times.
+    /// Boxed, since most sequences usually have none.
     flight: Option<Box<InFlight>>,
-    /// Whether memory is low and nothing was reserved for that yet.
+    /// Whether memory is low and nothing has been reserved for that yet.
     low: bool,
-    /// Whether the outcome of the last reserve is unknown: the next may be lost too, and asks for no more
-    /// than it must.
+    /// Whether the outcome of the last reserve is unknown. Then the next one is as small as possible, since
+    /// its reply may be lost too.
     doubtful: bool,
-    /// Why there will be no more reserves: for good, or until the time of the next attempt.
+    /// Why there are no more reserves: permanently, or until the time of the next attempt.
     ended: Option<ErrorKind>,
     retry: Retry,
     /// How many ranges are on their way back to the store.
     returning: u32,
-    /// Which sequence ids came from, and how far.
+    /// The identity and the history of the granted ids.
     seen: Seen,
 }
 
@@ -80,7 +80,7 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Decides what comes of an event.
+    /// Handles an event.
     pub(crate) fn on(&mut self, event: Event<W>, now: Time) -> Output<W> {
         let mut effects = Vec::new();
         self.handle(event, now, &mut effects);
@@ -91,9 +91,10 @@ impl<W: Waiter> Engine<W> {
 
     fn handle(&mut self, event: Event<W>, now: Time, out: &mut Vec<Effect<W>>) {
         match event {
-            // A signal that comes after the end would keep a sequence from ever being idle.
+            // Ignored after the end: it would keep the sequence from ever being idle.
             Event::Low { .. } if self.ended.is_some() => {}
-            // Dry is low, also where nothing is prefetched: only a caller that found nothing signals that.
+            // Empty memory counts as low even with a watermark of 0: only a caller that found no ids signals
+            // it.
             Event::Low { level } => {
                 self.low |= self.prefetches() && level < self.policy.plan().watermark.max(1);
             }
@@ -104,8 +105,8 @@ impl<W: Waiter> Engine<W> {
                     Some(error) => out.push(Effect::Fail { waiter, error }),
                     None => self.queue.push(waiter, want, deadline),
                 }
-                // Ids held for a caller that gave up, or brought back by this one, serve the next callers, also
-                // while the store is unreachable.
+                // Ids held for a caller that gave up, or brought back by this one, serve the next callers,
+                // even while the store is unreachable.
                 if serves || self.queue.first_is_gone() {
                     self.hand_out(None, 0, 0, out);
                 }
@@ -133,12 +134,12 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// What the sequence has to be told if the store noticed by itself that it went back in time.
+    /// Returns the change to send if the store itself detected that it went back in time.
     fn noticed(&self, error: &Error) -> Option<Change> {
         if error.kind() == ErrorKind::StoreViolation { self.seen.raise_unseen() } else { None }
     }
 
-    /// Keeps the answer until the store was raised.
+    /// Keeps the answer until `next` has been raised.
     fn raise(&mut self, answer: Result<Grant>, change: Change, out: &mut Vec<Effect<W>>) {
         if let Some(flight) = &mut self.flight {
             flight.answer = Some(answer);
@@ -146,49 +147,49 @@ impl<W: Waiter> Engine<W> {
         out.push(Effect::Raise(change));
     }
 
-    /// When to send the next [`Event::Tick`].
+    /// Returns when to send the next [`Event::Tick`].
     pub(crate) fn next_timer(&self) -> Option<Time> {
         let is_due = self.ended.is_some() || (self.flight.is_none() && self.is_needed());
         let retry = self.retry.at().filter(|_| is_due);
         [self.queue.earliest(), retry].into_iter().flatten().min()
     }
 
-    /// Measurements and sizes.
+    /// Returns the measurements and sizes.
     pub(crate) fn policy(&mut self) -> &mut Policy {
         &mut self.policy
     }
 
-    /// Nobody refers to the sequence any more: nothing is reserved ahead for it.
+    /// Stops reserving ahead: the sequence has no users any more.
     pub(crate) fn abandoned(&mut self) {
         self.low = false;
     }
 
-    /// Whether memory is low, as far as is known: a signal would change nothing.
+    /// Whether memory is already noted as low: a signal would change nothing.
     pub(crate) fn is_low(&self) -> bool {
         self.low
     }
 
-    /// Which sequence the ids in memory come from.
+    /// Returns the identity of the ids in memory.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.seen.identity()
     }
 
-    /// What was seen of the sequence.
+    /// Returns the history of the sequence.
     pub(crate) fn seen(&self) -> &Seen {
         &self.seen
     }
 
-    /// Takes up what an engine before this one had seen.
+    /// Continues with the history of an earlier engine.
     pub(crate) fn remember(&mut self, seen: Seen) {
         self.seen = seen;
     }
 
-    /// How many callers wait.
+    /// Returns the number of waiting callers.
     pub(crate) fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether nothing waits, is under way or is about to be.
+    /// Whether no caller waits, nothing is in flight and no reserve is due.
     pub(crate) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.flight.is_none() && self.returning == 0 && !self.low
     }
@@ -201,12 +202,12 @@ impl<W: Waiter> Engine<W> {
         self.low || !self.queue.is_empty()
     }
 
-    /// Why a caller gets nothing, if that is certain.
+    /// Returns why a caller gets no ids, if that is certain.
     fn refusal(&self, want: u64, known: Option<u64>) -> Option<Error> {
         if let Some(reason) = self.ended {
             return Some(reason.into());
         }
-        // Ids that are under way are neither in the store nor held: a reserve then finds out.
+        // Ids in flight are neither in the store nor held; then only a reserve can find out.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
         let left = left.saturating_add(self.queue.held());
         let message =
@@ -214,12 +215,12 @@ impl<W: Waiter> Engine<W> {
         (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
     }
 
-    /// Asks for a range if one is needed, none is under way, and no retry is being waited for.
+    /// Reserves a range if one is needed, none is in flight, and no retry is pending.
     fn reserve(&mut self, now: Time, out: &mut Vec<Effect<W>>) -> Option<u64> {
         if self.flight.is_some() || self.ended.is_some() || self.is_held(now) || self.awaits_return() {
             return None;
         }
-        // So that nothing is reserved for those who have given up; what was held for them serves others.
+        // Nothing is reserved for callers that have given up; ids held for them serve others.
         self.queue.forget_the_gone();
         self.hand_out(None, 0, out.len(), out);
         if !self.is_needed() {
@@ -234,7 +235,7 @@ impl<W: Waiter> Engine<W> {
         Some(count)
     }
 
-    /// How many ids to reserve, whether anybody waits for them or not.
+    /// Returns how many ids to reserve regardless of waiting callers.
     fn ahead(&self) -> u64 {
         if !self.prefetches() {
             0
@@ -245,8 +246,8 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Whether it is too early for the next attempt. After a failure that was reported to all callers, the next
-    /// caller makes an attempt immediately; a signal does not, since a caller that only tries may signal a
+    /// Whether it is too early for the next attempt. After a failure that was returned to all callers, the
+    /// next caller makes an attempt immediately. A signal does not, since a caller of `try_next` may signal a
     /// million times a second.
     fn is_held(&self, now: Time) -> bool {
         let for_callers = || self.retry.was_reported() && self.queue.is_of_use();
@@ -258,17 +259,17 @@ impl<W: Waiter> Engine<W> {
         self.returning > 0 && self.retry.error().is_some_and(|error| error.kind() == ErrorKind::Exhausted)
     }
 
-    /// How many ids callers wait for.
+    /// Returns how many ids callers wait for.
     pub(crate) fn demand(&self) -> u64 {
         self.queue.demand()
     }
 
-    /// When the reserve in flight was asked for.
+    /// Returns when the reserve in flight was sent.
     pub(crate) fn asked(&self) -> Option<Time> {
         self.flight.as_ref().map(|flight| flight.asked)
     }
 
-    /// Whether ids are held for those who wait.
+    /// Whether ids are held for waiting callers.
     pub(crate) fn holds(&self) -> bool {
         self.queue.holds()
     }
@@ -278,7 +279,7 @@ impl<W: Waiter> Engine<W> {
         self.doubtful = false;
         self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
-            // Whether it was reserved before or after what a revocation was for cannot be told.
+            // It is unknown whether the range was reserved before or after the cause of the revocation.
             out.push(Effect::Void(grant.range.len()));
             return;
         }
@@ -288,14 +289,15 @@ impl<W: Waiter> Engine<W> {
             self.retry.hold(now);
             return;
         }
-        // Before the new identity is noted: ids in memory are never of an earlier one than that.
+        // Before `Accept`, which notes the new identity: ids in memory are never of an earlier identity than
+        // noted.
         let level = if self.take_over(&grant, out) { 0 } else { level };
         out.push(Effect::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };
         self.serve(&grant, before, level, now, out);
     }
 
-    /// Refuses what a store that keeps its contract cannot have granted.
+    /// Rejects grants that violate the store's contract.
     fn check(&self, grant: &Grant, asked: u64) -> Result<()> {
         let range = grant.range;
         let last_allowed = self.last_allowed(grant);
@@ -319,20 +321,20 @@ impl<W: Waiter> Engine<W> {
         u128::from(grant.bounds.max().min(self.settings.ceiling))
     }
 
-    /// Notes where the ids come from. Ids of another identity in memory could be handed out by others too:
-    /// whether they had to be thrown away is returned.
+    /// Notes the identity of the grant. Ids in memory of another identity may also be handed out by others:
+    /// they are discarded. Returns whether that was the case.
     fn take_over(&mut self, grant: &Grant, out: &mut Vec<Effect<W>>) -> bool {
         let other = self.seen.note(grant);
         if other {
             out.push(Effect::Discard);
-            // Together with what comes, callers could get a number twice, and not in growing order.
+            // Together with the new ids, callers could get duplicates, and ids out of order.
             self.lose_held(out);
         }
         self.retry.clear();
         other
     }
 
-    /// What is held will not be used.
+    /// Turns the held ids into a gap.
     fn lose_held(&mut self, out: &mut Vec<Effect<W>>) {
         let lost = self.queue.take_held(u64::MAX).len();
         if lost > 0 {
@@ -340,7 +342,7 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Hands a range out: to those who wait, then to memory.
+    /// Hands out a range: first to waiting callers, then to memory.
     fn serve(&mut self, grant: &Grant, before: u64, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         let position = out.len();
         self.queue.hold(grant.range, before);
@@ -351,15 +353,15 @@ impl<W: Waiter> Engine<W> {
         }
         let exhausted = ErrorKind::Exhausted.into();
         self.hand_out(Some(&exhausted), level, position, out);
-        // What was shed can be reserved again.
+        // Shed ids can be reserved again.
         if !out[position..].iter().any(|effect| matches!(effect, Effect::Shed { .. })) {
             self.end(ErrorKind::Exhausted, &exhausted, now, out);
         }
     }
 
-    /// Hands out what is held: to those who wait, in turn, and what nobody waits for to memory, before the
-    /// first of them is answered. `refusal` is what those hear for whom it is too little; without one they
-    /// wait on.
+    /// Hands out the held ids to waiting callers in order, and publishes the rest before the first of them is
+    /// answered. `refusal` is the error for callers that need more than is held; without it they keep
+    /// waiting.
     fn hand_out(&mut self, refusal: Option<&Error>, level: u64, position: usize, out: &mut Vec<Effect<W>>) {
         if self.queue.hand_out(refusal, out) {
             let is_over = refusal.is_some() || self.ended.is_some();
@@ -368,16 +370,16 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Puts what is held, and nobody waits for, behind the `level` ids in memory: as much as may be there.
+    /// Publishes held ids that no caller waits for after the `level` ids in memory, up to the memory limit.
     fn put_down(&mut self, level: u64, watermark: u64, position: usize, out: &mut Vec<Effect<W>>) {
         if !self.queue.holds() {
             return;
         }
         if !self.prefetches() {
-            // It was reserved before those who come now had asked.
+            // Under `Order::Global`: it was reserved before later callers started to wait.
             return self.lose_held(out);
         }
-        // At the end all of it goes back at once, with what is in memory.
+        // On close, all ids go back together with those in memory.
         let closed = self.ended == Some(ErrorKind::Closed);
         let most = if closed { MAX_LEN } else { self.settings.sizing.most_in_memory() };
         let room = most.saturating_sub(level);
@@ -388,14 +390,15 @@ impl<W: Waiter> Engine<W> {
         self.shed(out);
     }
 
-    /// Lets go of what is held: its last range can be reserved again, once the store has it back.
+    /// Sheds the last held range, which can be reserved again once the store has it back. Other held ids are
+    /// a gap.
     fn shed(&mut self, out: &mut Vec<Effect<W>>) {
-        // One that is under way could be granted it before this engine believes that.
+        // Not with a reserve in flight: it could be granted these ids before this engine expects them again.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
             && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.seen.identity())
         {
-            // What comes again has to come after something.
+            // Id 0 is not shed: the history needs an id before the rest.
             self.queue.hold(rest.take_front(u64::from(rest.start() == 0)), u64::MAX);
             if !rest.is_empty() {
                 self.seen.forget_from(rest.start());
@@ -409,9 +412,9 @@ impl<W: Waiter> Engine<W> {
     fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Effect<W>>) {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
-            // No end: ids on their way back can be reserved again.
+            // Not the end: ids on their way back can be reserved again.
             (ErrorKind::Exhausted, _) if flight.overtakes => self.retry.note(error, self.settings.seed),
-            // The end that was seen before a revocation may be another now: who asks next finds out.
+            // After a revocation the end may have moved: the next caller finds out.
             (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, now, out),
             (_, Status::Permanent) => {
                 self.give_up(&error, out);
@@ -423,7 +426,7 @@ impl<W: Waiter> Engine<W> {
                     self.doubtful = true;
                 }
                 if error.refuses_waiters() {
-                    // Memory stays low: the attempts go on without callers.
+                    // Memory stays low, so that the attempts continue without callers.
                     let low = self.low;
                     self.refuse_all(&error, out);
                     self.low = low;
@@ -434,8 +437,8 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// A permanent failure: all hear of it for whom too little is held, and the next who waits makes the next
-    /// attempt.
+    /// Handles a permanent failure: callers for which too few ids are held fail, and the next caller starts
+    /// the next attempt.
     fn give_up(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         self.retry.note(error.clone(), self.settings.seed);
         self.refuse_all(error, out);
@@ -452,7 +455,7 @@ impl<W: Waiter> Engine<W> {
             return;
         }
         if let Some(flight) = self.flight.take() {
-            // Nobody will hear what became of it.
+            // Its outcome will never be known.
             out.push(Effect::Unknown(flight.count));
         }
         self.ended = Some(reason);
@@ -461,8 +464,8 @@ impl<W: Waiter> Engine<W> {
         out.push(Effect::Finish(reason));
     }
 
-    /// Lets the next caller find out whether the sequence still ends where it did. Not while ids are in
-    /// memory: what comes after them must not overtake them.
+    /// Reopens an exhausted sequence, so that the next caller finds out whether its end has moved. Not while
+    /// ids are in memory: later ids must not overtake them.
     fn doubt(&mut self, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         if self.ended.is_none() || self.retry.at().is_none_or(|at| now < at) {
             return;

@@ -1,4 +1,4 @@
-//! What the engine is told, and what it decides.
+//! The engine's events and decisions.
 
 use crate::error::{Error, ErrorKind};
 use crate::range::{IdRange, Ranges};
@@ -9,30 +9,30 @@ use crate::store::{Change, Grant, Identity};
 pub(crate) enum Event<W> {
     /// A draw crossed the watermark, or memory may be low for another reason; `level` ids are left.
     Low { level: u64 },
-    /// A caller found nothing in memory. `want` 0 asks to be told when there is something.
-    /// `taken` is all that memory had, where that was less; it was the newest that there was. `known` is how
-    /// many ids the store had left to reserve, if nothing has begun or ended since it was asked.
+    /// A caller found no ids in memory. `want` 0 waits until memory has ids. `taken` contains all ids that
+    /// memory had if they were too few; they were the newest. `known` is the number of ids that the store had
+    /// left to reserve, if no request has started or ended since that was read.
     Request { waiter: W, want: u64, taken: Ranges, known: Option<u64>, deadline: Time },
-    /// The reserve in flight was granted; `level` ids are left in memory besides.
+    /// The reserve in flight was granted; `level` ids are left in memory.
     Reserved { grant: Grant, level: u64 },
     /// The reserve in flight failed, or its outcome is unknown.
     Failed(Error),
-    /// A range that was shed has reached the store, or is lost.
+    /// A shed range has reached the store, or is lost.
     Returned,
-    /// The store was asked to go on after what is known: see [`Effect::Raise`]. `level` ids are left in memory.
+    /// The store was requested to raise `next`: see [`Effect::Raise`]. `level` ids are left in memory.
     Raised { level: u64 },
     /// Everything in memory was revoked.
     Revoked,
     /// Time has passed; see [`Engine::next_timer`](super::engine::Engine::next_timer). `level` ids are left
     /// in memory.
     Tick { level: u64 },
-    /// No more refills.
+    /// No more refills will follow.
     Close,
 }
 
-/// What the engine decided about one event.
+/// The engine's decision about one event.
 pub(crate) struct Output<W> {
-    /// How many ids to ask the store for, once the effects are carried out; answer with `Reserved` or `Failed`.
+    /// How many ids to reserve after the effects are carried out; answer with `Reserved` or `Failed`.
     pub(crate) reserve: Option<u64>,
     /// To be carried out in this order.
     pub(crate) effects: Vec<Effect<W>>,
@@ -40,32 +40,32 @@ pub(crate) struct Output<W> {
 
 #[derive(Debug)]
 pub(crate) enum Effect<W> {
-    /// The store went back in time: have it go on after what is known, and answer with `Raised`. Others may know
-    /// less, so callers hear of it afterwards: the error may end their process.
+    /// The store went back in time: raise its `next` above the known ids, and answer with `Raised`. Other
+    /// processes may know fewer ids, so callers get the error only afterwards: it may end their process.
     Raise(Change),
-    /// The grant that came is sound: each of its ids will be used or counted as a gap.
+    /// The grant is valid: each of its ids will be used or counted as a gap.
     Accept(Grant),
-    /// The grant that came, of so many ids, is void since a revocation: they will never be used.
+    /// The grant of this many ids is void since a revocation: they will never be used.
     Void(u64),
-    /// The grant that came cannot be right: nothing of it counts.
+    /// The grant is invalid and is not counted.
     Distrust(Error),
-    /// Void what is in memory: it belongs to another identity of the sequence than what comes.
+    /// Void the ids in memory: they belong to another identity of the sequence than the new grant.
     Discard,
     /// Let callers draw from this range.
     Publish { range: IdRange, watermark: u64 },
-    /// More than memory may hold: nobody has these ids, and they are the last that were granted. Answer with
+    /// These ids exceed the memory limit. No caller has them, and they were granted last. Answer with
     /// `Returned`.
     Shed { rest: IdRange, identity: Identity },
-    /// These ids are this caller's.
+    /// Give these ids to this caller.
     Reply { waiter: W, ids: Ranges },
-    /// This caller gets none.
+    /// Fail this caller.
     Fail { waiter: W, error: Error },
-    /// After what is in memory there will be no more, for this reason.
+    /// No ids follow after those in memory, for this reason.
     Finish(ErrorKind),
-    /// There may be more after all: whoever finds nothing in memory shall ask.
+    /// More ids may follow after all: callers that find memory empty must request some.
     Reopen,
-    /// These many ids were reserved and will never be used.
+    /// This many ids were reserved and will never be used.
     Gap(u64),
-    /// Up to so many ids may have been reserved and will never be used.
+    /// Up to this many ids may have been reserved and will never be used.
     Unknown(u64),
 }

@@ -1,15 +1,15 @@
-//! Keeping a sequence's stock filled: decisions, sizes, and the task that carries them out.
+//! Keeps a sequence's stock filled: decisions, sizes, and the task that carries them out.
 //!
-//! - [`engine`]: every decision, as a synchronous state machine without clock, I/O or runtime.
-//! - [`event`]: what the engine is told, and what it decides.
-//! - [`queue`]: the callers that wait, in turn, and the ids that are held for them.
-//! - [`retry`]: what went wrong last, and when the next attempt is made.
+//! - [`engine`]: all decisions, as a synchronous state machine without clock, I/O or runtime.
+//! - [`event`]: the engine's input and output.
+//! - [`queue`]: the waiting callers, in order, and the ids that are held for them.
+//! - [`retry`]: the last failure, and the time of the next attempt.
 //! - [`policy`]: how many ids to reserve and when, as arithmetic.
 //! - [`rest`]: ids that may go back to the store.
 //! - [`driver`]: carries out the engine's decisions on one sequence's stock and callers.
-//! - [`actor`]: the one tokio task that feeds events to the drivers and takes their reserves to the store.
-//! - [`round_trip`]: what the store was asked and has not answered, in tasks of their own.
-//! - `oracle`: what the engine promises, as a test that drives it with arbitrary events.
+//! - [`actor`]: the one tokio task that passes events to the drivers and their reserves to the store.
+//! - [`round_trip`]: store calls in flight, in separate tasks.
+//! - `oracle`: the engine's guarantees, as a test that drives it with arbitrary events.
 //!
 //! The first eight run in the same form under loom, in the simulation, in property tests and in production.
 

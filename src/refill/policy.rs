@@ -1,8 +1,7 @@
-//! How many ids to reserve, and when: pure arithmetic over what was measured.
+//! How many ids to reserve, and when: pure arithmetic over measurements.
 //!
-//! The adaptive sizes follow from three measurements: the rate at which ids were drawn over
-//! the last two seconds, the pace at which they were over the last reserve (no less than the
-//! rate), and the store's latency:
+//! The adaptive sizes follow from three measurements: the rate of draws over the last two seconds, the pace
+//! of draws over the last reserve (at least the rate), and the store's latency:
 //!
 //! ```text
 //!   watermark = rate × outage budget + pace × 4 latencies    a refill starts: the rest outlasts an outage
@@ -11,18 +10,19 @@
 //!               and rate × budget + pace × half a latency    and brings more where the load has just grown
 //! ```
 //!
-//! The watermark is never above the step. Both are bounded by the waste cap: a restart loses at most what is
-//! in memory, which is at most watermark + step. The step grows at most fourfold from one refill to the next.
+//! The watermark is never above the step. Both are bounded by the waste cap: a restart loses at most the ids
+//! in memory, which are at most watermark + step. The step grows at most fourfold from one refill to the
+//! next.
 //!
-//! *A burst is demand, not rate.* Of B ids that come at once the rate rises by B in two seconds, and the pace
-//! by B in a latency, which makes the step larger by half of B, and the watermark, which the step bounds, by
-//! as much. So there are never more in memory than 2 × rate × max(budget + 4 latencies, 0.1 s, 20
-//! latencies) + B, with the burst's share in the rate.
+//! *A burst is demand, not rate.* B ids drawn in one burst raise the rate by B per two seconds, and the pace
+//! by B per latency. This enlarges the step by half of B, and the watermark, which the step bounds, by the
+//! same amount. So memory never holds more than 2 × rate × max(budget + 4 latencies, 0.1 s, 20 latencies) + B
+//! ids, where the rate includes the burst's share.
 //!
-//! *A load that grows tenfold and stays costs one wait.* Of a step of 20 latencies at the old rate R, callers
-//! have drawn up to 6 R latencies when they are through with what they waited for: 14 are left, and the next
-//! refill has to start when there are 10. The last watermark, of 4, was drawn within one latency; the pace
-//! believes that by two thirds, which is at least 2.9 R, hence a watermark of 11.
+//! *A load that grows tenfold and stays costs one wait.* The step is 20 latencies at the old rate R. When the
+//! waiting callers have been served, ids worth up to 6 of these are drawn and 14 are left; the next refill
+//! must start at 10. The last watermark, worth 4, was drawn within one latency. The pace follows by two
+//! thirds, to at least 2.9 R, which gives a watermark of 11.
 
 use std::time::Duration;
 
@@ -36,34 +36,31 @@ pub(crate) struct Plan {
     pub(crate) watermark: u64,
 }
 
-/// Over how many seconds the rate is measured, and over how many latencies the pace.
+/// Measuring time of the rate in seconds, and of the pace in latencies.
 const RATE_OVER: f64 = 2.0;
 const PACE_OVER: f64 = 1.0;
-/// Ids drawn in less than this many seconds since the beginning are no rate yet; after so
-/// many the beginning is no matter.
+/// The minimum age of a rate, in seconds, and its maximum: an older start of the measurement does not matter.
 const YOUNGEST: f64 = 1.0;
 const AGED: f64 = 20.0;
-/// How much of a latency peak is still assumed one refill later.
+/// The share of a latency peak that is still assumed one refill later.
 const PEAK_DECAY: f64 = 0.9;
 /// A refill lasts at least this long, in seconds, and this many times the store's latency.
 const SHORTEST_REFILL: f64 = 0.1;
 const REFILL_PER_LATENCY: f64 = 20.0;
 const LATENCY_MARGIN: f64 = 4.0;
-/// How many latencies at the present pace a refill lasts at least: half of those
-/// that the pace is measured over.
+/// How many latencies at the present pace a refill lasts at least: half of the pace's measuring time.
 const PACE_MARGIN: f64 = PACE_OVER / 2.0;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// Ids drawn a second, over the last seconds and over the last reserve, and the store's latency
-    /// in seconds, as believed now.
+    /// Estimates: ids drawn per second, over the last seconds and over the last reserve, and the store's
+    /// latency in seconds.
     rate: f64,
     pace: f64,
-    /// For how long it is measured: what came before is not known, and counts for nothing.
-    /// Up to where that is no matter.
+    /// How long the rate has been measured, up to [`AGED`]. Earlier draws are unknown and count as none.
     age: f64,
     latency: f64,
-    /// When the total of drawn ids was last looked at, and what it was.
+    /// Time and total of the last sample.
     seen: Option<(Time, u64)>,
     plan: Plan,
 }
@@ -79,24 +76,24 @@ impl Policy {
         Self { rate: 0.0, pace: 0.0, age: YOUNGEST, latency: 0.0, seen: None, plan }
     }
 
-    /// The sizes to use now.
+    /// Returns the sizes to use now.
     pub(crate) fn plan(&self) -> Plan {
         self.plan
     }
 
-    /// Ids drawn a second, as believed now.
+    /// Returns the estimated ids drawn per second.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
 
-    /// `total` ids have been drawn until `now`.
+    /// Notes that `total` ids had been drawn at `now`.
     pub(crate) fn drawn(&mut self, total: u64, now: Time) {
         let Some((since, before)) = self.seen else {
             self.seen = Some((now, total));
             return;
         };
         let elapsed = now.saturating_sub(since).as_secs_f64();
-        // Two looks at the same instant measure nothing; the second one's ids count at the next.
+        // Two samples at the same instant measure nothing; the ids of the second count in the next one.
         if elapsed <= 0.0 {
             return;
         }
@@ -108,7 +105,7 @@ impl Policy {
         self.seen = Some((now, total));
     }
 
-    /// A reserve took this long; the sizes are worked out anew. The settings are passed in, since a
+    /// Notes the latency of a reserve, and computes the sizes again. The settings are a parameter, since a
     /// million policies share them.
     pub(crate) fn reserved(&mut self, latency: Duration, sizing: &Sizing) {
         self.latency = latency.as_secs_f64().max(self.latency * PEAK_DECAY);
@@ -126,13 +123,13 @@ impl Policy {
         let back = outage + (self.rate * LATENCY_MARGIN).max(pace * PACE_MARGIN) * latency;
         let step = ids(lasting.max(back)).clamp(settings.min_step, cap.max(settings.min_step));
         let step = step.min(self.plan.step.saturating_mul(4)).min((cap - watermark).max(1));
-        // What one refill brings must lead above the watermark.
+        // One refill must lead above the watermark.
         Plan { step, watermark: watermark.min(step) }
     }
 }
 
-/// The step and the watermark at which the sizes settle under a steady load of `rate` ids a second. The waste
-/// cap is 1 to 2^48.
+/// Returns the stable step and watermark under a steady load of `rate` ids a second. The waste cap is 1 to
+/// 2^48.
 pub fn settled(rate: f64, latency: Duration, outage_budget: Duration, max_waste: u64) -> (u64, u64) {
     let plan = Plan { step: u64::MAX, watermark: 0 };
     let policy = Policy { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan };
@@ -140,12 +137,12 @@ pub fn settled(rate: f64, latency: Duration, outage_budget: Duration, max_waste:
     (step, watermark)
 }
 
-/// How much a sample over so many seconds counts in an average over so many.
+/// Returns the weight of a sample over `elapsed` seconds in an average over `over` seconds.
 fn share(elapsed: f64, over: f64) -> f64 {
     1.0 - (-elapsed / over).exp()
 }
 
-// Saturates: a rate beyond 2^64 ids a second is nobody's, and NaN cannot come of finite measurements.
+// Saturates: no rate exceeds 2^64 ids a second, and finite measurements never give NaN.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn ids(count: f64) -> u64 {
     count.ceil() as u64

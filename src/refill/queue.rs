@@ -1,4 +1,4 @@
-//! The callers that wait for ids of one sequence, in turn, and the ids that are held for them.
+//! The callers that wait for ids of one sequence, in order, and the ids that are held for them.
 
 use std::collections::VecDeque;
 
@@ -7,21 +7,21 @@ use crate::error::Error;
 use crate::range::{IdRange, Ranges};
 use crate::sequence::time::Time;
 
-/// A caller that waits, as far as the engine knows it.
+/// The engine's view of a waiting caller.
 pub(crate) trait Waiter {
-    /// Whether it has given up, so that ids would be lost on it.
+    /// Whether it has given up: ids sent to it would be lost.
     fn is_gone(&self) -> bool;
 }
 
 struct Waiting<W> {
-    /// Counts the callers in the order of their arrival.
+    /// Numbers the callers in the order of their arrival.
     ticket: u64,
     waiter: W,
     want: u64,
     deadline: Time,
 }
 
-/// Boxed, as most sequences have none at most times.
+/// Boxed, since most sequences usually have no waiting callers.
 pub(super) struct Queue<W>(Option<Box<Filled<W>>>);
 
 struct Filled<W> {
@@ -29,12 +29,13 @@ struct Filled<W> {
     next_ticket: u64,
     /// No deadline is earlier than this.
     earliest: Option<Time>,
-    /// Newer than all that was drawn, older than all that will be granted. Empty unless somebody waits, and
-    /// then nothing is in memory.
+    /// Newer than all drawn ids, older than all later grants. Only non-empty while callers wait and memory is
+    /// empty.
     held: Ranges,
-    /// How many of them were held before the newest range came.
+    /// How many held ids are older than the newest range.
     older: u64,
-    /// Those serve only tickets before this one, and the newest range only tickets before `newest_before`.
+    /// The older ids serve only tickets before this one, and the newest range only tickets before
+    /// `newest_before`.
     held_before: u64,
     newest_before: u64,
 }
@@ -54,7 +55,7 @@ impl<W> Default for Filled<W> {
 }
 
 impl<W: Waiter> Filled<W> {
-    /// The next whom what is held may serve. Those who gave up are passed over.
+    /// Returns the next caller that the held ids may serve. Skips callers that have given up.
     fn next(&mut self) -> Option<Waiting<W>> {
         while self.callers.front().is_some_and(|first| first.ticket < self.held_before) {
             let first = self.callers.pop_front()?;
@@ -79,7 +80,7 @@ impl<W: Waiter> Queue<W> {
         Self(None)
     }
 
-    /// How many wait.
+    /// Returns the number of waiting callers.
     pub(super) fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |filled| filled.callers.len())
     }
@@ -88,12 +89,12 @@ impl<W: Waiter> Queue<W> {
         self.len() == 0
     }
 
-    /// Whether somebody waits who has not given up.
+    /// Whether a caller waits that has not given up.
     pub(super) fn is_of_use(&self) -> bool {
         self.0.as_ref().is_some_and(|filled| filled.callers.iter().any(|waiting| !waiting.waiter.is_gone()))
     }
 
-    /// How many ids are waited for, besides those that are held.
+    /// Returns how many ids are wanted in addition to the held ones.
     pub(super) fn demand(&self) -> u64 {
         let Some(filled) = &self.0 else { return 0 };
         let wanted = filled.callers.iter().fold(0_u64, |sum, waiting| sum.saturating_add(waiting.want));
@@ -105,34 +106,34 @@ impl<W: Waiter> Queue<W> {
         self.0.as_ref().is_some_and(|filled| !filled.held.is_empty())
     }
 
-    /// How many ids are held.
+    /// Returns the number of held ids.
     pub(super) fn held(&self) -> u64 {
         self.0.as_ref().map_or(0, |filled| filled.held.len())
     }
 
-    /// No deadline is earlier than this.
+    /// Returns a lower bound of all deadlines.
     pub(super) fn earliest(&self) -> Option<Time> {
         self.0.as_ref().filter(|filled| !filled.callers.is_empty())?.earliest
     }
 
-    /// The ticket of the next who comes.
+    /// Returns the ticket of the next caller.
     pub(super) fn next_ticket(&self) -> u64 {
         self.0.as_ref().map_or(0, |filled| filled.next_ticket)
     }
 
-    /// Whether the first has given up: what was held for it is to serve those behind.
+    /// Whether the first caller has given up: ids held for it must serve the next ones.
     pub(super) fn first_is_gone(&self) -> bool {
         let first = self.0.as_ref().and_then(|filled| filled.callers.front());
         first.is_some_and(|first| first.waiter.is_gone())
     }
 
-    /// A caller queues up.
+    /// Adds a caller.
     pub(super) fn push(&mut self, waiter: W, want: u64, deadline: Time) {
         let filled = self.0.get_or_insert_default();
         filled.earliest = Some(filled.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         if filled.callers.len() == filled.callers.capacity() {
-            // Those who gave up leave before the queue grows; as much room again is made where it has to, so
-            // that not every caller looks at all others.
+            // Before the queue grows, callers that gave up are removed. Then it grows by at least its length,
+            // so that the cost per caller stays constant.
             filled.callers.retain(|waiting| !waiting.waiter.is_gone());
             filled.callers.reserve(filled.callers.len() + 1);
         }
@@ -141,14 +142,14 @@ impl<W: Waiter> Queue<W> {
         filled.callers.push_back(Waiting { ticket, waiter, want, deadline });
     }
 
-    /// Those who gave up leave.
+    /// Removes callers that have given up.
     pub(super) fn forget_the_gone(&mut self) {
         if let Some(filled) = &mut self.0 {
             filled.callers.retain(|waiting| !waiting.waiter.is_gone());
         }
     }
 
-    /// Takes out those whose deadline has come.
+    /// Removes and returns the callers whose deadline has passed.
     pub(super) fn expire(&mut self, now: Time) -> Vec<W> {
         let Some(filled) = &mut self.0 else { return Vec::new() };
         if filled.earliest.is_none_or(|earliest| now < earliest) {
@@ -161,7 +162,7 @@ impl<W: Waiter> Queue<W> {
         late.into_iter().map(|waiting| waiting.waiter).collect()
     }
 
-    /// Everybody hears that there is nothing for them.
+    /// Fails all callers.
     pub(super) fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         let Some(filled) = &mut self.0 else { return };
         let all = std::mem::take(&mut filled.callers).into_iter();
@@ -169,7 +170,7 @@ impl<W: Waiter> Queue<W> {
         filled.earliest = None;
     }
 
-    /// Holds a range for those whose tickets come before `before`.
+    /// Holds a range for callers with tickets before `before`.
     pub(super) fn hold(&mut self, range: IdRange, before: u64) {
         let filled = self.0.get_or_insert_default();
         if filled.held.is_empty() {
@@ -179,15 +180,15 @@ impl<W: Waiter> Queue<W> {
         filled.held.push(range);
     }
 
-    /// Hands out what is held, in turn. `refusal` is what those hear for whom it is too little; without one
-    /// they wait on. Whether nobody is left whom it may serve is returned.
+    /// Hands out the held ids in order. `refusal` is the error for callers that need more than is held;
+    /// without it they keep waiting. Returns whether no caller is left that the held ids may serve.
     pub(super) fn hand_out(&mut self, refusal: Option<&Error>, out: &mut Vec<Effect<W>>) -> bool {
         let Some(filled) = &mut self.0 else { return true };
         while let Some(first) = filled.next() {
             if filled.held.len() >= first.want.max(1) {
                 out.push(Effect::Reply { waiter: first.waiter, ids: filled.take_held(first.want) });
             } else if let Some(refusal) = refusal {
-                // What is left stays for those who want less.
+                // The held ids stay for callers that want fewer.
                 out.push(Effect::Fail { waiter: first.waiter, error: refusal.clone() });
             } else {
                 filled.callers.push_front(first);
@@ -197,18 +198,18 @@ impl<W: Waiter> Queue<W> {
         true
     }
 
-    /// Takes out up to `n` of the ids that are held, from the oldest on.
+    /// Removes and returns up to `n` held ids, oldest first.
     pub(super) fn take_held(&mut self, n: u64) -> Ranges {
         self.0.as_mut().map_or(Ranges::none(), |filled| filled.take_held(n))
     }
 
-    /// Takes out the last range that is held.
+    /// Removes and returns the last held range.
     pub(super) fn pop_held(&mut self) -> Option<IdRange> {
         self.0.as_mut()?.held.pop()
     }
 
-    /// Gives back its memory where it is empty: idle sequences are many. Its tickets count on while a reserve
-    /// is in flight, which serves those before it was asked for.
+    /// Frees its memory when it is empty, since most sequences are idle. Tickets continue while a reserve is
+    /// in flight, which serves only earlier tickets.
     pub(super) fn shrink(&mut self, in_flight: bool) {
         let Some(filled) = self.0.as_mut().filter(|filled| filled.callers.is_empty()) else { return };
         if in_flight || !filled.held.is_empty() {
@@ -223,7 +224,7 @@ impl<W: Waiter> Queue<W> {
 mod tests {
     use super::*;
 
-    /// Whether it is gone.
+    /// Whether the caller has given up.
     struct Caller(bool);
 
     impl Waiter for Caller {
@@ -240,7 +241,7 @@ mod tests {
         out.iter().filter_map(ids).collect()
     }
 
-    /// The first wants more than each grant brings, and gives up when the third comes.
+    /// The first caller wants more than each grant contains, and gives up when the third grant arrives.
     #[test]
     fn what_was_asked_for_before_a_caller_came_does_not_serve_it_when_newer_ids_are_held_too() {
         let range = |start| IdRange::new(start, 3).unwrap();

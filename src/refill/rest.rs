@@ -4,8 +4,8 @@ use crate::sequence::parts::Core;
 use crate::store::GiveBack;
 use crate::sync::Arc;
 
-/// Ids that nobody can draw any more, and of which is not known yet whether the store takes them back: until
-/// then they are neither that nor a gap, since neither count may ever go down. Dropped, they are a gap.
+/// Ids that can no longer be drawn, while it is unknown whether the store takes them back. Until then they
+/// count neither as given back nor as a gap, since neither count may ever go down. Dropped, they are a gap.
 pub(crate) struct Rest {
     core: Arc<Core>,
     back: GiveBack,
@@ -13,7 +13,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Of this core, which does not count these ids as published.
+    /// Creates a rest of this core, which no longer counts these ids as published.
     pub(crate) fn new(core: Arc<Core>, back: GiveBack) -> Self {
         Self { core, back, is_back: false }
     }
@@ -26,7 +26,7 @@ impl Rest {
         &self.back
     }
 
-    /// The store has them: the next reserve gets them.
+    /// Counts the ids as given back: the next reserve gets them.
     pub(crate) fn returned(mut self) {
         self.is_back = true;
         self.core.stats.add_given_back(self.back.rest.len());
@@ -36,7 +36,7 @@ impl Rest {
 impl Drop for Rest {
     fn drop(&mut self) {
         if !self.is_back {
-            // As if they had been revoked in memory; in this order, so that they never look handed out.
+            // Counted like ids revoked in memory. In this order, so that they never count as handed out.
             self.core.stats.gap_revoked(self.back.rest.len());
             self.core.stats.add_published(self.back.rest.len());
         }

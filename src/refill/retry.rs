@@ -1,4 +1,4 @@
-//! What went wrong last, and when the next attempt is made.
+//! The last failure, and the time of the next attempt.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use crate::error::Error;
 use crate::sequence::time::Time;
 
-/// Empty from a grant to the next failure. Boxed, as that is most sequences at most times.
+/// Empty from a grant to the next failure. Boxed, since most sequences usually have no failure.
 pub(super) struct Retry(Option<Box<Failed>>);
 
 struct Failed {
@@ -22,22 +22,22 @@ impl Retry {
         Self(None)
     }
 
-    /// Why the last attempt failed.
+    /// Returns the error of the last attempt.
     pub(super) fn error(&self) -> Option<&Error> {
         self.0.as_ref().map(|failed| &failed.error)
     }
 
-    /// Whether the callers that waited got the last error, instead of waiting on.
+    /// Whether the waiting callers failed with the last error, instead of waiting on.
     pub(super) fn was_reported(&self) -> bool {
         self.error().is_some_and(Error::refuses_waiters)
     }
 
-    /// When the next attempt may be made, where that is not at once.
+    /// Returns when the next attempt may be made; `None` if immediately.
     pub(super) fn at(&self) -> Option<Time> {
         self.0.as_ref()?.at
     }
 
-    /// An attempt failed. `seed` fixes the delays, from the first failure on.
+    /// Notes a failed attempt. `seed` fixes the delays, from the first failure on.
     pub(super) fn note(&mut self, error: Error, seed: Option<u64>) {
         match &mut self.0 {
             Some(failed) => failed.error = error,
@@ -45,7 +45,7 @@ impl Retry {
         }
     }
 
-    /// Lets some time pass before the next attempt, and more each time until one succeeds.
+    /// Delays the next attempt; the delays grow until an attempt succeeds.
     pub(super) fn hold(&mut self, now: Time) {
         if let Some(failed) = &mut self.0 {
             failed.at = failed.delays.next().map(|delay| now.saturating_add(delay));
@@ -59,13 +59,13 @@ impl Retry {
         }
     }
 
-    /// The store granted.
+    /// Clears the failure after a grant.
     pub(super) fn clear(&mut self) {
         self.0 = None;
     }
 }
 
-/// 10 ms, doubling up to 5 s, each with up to as much again at random, without end.
+/// 10 ms, doubling up to 5 s, each with a random addition of up to the same length, without end.
 fn delays(seed: Option<u64>) -> ExponentialBackoff {
     let backoff = ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(10))

@@ -1,7 +1,7 @@
-//! What the actor has the store do: reserves, give-backs and raises under way.
+//! The actor's calls of the store: reserves, give-backs and raises in flight.
 //!
-//! The store's work runs in tasks of their own. One that blocks its thread blocks the actor only where there
-//! is no other thread, and one that panics, be it while it is dropped, ends nothing but itself.
+//! The store's work runs in separate tasks. A task that blocks its thread blocks the actor only if there is
+//! no other thread. A task that panics, even while it is dropped, ends only itself.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,21 +21,21 @@ use crate::sequence::task::{Task, lost};
 use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;
 
-/// One round trip to the store. It keeps its cores, so that an answer reaches no other.
+/// One round trip to the store. It holds its cores, so that an answer reaches no other core.
 pub(super) struct RoundTrip(Pin<Box<dyn Future<Output = Landed> + Send>>);
 
-/// The end of a round trip.
+/// The result of a round trip.
 pub(super) enum Landed {
-    /// Of reserves.
+    /// Reserves were answered.
     Answers(Vec<(Arc<Core>, Result<Grant>)>),
-    /// Of a rest, which is back in the store, or lost.
+    /// A rest is back in the store, or lost.
     Returned(Arc<Core>),
-    /// Of a sequence that the store was to raise, whatever came of it.
+    /// The raise of a sequence has ended, with any outcome.
     Raised(Arc<Core>),
 }
 
 impl RoundTrip {
-    /// Reserves, with the store's work on `runtime`; to be awaited on the runtime whose timers keep the limit.
+    /// Reserves, with the store's work on `runtime`. Await it on the runtime whose timers enforce the limit.
     pub(super) fn reserve(
         runtime: &RuntimeHandle,
         store: Arc<dyn Store>,
@@ -50,7 +50,7 @@ impl RoundTrip {
                 Ok(Err(failure)) => vec![Err(lost(failure)); cores.len()],
                 Err(_) => vec![Err(silent(limit)); cores.len()],
             };
-            // A store that answers too little has not said what became of the rest.
+            // If answers are missing, the outcome of those reserves is unknown.
             answers.resize_with(cores.len(), || Err(miscounted()));
             let answers =
                 answers.into_iter().map(|answer| answer.map_err(|error| error.during(Operation::Reserve)));
@@ -58,7 +58,7 @@ impl RoundTrip {
         }))
     }
 
-    /// The store went back in time: has it go on after what is known.
+    /// Raises `next` above the known ids, after the store went back in time.
     pub(super) fn raise(
         runtime: &RuntimeHandle,
         store: Arc<dyn Store>,
@@ -72,7 +72,7 @@ impl RoundTrip {
             let sequence = &core.name;
             match timeout(limit, task).await {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
-                // Where others have raised it further, that is a conflict.
+                // A conflict if others have raised it further.
                 Ok(Ok(Err(error))) => {
                     tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
                 }
@@ -84,7 +84,7 @@ impl RoundTrip {
         }))
     }
 
-    /// Gives ids back that are more than memory may hold. Nobody waits for it.
+    /// Gives back ids above the memory limit. No caller waits for this.
     pub(super) fn give_back(
         runtime: RuntimeHandle,
         store: Arc<dyn Store>,
@@ -100,7 +100,7 @@ impl RoundTrip {
         }))
     }
 
-    /// What comes of ids that the store does not take back.
+    /// Drops ids that the store does not take back.
     pub(super) fn of_lost(rest: Rest) -> Self {
         let core = rest.core().clone();
         drop(rest);
@@ -118,7 +118,7 @@ impl Future for RoundTrip {
 
 async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
     let ids = requests.iter().fold(0_u64, |sum, request| sum.saturating_add(request.count));
-    // Who sends spans to OpenTelemetry sees by `otel.status_code` that one failed.
+    // `otel.status_code` marks a failed span in OpenTelemetry.
     let span = tracing::debug_span!(
         "reserve",
         sequences = requests.len(),
@@ -138,7 +138,7 @@ async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>
     answers
 }
 
-/// Asks the store once: whatever comes of it, it is never tried again.
+/// Sends one request, which is never retried.
 pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ids: Rest) {
     let back = ids.back().clone();
     let (sequence, rest) = (back.name.clone(), back.rest);

@@ -1,11 +1,12 @@
-//! The actor's end of a question, with the caller's place to wait.
+//! The actor's end of a request, with the caller's place.
 
 use crate::error::Result;
 use crate::range::Ranges;
 use crate::sync::{Arc, Mutex, OwnedSemaphorePermit, oneshot, unless_it_panics};
 
-/// One of a limited number of places for callers that wait. The caller and the actor each have a clone, and the
-/// first of the two that is dropped frees it: a caller that was answered and is not polled keeps no other out.
+/// One of a limited number of places for waiting callers. The caller and the actor each have a clone, and the
+/// first of the two to be dropped frees it. So an answered caller that is not polled does not block other
+/// callers.
 pub(crate) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
 impl Place {
@@ -28,8 +29,8 @@ impl Drop for Place {
     }
 }
 
-/// Where the answer goes. Dropped without one, it tells the caller that the actor is gone. A waker that panics
-/// harms only its own caller.
+/// The sender of an answer. If it is dropped without an answer, the caller gets `Closed`. A waker that panics
+/// affects only its own caller.
 pub(crate) struct Answer {
     sender: Option<oneshot::Sender<Result<Ranges>>>,
     place: Option<Place>,
@@ -45,9 +46,9 @@ impl Answer {
         self.sender.as_ref().is_none_or(oneshot::Sender::is_closed)
     }
 
-    /// Answers; `false` if the caller has given up.
+    /// Sends the answer; `false` if the caller has given up.
     pub(crate) fn send(mut self, outcome: Result<Ranges>) -> bool {
-        // First: the caller may ask again as soon as it has its answer.
+        // First: the caller may send another request as soon as it has its answer.
         self.place = None;
         let Some(sender) = self.sender.take() else { return false };
         // The answer is sent before the waker is called.

@@ -1,6 +1,6 @@
-//! A block of ids that one thread took for itself: a draw from it is a plain increment.
+//! A block of ids that one thread holds: a draw from it is a plain increment.
 //!
-//! Ids in a block lie outside any segment, so revoking cannot seal them. Each draw therefore checks the
+//! Ids in a block are outside any segment, so revoking cannot seal them. Each draw therefore checks the
 //! stock's generation, which was read *before* the block was taken: see [`Stock::generation`].
 
 use crate::range::IdRange;
@@ -10,12 +10,12 @@ use crate::sequence::stock::Stock;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) next: u64,
-    /// One past the last id, which wraps to 0 behind `u64::MAX`: compared for equality only.
+    /// One past the last id, which wraps to 0 after `u64::MAX`: only compared for equality.
     pub(crate) end: u64,
     pub(crate) generation: u64,
 }
 
-/// The generation of a block that was given up, which no stock has.
+/// The generation of a block that was given up; no stock has it.
 const GIVEN_UP: u64 = u64::MAX;
 
 impl Block {
@@ -25,7 +25,7 @@ impl Block {
         Self { next: range.start(), end: range.start().wrapping_add(range.len()), generation }
     }
 
-    /// The next id, if there is one that was not revoked.
+    /// Returns the next id, if there is one that was not revoked.
     #[inline]
     pub(crate) fn draw(&mut self, stock: &Stock) -> Option<u64> {
         let id = self.next;
@@ -36,8 +36,8 @@ impl Block {
         Some(id)
     }
 
-    /// Has ids taken from memory in place of what is left, which was revoked; and draws from them. `None` if
-    /// nothing is in memory.
+    /// Takes a new block from memory, and draws from it. Revoked ids that are left become a gap. `None` if
+    /// memory is empty.
     #[inline]
     pub(crate) fn renew(
         &mut self,
@@ -51,7 +51,7 @@ impl Block {
         self.draw(stock)
     }
 
-    /// Gives up what is left if it comes before `id`.
+    /// Gives up the remaining ids if they come before `id`.
     #[cold]
     pub(crate) fn catch_up(&mut self, stats: &Stats, id: u64) {
         if self.next < id {
@@ -60,20 +60,19 @@ impl Block {
         }
     }
 
-    /// Gives up what is left if it was revoked, for somebody else than its thread.
-    /// Returns how many ids that are.
+    /// Gives up the remaining ids if they were revoked. Called by other threads. Returns the number of ids.
     #[cold]
     pub(crate) fn give_up(&mut self, stock: &Stock, stats: &Stats) -> u64 {
         if stock.stands(self.generation) {
             return 0;
         }
         let left = self.abandon(stats);
-        // The ids stay as they are: its thread may be in the middle of a draw, and writes `next`.
+        // `next` and `end` stay: its thread may be in the middle of a draw, and writes `next`.
         self.generation = GIVEN_UP;
         left
     }
 
-    /// Gives up what is left, as a gap. Returns how many ids that are.
+    /// Counts the remaining ids as a gap. Returns the number of ids.
     #[inline]
     pub(crate) fn abandon(&self, stats: &Stats) -> u64 {
         let left = self.end.wrapping_sub(self.next);

@@ -1,4 +1,4 @@
-//! The time that the actor and its callers reckon by.
+//! The clock of the actor and its callers.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use tokio::time::Instant;
 
 use crate::sequence::time::Time;
 
-/// As far ahead as tokio's timers are asked for anything: 30 years. A tick too many does nothing.
+/// The longest timer passed to tokio: 30 years. An extra tick does nothing.
 const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// The clock of the actor's runtime, which its callers' deadlines are reckoned by too. It need not be theirs:
-/// either can be paused, in tests.
+/// The clock of the actor's runtime, also used for its callers' deadlines. Their own runtime may have another
+/// clock: tests can pause either.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     runtime: RuntimeHandle,
@@ -26,12 +26,12 @@ impl Clock {
 
     pub(crate) fn now(&self) -> Time {
         let ending = RuntimeHandle::try_current().is_err_and(|error| error.is_thread_local_destroyed());
-        // A thread that is ending cannot enter a runtime any more, and sees the clock of no other.
+        // A thread that is ending cannot enter a runtime any more, and reads the real clock.
         let _context = (!ending).then(|| self.runtime.enter());
         self.began.elapsed()
     }
 
-    /// The instant of a timer; however far the time lies ahead, tokio can reckon with it.
+    /// Converts a time to an instant for a timer, limited to what tokio supports.
     pub(crate) fn instant(&self, time: Time) -> Instant {
         self.began + time.min(self.now().saturating_add(FAR))
     }

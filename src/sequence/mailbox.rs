@@ -1,10 +1,10 @@
-//! What callers send to the refill actor, and how it is woken.
+//! Messages from callers to the refill actor, and its wake-up.
 //!
-//! Two ways in: *low-water signals*, from the hot path, through a lock-free queue that holds each sequence at
-//! most once; and *messages*, from callers that have to wait anyway, first in, first out, under a short lock.
-//! Neither grows without bound. A sequence signals once until the actor gives its permit back, and tells of a
-//! revocation once until the actor has seen it. A caller that waits holds one of a limited number of places
-//! (see `allocator::wait`), and callers that gave up leave before the queue grows.
+//! There are two queues. *Low-water signals* come from the hot path, through a lock-free queue that holds
+//! each sequence at most once. *Messages* come from callers that have to wait anyway, first in, first out,
+//! under a short lock. Both are bounded. A sequence signals once until the actor returns its permit, and
+//! reports a revocation once until the actor has handled it. Each waiting caller holds one of a limited
+//! number of places (see `allocator::wait`), and callers that gave up are removed before the queue grows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,12 +35,12 @@ impl Part {
         self.generation
     }
 
-    /// Takes out the last range, which the caller of this now accounts for.
+    /// Removes and returns the last range; the caller must now account for it.
     pub(crate) fn pop(&mut self) -> Option<IdRange> {
         self.ids.pop()
     }
 
-    /// Adds ids that follow these, taken under the same generation.
+    /// Adds later ids, taken under the same generation.
     pub(crate) fn extend(&mut self, ids: Ranges) {
         self.ids.extend(ids);
     }
@@ -57,21 +57,21 @@ impl Drop for Part {
 }
 
 impl Message {
-    /// Whether nobody needs it any more.
+    /// Whether it has no effect any more.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Request(request) if request.reply.is_closed() && request.question.part.is_none())
     }
 
-    /// Whether the same message is already on its way. Call it under the lock: the caller relies on that one
-    /// being in the queue, or taken out of it and about to be read.
+    /// Whether the same message is already on its way. Call it under the lock: then that message is in the
+    /// queue, or has been received and will be handled.
     fn is_repeated(&self) -> bool {
         matches!(self, Self::Revoked(core) if core.revocation_is_known())
     }
 }
 
 impl Inbox {
-    /// Drops the messages of callers that gave up before the queue grows for another. A queue that has to
-    /// grow doubles, so that not every message looks at all others.
+    /// Before the queue grows, removes the messages of callers that gave up. A growing queue doubles, so that
+    /// the cost per message stays constant.
     fn make_room(&mut self) {
         if self.queue.len() == self.queue.capacity() {
             self.queue.retain(|message| !message.is_idle());
@@ -86,17 +86,17 @@ impl Mailbox {
         Self { inbox, low: SegQueue::new(), wake: Notify::new(), process: Process::current() }
     }
 
-    /// Tells the actor that a sequence is at low water.
+    /// Signals to the actor that a sequence is at low water.
     pub(crate) fn signal(&self, core: &Arc<Core>) {
         self.low.push(Arc::downgrade(core));
-        // After the push: woken before it, the actor could look, find nothing, and sleep on.
+        // After the push: if woken before it, the actor could find the queue empty and sleep on.
         self.wake.notify_one();
     }
 
     /// Queues a message.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`] if nobody will ever read it.
+    /// [`ErrorKind::Closed`] if the message will never be read.
     pub(crate) fn send(&self, message: Message) -> Result<(), ErrorKind> {
         if self.is_forked() {
             return Err(ErrorKind::Closed);
@@ -115,7 +115,7 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Refuses messages from now on, and wakes the actor to its end. The first to end it says how.
+    /// Rejects messages from now on, and wakes the actor to end it. The first call determines how it ends.
     pub(crate) fn close(&self, ending: Ending) {
         if self.is_forked() {
             return;
@@ -124,18 +124,18 @@ impl Mailbox {
         self.wake.notify_one();
     }
 
-    /// Whether messages are refused.
+    /// Whether messages are rejected.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_forked() || self.inbox.lock().closed.is_some()
     }
 
-    /// Whether this is a fork of the process whose actor reads this.
+    /// Whether this is a fork of the actor's process.
     pub(crate) fn is_forked(&self) -> bool {
         self.process.is_another()
     }
 
-    /// Takes all messages that have arrived, and up to `most_low` signals: callers can signal as fast as the
-    /// actor handles it, and timers, answers and messages must not wait for them.
+    /// Takes all messages, and up to `most_low` signals: callers can signal as fast as the actor handles the
+    /// signals, and must not delay timers, answers and messages.
     pub(crate) fn receive(&self, most_low: usize) -> Arrived {
         if self.is_forked() {
             return Arrived { messages: VecDeque::new(), low: Vec::new(), ending: Some(Ending::Abandoned) };
@@ -153,12 +153,12 @@ impl Mailbox {
             // A sequence that is gone needs no refill.
             low.extend(core.upgrade());
         }
-        // Those behind have woken the actor already: without this it would sleep on them.
+        // The remaining signals have already woken the actor: without this it would sleep on them.
         self.wake.notify_one();
         low
     }
 
-    /// Resolves once something has happened since it last did.
+    /// Resolves once something has happened since the last call.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_forked_process_sends_and_receives_nothing() {
         let mailbox = Mailbox { process: Process::another(), ..Mailbox::new() };
-        // Whoever held it when the process was forked has not come along.
+        // The fork does not have the thread that held the lock.
         let _held = mailbox.inbox.lock();
         assert!(mailbox.is_closed());
         assert_eq!(mailbox.receive(1).ending, Some(Ending::Abandoned), "its actor ends before it reserves");

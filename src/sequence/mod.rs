@@ -1,20 +1,19 @@
-//! What the callers of one sequence and the actor that refills it share.
+//! State that the callers of one sequence share with the actor that refills it.
 //!
-//! - [`segment`]: a range that is handed out from memory, by one `fetch_add` a draw.
-//! - [`stock`]: the segments of a sequence in turn, and how they are taken away from everybody.
-//! - [`parts`]: the stock with everything else there is of a sequence in this process, as data;
-//!   [`state`]: what is done with it.
-//! - [`block`], [`stripe`], [`stripes`], [`seat`]: what threads hold for themselves.
-//! - [`mailbox`]: what callers send to the actor, and how it is woken; [`reply`], [`answer`]: the two ends of
-//!   its answers.
+//! - [`segment`]: a range that is handed out from memory, by one `fetch_add` per draw.
+//! - [`stock`]: the segments of a sequence, and their revocation.
+//! - [`parts`]: all state of a sequence in this process, as data; [`state`]: its methods.
+//! - [`block`], [`stripe`], [`stripes`], [`seat`]: ids held by threads.
+//! - [`mailbox`]: messages from callers to the actor; [`reply`], [`answer`]: the two ends of its answers.
 //! - [`registry`]: the sequences of a process by name.
-//! - [`seen`]: what the process has seen of a sequence, and what shows that the store has lost what it had
-//!   committed.
-//! - [`settings`], [`stats`], [`snapshot`], [`metrics`]: what was asked for, and what can be seen of it.
-//! - [`clock`], [`time`]: what the actor and its callers reckon deadlines by; [`task`]: work that ends when
-//!   nobody waits for it; [`process`]: whether this is a fork.
+//! - [`seen`]: the history of a sequence, and the detection of a store that has lost committed writes.
+//! - [`settings`], [`stats`], [`snapshot`], [`metrics`]: the settings of a sequence, and its observable
+//!   state.
+//! - [`clock`], [`time`]: the clock for deadlines; [`task`]: work that is aborted when no caller waits for
+//!   it; [`process`]: detection of forks.
 //!
-//! Of the [store](crate::store) this knows the values alone, such as a grant; what asks the store is outside.
+//! This module only uses the values of the [store](crate::store), such as grants. Calls of the store are
+//! outside.
 
 pub(crate) mod answer;
 pub(crate) mod block;

@@ -1,7 +1,7 @@
-//! What a sequence is made of: its core, its mailbox, and the messages between its callers and the actor.
+//! The parts of a sequence: its core, its mailbox, and the messages between its callers and the actor.
 //!
-//! They refer to each other, so they are declared together. What a core does is in
-//! [`state`](crate::sequence::state), what a mailbox does in [`mailbox`](crate::sequence::mailbox).
+//! They refer to each other, so they are declared together. The methods of a core are in
+//! [`state`](crate::sequence::state), those of a mailbox in [`mailbox`](crate::sequence::mailbox).
 
 use std::collections::VecDeque;
 
@@ -17,40 +17,40 @@ use crate::sequence::stock::Stock;
 use crate::sequence::time::Time;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Notify, SegQueue, Weak};
 
-/// In this order, so that what a draw reads lies on one cache line, whichever of a
-/// thousand sequences it is of.
+/// In this order, so that a draw reads one cache line of the core. This matters when drawing from a thousand
+/// sequences.
 #[repr(C)]
 pub(crate) struct Core {
-    /// What the threads hold for themselves under [`Order::Thread`].
+    /// The ids held by threads under [`Order::Thread`].
     #[cfg(not(idmill_loom))]
     pub(crate) stripes: Option<Box<crate::sequence::stripes::Stripes>>,
-    /// Unique in the process and never used again, unlike an address: what per-thread caches are keyed by.
+    /// Unique in the process and never reused, unlike an address: the key of per-thread caches.
     pub(crate) key: u64,
     pub(crate) stock: Stock,
     pub(crate) name: SequenceName,
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Stats,
-    /// What of them the recorder of metrics knows.
+    /// The counts that the metrics recorder already has.
     pub(crate) told: Told,
     pub(super) mailbox: Arc<Mailbox>,
-    /// Whether a low-water signal is under way to the actor, or the actor knows that memory is low: the permit,
-    /// which is neither lost nor piles up. Its owner is the signal, and then the actor.
+    /// The low-water permit: set while a signal is on its way to the actor, or the actor has noted that
+    /// memory is low. It is neither lost nor duplicated. It belongs to the signal, and then to the actor.
     pub(super) low: AtomicBool,
-    /// Whether the actor is still to hear of a revocation; set under the lock of its mailbox.
+    /// Whether the actor has yet to handle a revocation; set under the lock of its mailbox.
     pub(super) revoked: AtomicBool,
-    /// How many allocators and handles refer to this core, or that it was evicted.
+    /// The number of allocators and handles of this core, or a mark that it was evicted.
     pub(super) users: AtomicUsize,
-    /// Where the actor keeps its side; written by the actor alone.
+    /// The index of the actor's state; only written by the actor.
     pub(crate) slot: AtomicUsize,
-    /// Why the last reserve failed; boxed, since there is seldom one. No part of any protocol.
+    /// The error of the last reserve; boxed, since there is seldom one. Not part of any protocol.
     #[cfg(not(idmill_loom))]
     pub(super) failure: Mutex<Option<Box<Error>>>,
 }
 
-/// [`Core::slot`] before the actor has heard of the core.
+/// [`Core::slot`] before the actor handles the first event of the core.
 pub(crate) const NO_SLOT: usize = usize::MAX;
 
-/// A caller that waits for ids.
+/// A waiting caller.
 pub(crate) struct Request {
     pub(crate) core: Arc<Core>,
     pub(crate) question: Question,
@@ -58,18 +58,18 @@ pub(crate) struct Request {
     pub(crate) reply: Answer,
 }
 
-/// A caller's question for ids.
+/// A caller's request for ids.
 pub(crate) struct Question {
-    /// How many ids; 0 to be told when there are some in memory.
+    /// How many ids; 0 to wait until memory has ids.
     pub(crate) want: u64,
-    /// Those of them that the caller has already.
+    /// The ids that the caller already has.
     pub(crate) part: Option<Part>,
     /// An earlier answer of the store.
     pub(crate) known: Option<Known>,
 }
 
-/// Ids that a `take` got before others had drawn the rest. If the call fails, the actor puts them back into
-/// memory, unless larger ones were handed out. Dropped, they are a gap.
+/// Ids that a `take` got before others drew the rest. If the call fails, the actor puts them back into
+/// memory, unless larger ids were handed out. Dropped, they are a gap.
 pub(crate) struct Part {
     pub(super) core: Arc<Core>,
     pub(super) ids: Ranges,
@@ -77,37 +77,37 @@ pub(crate) struct Part {
     pub(super) generation: u64,
 }
 
-/// How many ids the store had left to reserve.
+/// The number of ids that the store had left to reserve.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub(crate) unreserved: u64,
-    /// [`Stats::moves`](crate::sequence::stats::Stats::moves) before it was asked: where it moved on, ids may
-    /// have been under way that were neither in the store nor in memory.
+    /// [`Stats::moves`](crate::sequence::stats::Stats::moves) before the store was read. If it has changed,
+    /// ids may have been in flight that were neither in the store nor in memory.
     pub(crate) moves: u64,
 }
 
 pub(crate) enum Message {
     Request(Request),
-    /// The stock of this core was revoked: what is under way was reserved before that.
+    /// The stock of this core was revoked: a reserve in flight was sent before that.
     Revoked(Arc<Core>),
 }
 
-/// Why nobody will send any more.
+/// Why no more messages will follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All who could are gone.
+    /// All senders are gone.
     Abandoned,
-    /// Somebody asked for it, and waits until all is put away.
+    /// A caller closed it, and waits until everything is put away.
     Asked,
 }
 
-/// The share of one turn of the actor.
+/// The work for one turn of the actor.
 pub(crate) struct Arrived {
     /// Oldest first.
     pub(crate) messages: VecDeque<Message>,
-    /// Sequences that signalled low water. Their permits are the actor's from now on.
+    /// Sequences that signalled low water. The actor now has their permits.
     pub(crate) low: Vec<Arc<Core>>,
-    /// How the mailbox was closed, if it was; after the messages.
+    /// How the mailbox was closed, if it was. To be handled after the messages.
     pub(crate) ending: Option<Ending>,
 }
 
@@ -118,10 +118,10 @@ pub(super) struct Inbox {
 
 pub(crate) struct Mailbox {
     pub(super) inbox: Mutex<Inbox>,
-    /// Weak: a core refers to its mailbox, and a signal that nobody takes any more would keep both for ever.
+    /// Weak: a core refers to its mailbox, so a signal that is never received would keep both alive.
     pub(super) low: SegQueue<Weak<Core>>,
     pub(super) wake: Notify,
-    /// Where the actor runs. In a fork of it nothing is sent or received, nor a lock waited for,
-    /// whose holder has not come along.
+    /// The actor's process. A fork sends and receives nothing, and waits for no lock, whose holder does not
+    /// exist there.
     pub(super) process: Process,
 }

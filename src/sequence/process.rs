@@ -1,12 +1,12 @@
-//! Which process something was made in.
+//! Detection of forks.
 //!
-//! A process that was forked has a copy of all that was in memory, and would hand out the same ids. What a
-//! draw costs leaves no room to ask the system each time; but whatever is rarer than a draw asks: the
-//! watermark, the next segment, a caller that waits, the actor.
+//! A forked process has a copy of all ids in memory, and would hand out the same ids. A draw is too cheap to
+//! read the process id each time. Rarer operations check it: the watermark, the next segment, a caller that
+//! waits, the actor.
 
 use crate::error::{Error, ErrorKind};
 
-/// The process in which this was made.
+/// The process in which a value was created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Process(u32);
 
@@ -15,19 +15,19 @@ impl Process {
         Self(std::process::id())
     }
 
-    /// Another one than this, as a parent is to its child.
+    /// Returns another process than this one, like the parent of a fork.
     #[cfg(test)]
     pub(crate) fn another() -> Self {
         Self(!std::process::id())
     }
 
-    /// Whether this is another process: a fork of that one.
+    /// Whether this process is another one: a fork of that process.
     pub(crate) fn is_another(self) -> bool {
         self.0 != std::process::id()
     }
 }
 
-/// The error of calls that a forked process cannot make.
+/// Returns the error of calls that a forked process cannot make.
 pub(crate) fn forked() -> Error {
     let message =
         "this process was forked from the one that opened the sequence; connect to the store again in it";

@@ -1,13 +1,13 @@
-//! Name → core, looked up without a lock.
+//! Map from name to core, with lock-free lookups.
 //!
 //! # The creation race
-//! Several callers may find a name missing at once. Each makes a core; the map keeps the first and hands it
-//! to all; the others' are dropped before the actor ever hears of them. A core that is being evicted (see
-//! [`Core::evict`]) refuses newcomers, who then remove it and create the next one.
+//! Several callers may find a name missing at the same time. Each creates a core. The map keeps the first and
+//! returns it to all; the others are dropped, and the actor never sees them. A core that is being evicted
+//! (see [`Core::evict`]) accepts no new users; they remove it and create the next one.
 //!
-//! # What outlives a core
-//! What was seen of an evicted sequence is remembered here, for as many sequences as [`Recent`] holds. So it
-//! is still not created anew, and a store that went back in time is still not believed.
+//! # History of evicted sequences
+//! The registry keeps the history of evicted sequences, up to the limit of [`Recent`]. So a lost sequence is
+//! still not created again, and a store that went back in time is still detected.
 
 use std::fmt;
 
@@ -19,35 +19,36 @@ use crate::sync::{Arc, Map, Mutex, SegQueue, Weak};
 
 pub(crate) struct Registry {
     cores: Map<SequenceName, Arc<Core>>,
-    /// Cores that the task which evicts idle ones does not know yet; `None` if there is no such task.
+    /// Cores that the eviction of idle ones has not seen yet; `None` without eviction.
     opened: Option<SegQueue<Weak<Core>>>,
-    /// What was seen of those that were evicted.
+    /// The histories of evicted sequences.
     evicted: Mutex<Recent<Seen>>,
 }
 
 impl Registry {
-    /// One whose cores stay.
+    /// Creates a registry without eviction.
     pub(crate) fn new() -> Self {
         Self { cores: Map::new(), opened: None, evicted: Mutex::new(Recent::default()) }
     }
 
-    /// One whose cores are let go of when they are idle.
+    /// Creates a registry whose idle cores are evicted.
     pub(crate) fn evicting() -> Self {
         Self { opened: Some(SegQueue::new()), ..Self::new() }
     }
 
-    /// A core that was created and that this has not returned yet.
+    /// Returns a core that was created and has not been returned here before.
     pub(crate) fn next_opened(&self) -> Option<Arc<Core>> {
         let opened = self.opened.as_ref()?;
         std::iter::from_fn(|| opened.pop()).find_map(|core| core.upgrade())
     }
 
-    /// The core of this name, which the caller now is a user of.
+    /// Returns the core of this name, with the caller as a new user.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Core>> {
         self.cores.get(name).filter(|core| core.enter())
     }
 
-    /// The core of this name, made by `create` (whose caller is its first user) if there is none.
+    /// Returns the core of this name. If there is none, it is made by `create`, with the caller as its first
+    /// user.
     pub(crate) fn find_or_create(&self, name: &SequenceName, create: impl Fn() -> Core) -> Arc<Core> {
         loop {
             if let Some(core) = self.find(name) {
@@ -58,7 +59,7 @@ impl Registry {
             if let Some(opened) = self.opened.as_ref().filter(|_| Arc::ptr_eq(&kept, &created)) {
                 opened.push(Arc::downgrade(&kept));
             }
-            // A caller that lost the race uses the winner's core, unless that is being evicted already.
+            // A caller that lost the race uses the winner's core, unless that is already being evicted.
             if Arc::ptr_eq(&kept, &created) || kept.enter() {
                 return kept;
             }
@@ -66,12 +67,12 @@ impl Registry {
         }
     }
 
-    /// Removes this very core.
+    /// Removes the name if it still has this core.
     pub(crate) fn forget(&self, core: &Arc<Core>) {
         self.cores.remove_if(&core.name, |kept| Arc::ptr_eq(kept, core));
     }
 
-    /// What was seen of a sequence, so that it is known when its next core is made.
+    /// Keeps the history of a sequence for its next core.
     pub(crate) fn remember(&self, name: &SequenceName, seen: &Seen) {
         if seen.identity().is_none() {
             return;
@@ -79,12 +80,12 @@ impl Registry {
         self.evicted.lock().put(name, seen.clone());
     }
 
-    /// Hands over what was remembered: its core has it from now on.
+    /// Removes and returns a kept history, which the new core owns now.
     pub(crate) fn recall(&self, name: &SequenceName) -> Seen {
         self.evicted.lock().take(name).unwrap_or_default()
     }
 
-    /// What is known of a sequence that this process has seen in the store; `None` if it has not.
+    /// Returns the history of a sequence that this process has seen in the store; otherwise `None`.
     pub(crate) fn seen(&self, name: &SequenceName) -> Option<Seen> {
         if let Some(core) = self.cores.get(name).filter(|core| core.stats.is_met()) {
             let reached = core.stats.identity().zip(core.stats.reached());

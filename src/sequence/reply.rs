@@ -1,4 +1,4 @@
-//! A reply of the refill actor that is under way to a caller.
+//! A pending reply of the refill actor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,16 +11,16 @@ use crate::sequence::parts::{Core, Message, Question, Request};
 use crate::sequence::time::Time;
 use crate::sync::{Arc, oneshot};
 
-/// Dropping it is giving up: ids that were sent meanwhile are counted as a gap.
+/// The caller gives up by dropping it: ids sent in the meantime are counted as a gap.
 pub(crate) struct Reply {
     receiver: oneshot::Receiver<Result<Ranges>>,
     core: Arc<Core>,
-    /// Freed with this, or by the answer.
+    /// Freed when this is dropped, or by the answer.
     _place: Option<Place>,
 }
 
 impl Reply {
-    /// Queues a call for the actor; `place` is free again when it is answered or given up.
+    /// Queues a request for the actor; `place` is freed when it is answered or given up.
     ///
     /// # Errors
     /// [`ErrorKind::Closed`] if the actor is gone.
@@ -46,7 +46,7 @@ impl Future for Reply {
     type Output = Result<Ranges>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Ranges>> {
-        // The actor answers everybody; dropping the question unanswered means that it is gone.
+        // The actor answers every request; one dropped unanswered means that the actor is gone.
         let answer = ready!(Pin::new(&mut self.receiver).poll(cx));
         Poll::Ready(answer.unwrap_or_else(|_| Err(ErrorKind::Closed.into())))
     }
@@ -54,7 +54,7 @@ impl Future for Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // Cancelled after the reply was sent: its ids are nobody's now.
+        // Cancelled after the reply was sent: its ids are lost.
         self.receiver.close();
         if let Ok(Ok(ids)) = self.receiver.try_recv() {
             self.core.stats.gap_dropped(ids.len());

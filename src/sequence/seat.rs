@@ -1,9 +1,9 @@
-//! A number for each living thread: the least that no other one has. It picks the
-//! thread's stripe of every sequence.
+//! A number for each living thread: the smallest unused one. It selects the thread's stripe of every
+//! sequence.
 //!
-//! It is found without a lock and without a destructor, also while the thread ends: a draw in the
-//! destructor of another thread-local is a draw like any other. Only the guard, which gives the number
-//! back, is a value with a destructor.
+//! It is read without a lock and without a destructor, also while the thread ends: a draw in the destructor
+//! of another thread-local works like any other draw. Only the guard, which releases the number, has a
+//! destructor.
 
 use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
@@ -11,20 +11,19 @@ use std::collections::BinaryHeap;
 
 use crate::sync::Mutex;
 
-/// How many seats the first row has, as has the second; each row after that has
-/// twice as many as the one before.
+/// The number of seats in the first row, and in the second; each later row doubles the previous one.
 const FIRST: usize = 8;
 
-/// A thread's number, as where it sits in rows that are made when they are needed.
+/// A thread's number, as its position in rows that are created when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Seat {
     pub(crate) row: usize,
     pub(crate) column: usize,
 }
 
-/// Beyond every row: the thread has no number yet.
+/// In no row: the thread has no number yet.
 const NONE: Seat = Seat { row: usize::MAX - 1, column: 0 };
-/// Beyond every row: the thread is ending, and its number may be another's already.
+/// In no row: the thread is ending, and another thread may already have its number.
 const ENDED: Seat = Seat { row: usize::MAX, column: 0 };
 
 thread_local! {
@@ -34,14 +33,15 @@ thread_local! {
 
 /// The numbers that no living thread has.
 struct Free {
-    /// The least that no thread had yet.
+    /// The smallest number that was never used.
     next: usize,
     given_back: BinaryHeap<Reverse<usize>>,
 }
 
 static FREE: Mutex<Free> = Mutex::new(Free { next: 0, given_back: BinaryHeap::new() });
 
-/// Gives the number back when the thread ends. The lock hands on what the thread did with it to the next one.
+/// Releases the number when the thread ends. The lock publishes the thread's writes to the next thread in the
+/// seat.
 struct Guard(usize);
 
 impl Guard {
@@ -59,14 +59,14 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Before it is anybody else's. Where this fails, so does every other look at it.
+        // Before another thread can get the number. If this fails, every other access fails too.
         let _ = SEAT.try_with(|seat| seat.set(ENDED));
         FREE.lock().given_back.push(Reverse(self.0));
     }
 }
 
 impl Seat {
-    /// How many seats `row` has.
+    /// Returns the number of seats in `row`.
     pub(crate) const fn columns(row: usize) -> usize {
         FIRST << row.saturating_sub(1)
     }
@@ -78,14 +78,14 @@ impl Seat {
         }
     }
 
-    /// This thread's seat; in no row if it has none.
+    /// Returns this thread's seat; it is in no row if the thread has none.
     #[allow(clippy::inline_always)] // two loads
     #[inline(always)]
     pub(crate) fn mine() -> Self {
         SEAT.try_with(Cell::get).unwrap_or(ENDED)
     }
 
-    /// This thread's seat, from now until it ends; `None` while it does.
+    /// Returns this thread's seat, and assigns one if necessary; `None` while the thread ends.
     pub(crate) fn take() -> Option<Self> {
         match Self::mine() {
             ENDED => None,

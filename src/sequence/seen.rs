@@ -1,13 +1,12 @@
-//! The history of one sequence in a process, and the grants that show that its store lost committed writes.
+//! The history of one sequence in a process. Detects grants of a store that has lost committed writes.
 
 use std::num::NonZeroU64;
 
 use crate::error::{Error, ErrorKind};
 use crate::store::{Change, Grant, Identity};
 
-/// So many incarnations are remembered besides the present one. Each of them was removed and
-/// created again while the process ran; of more, the earliest is forgotten, and would be taken for
-/// a new sequence if it came back.
+/// How many incarnations are kept besides the present one. Each was removed and created again while the
+/// process ran. Further ones displace the earliest, which would be taken for a new sequence if it reappeared.
 const LEFT: usize = 64;
 
 /// How far one incarnation was granted.
@@ -18,16 +17,16 @@ pub(crate) struct Reached {
     pub(crate) last: u64,
 }
 
-/// The history of one sequence in a process. It outlives the eviction of the sequence, in the registry.
+/// The history of one sequence in a process. The registry keeps it when the sequence is evicted.
 ///
-/// A store moves `next` back only over ids that were given back, by this process or by others, late and in any
-/// order. So it stays above the largest id that this process *holds*: was granted and did not give back. Above
-/// that, ids may be granted again.
+/// A store moves `next` back only over ids that were given back, by this process or by others, late and in
+/// any order. So `next` stays above the largest id that this process *holds*: one that was granted and not
+/// given back. Above that, ids may be granted again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// The sequence of the last grant.
+    /// The identity of the last grant, and how far it was granted.
     present: Option<Present>,
-    /// Boxed: a sequence that is never created again, and of which no other process draws, has none of it.
+    /// Boxed: only used if a sequence is created again, or other processes draw from it.
     rare: Option<Box<Rare>>,
 }
 
@@ -36,16 +35,16 @@ struct Present {
     /// Never 0, which keeps a million sequences smaller.
     incarnation: NonZeroU64,
     epoch: u64,
-    /// The ids without a gap that were granted last, as far as they are held; none if `first` is the larger.
+    /// The ids granted last without a gap, as far as they are held; none if `first` is larger than `last`.
     first: u64,
-    /// The store granted all ids up to this one to somebody.
+    /// The store granted all ids up to this one, to any process.
     last: u64,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// The largest id before [`Present::first`] that is held. Only the ids that were granted last are given back,
-    /// so the lower ones need not be known.
+    /// The largest held id before [`Present::first`]. Only the ids granted last are given back, so lower ones
+    /// need not be known.
     before: Option<u64>,
     /// The incarnations before the present one.
     left: Vec<Reached>,
@@ -73,22 +72,22 @@ impl Present {
 }
 
 impl Seen {
-    /// How far the present incarnation was granted; `None` before the first grant.
+    /// Returns how far the present incarnation was granted; `None` before the first grant.
     fn reached(&self) -> Option<Reached> {
         self.present.as_ref().map(Present::reached)
     }
 
-    /// Which sequence ids came from last.
+    /// Returns the identity of the last grant.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.present.as_ref().map(Present::identity)
     }
 
-    /// How many incarnations were seen and are forgotten.
+    /// Returns how many incarnations are no longer in the history.
     pub(crate) fn forgotten(&self) -> u64 {
         self.rare.as_ref().map_or(0, |rare| rare.forgotten)
     }
 
-    /// A history of only the last grant.
+    /// Creates a history of only the last grant.
     pub(crate) fn up_to(reached: Option<Reached>) -> Self {
         let present = |Reached { identity: Identity { incarnation, epoch }, last }| {
             Some(Present { incarnation: NonZeroU64::new(incarnation)?, epoch, first: 0, last })
@@ -96,13 +95,13 @@ impl Seen {
         Self { present: reached.and_then(present), rare: None }
     }
 
-    /// The largest id of the present identity that this process holds.
+    /// Returns the largest id of the present identity that this process holds.
     fn largest_held(&self) -> Option<u64> {
         let present = self.present.as_ref()?;
         if present.is_empty() { self.rare.as_ref()?.before } else { Some(present.last) }
     }
 
-    /// Notes where ids come from; whether that is another sequence than before.
+    /// Notes a grant. Returns whether its identity differs from that of the previous grant.
     pub(crate) fn note(&mut self, grant: &Grant) -> bool {
         let Some(granted) = Present::of(grant) else { return false };
         if self.identity() == Some(grant.identity) {
@@ -119,7 +118,7 @@ impl Seen {
         true
     }
 
-    /// Ids of the present identity that are not held were granted.
+    /// Notes a grant of the present identity, none of whose ids are held.
     fn add(&mut self, granted: Present) {
         self.forget_from(granted.first);
         let Some(present) = &mut self.present else { return };
@@ -131,7 +130,8 @@ impl Seen {
         }
     }
 
-    /// The ids from this one on, the last that were granted, can be granted again: they are given back.
+    /// Removes the ids from this one on, the last that were granted: they are given back and can be granted
+    /// again.
     pub(crate) fn forget_from(&mut self, id: u64) {
         let (Some(present), Some(last)) = (&mut self.present, id.checked_sub(1)) else { return };
         if last >= present.last {
@@ -152,19 +152,19 @@ impl Seen {
         rare.left.push(before);
     }
 
-    /// What shows that the store has lost what it had committed: by a restored backup, or
-    /// a failover that lost writes.
+    /// Returns how the grant contradicts the history, if it does. Then the store has lost committed writes,
+    /// by a restored backup or a failover.
     pub(crate) fn gone_back(&self, grant: &Grant) -> Option<String> {
         let known = self.known(grant.identity.incarnation)?;
         let (range, epoch, last) = (grant.range, grant.identity.epoch, known.last);
-        // An incarnation is random: one that was removed is never created again.
+        // An incarnation is random: after its removal it is never created again.
         let fault = if self.identity().is_some_and(|now| now.incarnation != known.identity.incarnation) {
             format!("granted {range:?} of an incarnation that another had followed")
         } else if epoch < known.identity.epoch {
-            // Resets count up, so an epoch that was left does not come again.
+            // Resets increment the epoch, so an earlier epoch is never used again.
             format!("is at epoch {epoch}, although it was at {} before", known.identity.epoch)
         } else {
-            // Of an epoch that comes later nothing is held.
+            // No ids of a later epoch are held.
             let same = self.identity() == Some(grant.identity);
             let largest = self.largest_held().filter(|largest| same && range.start() <= *largest)?;
             format!("granted {range:?}, although {largest} was granted before")
@@ -172,15 +172,16 @@ impl Seen {
         Some(format!("{fault}: it went back in time, and was told to go on after {last}"))
     }
 
-    /// What keeps others, who may know less, from being granted again what this process was granted before
-    /// the store went back. It only raises `next`: late, or twice, it does no harm.
+    /// Returns the change that raises `next` above the ids granted before the store went back in time.
+    /// Without it, other processes with less history could be granted these ids again. It is harmless if it
+    /// is late or repeated.
     pub(crate) fn raise(&self, grant: &Grant) -> Option<Change> {
         self.gone_back(grant)?;
         go_on_after(self.known(grant.identity.incarnation)?.last, grant.identity)
     }
 
-    /// The same, where the store refused because it noticed by itself. What it has of the sequence is not
-    /// known: where nothing was lost, this changes nothing.
+    /// Does the same if the store itself detected the loss. The state of the store is unknown; if nothing was
+    /// lost, this changes nothing.
     pub(crate) fn raise_unseen(&self) -> Option<Change> {
         let Reached { identity, last } = self.reached()?;
         go_on_after(last, identity)
@@ -191,7 +192,7 @@ impl Seen {
         left.chain(self.reached()).find(|known| known.identity.incarnation == incarnation)
     }
 
-    /// The error for a sequence that was seen, and is gone: the store answered `absent`.
+    /// Returns the error for a sequence that was seen before and does not exist: the store answered `absent`.
     pub(crate) fn gone(&self, name: &str, absent: &Error) -> Error {
         let seen = match self.reached() {
             Some(Reached { identity, last }) => format!(
@@ -246,7 +247,7 @@ mod tests {
     #[test]
     fn what_was_left_does_not_come_again_and_is_raised_above_what_is_known() {
         let seen = seen(&[grant(1, 3, 1), grant(1, 3, 11), grant(2, 1, 31)]);
-        // Also where it goes on: others may have been granted that.
+        // Even for ids not seen here: an earlier incarnation never continues.
         for (back, next) in
             [(grant(1, 3, 11), 21), (grant(1, 3, 500), 21), (grant(1, 4, 1), 21), (grant(2, 1, 40), 41)]
         {
@@ -316,7 +317,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beside a set of ids. Each step is a grant after ids of others, and a give-back of its last ids.
+        /// Compares with a set of ids. Each step is a grant after ids of others, then a give-back of its end.
         #[test]
         fn largest_held_is_that_of_a_set(
             steps in prop::collection::vec((0..5_u64, 1..8_u64, 0..8_u64), 1..40),
@@ -331,7 +332,7 @@ mod tests {
                 set.split_off(&next);
                 prop_assert_eq!(seen.largest_held(), set.last().copied());
                 prop_assert_eq!(seen.reached().map(|reached| reached.last + 1), Some(next));
-                // Others gave back what they had, and the next grant begins there.
+                // Others gave their ids back, and the next grant begins there.
                 if back == 7 {
                     next = set.last().map_or(3, |last| last + 1);
                 }

@@ -1,38 +1,38 @@
-//! A range in memory that is being drawn from.
+//! A range of ids in memory, and the draws from it.
 //!
 //! The hot path of the crate is [`Segment::draw_noting`]: one `fetch_add` on the segment's cursor, and one
 //! branch.
 //!
 //! # Orderings
 //!
-//! The cursor is an *offset*, never an id, so that nothing wraps at the end of an id type; a draw that finds
-//! it at or beyond `len` got nothing. All accesses to it are `Relaxed`:
+//! The cursor is an *offset*, never an id, so that nothing wraps at the end of an id type. A draw that finds
+//! it at or beyond `len` gets no id. All accesses to it are `Relaxed`:
 //!
 //! - *No id twice* needs only that read-modify-writes of one location are atomic, which they are in any
 //!   ordering.
 //! - *Growing* needs that a draw which happens after another sees a later offset: coherence of one location.
-//! - `start`, `len` and `mark` never change; whoever holds the `Arc` got it through an `ArcSwap`
-//!   (release/acquire, see [`stock`](crate::sequence::stock)) or is its creator.
+//! - `start`, `len` and `mark` never change; a thread that holds the `Arc` got it through an `ArcSwap`
+//!   (release/acquire, see [`stock`](crate::sequence::stock)) or created it.
 //!
-//! The watermark's single signal rests on the same atomicity: the offsets `[0, len)` are dealt to draws
-//! without overlap, so exactly one draw holds the offset `mark`.
+//! The watermark's single signal relies on the same atomicity: the offsets `[0, len)` are assigned to draws
+//! without overlap, so exactly one draw gets the offset `mark`.
 
 use crate::error::ErrorKind;
 use crate::range::IdRange;
 use crate::sync::{ArcSwapOption, AtomicU64, Ordering};
 
-/// Where [`Segment::seal`] puts the cursor: beyond every length, and so far from 2^63, which no offset may
+/// The cursor after [`Segment::seal`]: larger than every length, and so far below 2^63, which no offset may
 /// reach, that failing draws cannot bring it there (2^62 of them at one a nanosecond take 146 years).
 const SEALED: u64 = 1 << 62;
 
-/// The most ids in one segment. Keeps `cursor + n` far from [`SEALED`] however many draws of a whole segment
-/// race.
+/// The maximum number of ids in one segment. Keeps `cursor + n` far from [`SEALED`], however many draws of a
+/// whole segment race.
 pub(crate) const MAX_LEN: u64 = 1 << 48;
 
-/// A cursor with nothing else on its cache line: the first field behind the 16 bytes of the `Arc`, in memory
-/// that allocators align to 16. So the offset is at least 8 bytes into its line, and the 48 after it reach
-/// the end. Not crossbeam's `CachePadded`, whose 128-byte alignment more than doubles an idle sequence's
-/// segment and measured no faster: what lies beyond the padding is written once.
+/// A cursor without other data on its cache line. It is the first field after the 16 bytes of the `Arc`, in
+/// memory that allocators align to 16. So the offset is at least 8 bytes into its line, and the 48 bytes
+/// after it reach the end. Not crossbeam's `CachePadded`: its 128-byte alignment more than doubles an idle
+/// sequence's segment and measured no faster, since the data beyond the padding is written once.
 #[derive(Debug)]
 #[repr(C)]
 struct Cursor {
@@ -50,28 +50,28 @@ impl Cursor {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Segment {
-    /// How many ids were asked of this segment so far. Every draw writes it.
+    /// The number of ids requested from this segment so far. Every draw writes it.
     cursor: Cursor,
     start: u64,
     len: u64,
-    /// The draw that gets this offset signals low water; `len` or more if none shall.
+    /// The draw that gets this offset signals low water; `len` or more for no signal.
     mark: u64,
-    /// What an empty segment tells its callers; a segment with ids, once they are drawn, is merely dry.
+    /// The error of draws from an empty segment; `Dry` for a segment that had ids.
     reason: ErrorKind,
-    /// The segment after this one: set once by the actor, cleared once this one has been left for good, so
-    /// that somebody idle who still holds an old segment does not keep all later ones alive.
+    /// The segment after this one: set once by the actor, and cleared once this segment is no longer current.
+    /// So an idle holder of an old segment does not keep all later ones alive.
     next: ArcSwapOption<Segment>,
 }
 
-/// What a draw of one id got.
+/// The result of drawing one id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drawn {
     pub(crate) id: u64,
-    /// Whether this draw crossed the watermark: of all draws of a segment, exactly one does.
+    /// Whether this draw crossed the watermark: exactly one draw of a segment does.
     pub(crate) low: bool,
 }
 
-/// What a draw of several ids got: as many as there were.
+/// The result of drawing several ids; there may be fewer than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) range: IdRange,
@@ -79,14 +79,15 @@ pub(crate) struct Taken {
 }
 
 impl Segment {
-    /// A segment over `range` whose draw of the last `watermark` ids' first one signals; 0 for no signal.
+    /// Creates a segment over `range`. The draw of the first of its last `watermark` ids signals; 0 for no
+    /// signal.
     pub(crate) fn new(range: IdRange, watermark: u64) -> Self {
         debug_assert!(range.len() <= MAX_LEN);
         let mark = range.len().saturating_sub(watermark);
         Self::with(range, mark, ErrorKind::Dry)
     }
 
-    /// A segment without ids, and why there are none.
+    /// Creates a segment without ids, with the reason.
     pub(crate) fn empty(reason: ErrorKind) -> Self {
         Self::with(IdRange::EMPTY, 0, reason)
     }
@@ -102,25 +103,25 @@ impl Segment {
         }
     }
 
-    /// Draws one id; `None` if there is none left here.
+    /// Draws one id; `None` if none is left here.
     pub(crate) fn draw(&self) -> Option<Drawn> {
         let mut low = false;
         let id = self.draw_noting(|| low = true)?;
         Some(Drawn { id, low })
     }
 
-    /// Draws one id; `None` if there is none left here. The draw that crosses the watermark calls `low`.
+    /// Draws one id; `None` if none is left here. The draw that crosses the watermark calls `low`.
     #[inline]
     pub(crate) fn draw_noting(&self, low: impl FnOnce()) -> Option<u64> {
         // Relaxed: see the module's Orderings.
         let offset = self.cursor.offset.fetch_add(1, Ordering::Relaxed);
-        // Both are negative where the draw meets neither the end nor the watermark, as all three are below
-        // 2^63. One branch, and not two: see docs/performance.md.
+        // Both operands are negative if the draw meets neither the end nor the watermark, as all three values
+        // are below 2^63. One branch instead of two: see docs/performance.md.
         let within = offset.wrapping_sub(self.len) & (offset ^ self.mark).wrapping_neg();
         (within.cast_signed().is_negative() || self.got_at_an_edge(offset, low)).then(|| self.start + offset)
     }
 
-    /// Whether a draw that met the watermark or the end got an id.
+    /// Returns whether a draw that met the watermark or the end got an id.
     #[cold]
     #[inline(never)]
     fn got_at_an_edge(&self, offset: u64, low: impl FnOnce()) -> bool {
@@ -131,10 +132,10 @@ impl Segment {
         got
     }
 
-    /// Draws up to `n` ids: those that are left where there are fewer, which may be none.
+    /// Draws up to `n` ids; fewer, or none, if not enough are left.
     pub(crate) fn take(&self, n: u64) -> Taken {
         let n = n.min(self.len);
-        // A dry segment is not added to, so that no number of large draws brings the cursor around.
+        // The cursor of a dry segment does not move, so that no number of large draws makes it wrap.
         // Relaxed: a hint; the fetch_add decides.
         if self.cursor.offset.load(Ordering::Relaxed) >= self.len {
             return Taken { range: IdRange::EMPTY, low: false };
@@ -146,14 +147,14 @@ impl Segment {
         Taken { range, low: crossed && self.mark < self.len }
     }
 
-    /// Ends the segment at once, for everybody who holds it: no draw that begins after this gets an id.
-    /// Returns what was left, which is the caller's alone.
+    /// Seals the segment for all holders: no draw that begins after this gets an id. Returns the remaining
+    /// ids, which now belong to the caller.
     pub(crate) fn seal(&self) -> IdRange {
         // Relaxed: a swap is atomic against the draws, so each id is either drawn or returned here.
         self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))
     }
 
-    /// How many ids are left: exact at one moment between call and return.
+    /// Returns how many ids are left: exact at one moment between call and return.
     pub(crate) fn remaining(&self) -> u64 {
         // Relaxed: a level, not a claim.
         self.len.saturating_sub(self.cursor.offset.load(Ordering::Relaxed))
@@ -214,7 +215,7 @@ mod tests {
     }
 
     proptest! {
-        // Sizes vary: with one length alone, `+=` for `*=` and the like can hide.
+        // Sizes vary: with only one length, mutants such as `+=` for `*=` can survive.
         #[test]
         fn draws_tile_the_range_and_signal_once(
             len in 1..200_u64,

@@ -1,4 +1,4 @@
-//! How one sequence is served: what a caller chose, checked once when the sequence is opened.
+//! The settings of one sequence, checked once when the sequence is opened.
 
 use std::time::Duration;
 
@@ -8,41 +8,42 @@ use crate::sequence::segment::MAX_LEN;
 use crate::store::Bounds;
 
 named! {
-    /// How ids that are handed out relate to each other.
+    /// The ordering guarantee of the ids of a sequence.
     ///
     /// In every order, no id is ever handed out twice. See the guide "choose your guarantee" in `docs/`.
     #[derive(Default)]
     pub enum Order, "order" {
-        /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the store,
-        /// which all callers that wait at that moment share. Nothing is prefetched, and `try_next` is always dry.
+        /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the
+        /// store, shared by all callers that wait at that moment. Nothing is prefetched, and `try_next` is
+        /// always dry.
         Global = "global",
         /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
         /// Costs nanoseconds.
         #[default]
         Process = "process",
         /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
-        /// increment; throughput grows with cores.
+        /// increment; throughput grows with the number of cores.
         Thread = "thread",
     }
 }
 
-/// How one sequence is served. Fixed when the sequence is opened.
+/// The settings of one sequence. Fixed when the sequence is opened.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Settings {
     pub(crate) order: Order,
     pub(crate) sizing: Sizing,
     /// The bounds to create the sequence with.
     pub(crate) bounds: Bounds,
-    /// What the caller's type can hold.
+    /// The smallest and the largest id that the caller's type can hold.
     pub(crate) floor: u64,
     pub(crate) ceiling: u64,
-    /// How long a caller waits at most, unless it says otherwise.
+    /// The maximum waiting time of a caller that sets no other.
     pub(crate) patience: Duration,
-    /// How many ids a thread takes for itself at a time under [`Order::Thread`].
+    /// How many ids a thread takes at a time under [`Order::Thread`].
     pub(crate) lease: u64,
-    /// How many ids one `take` may ask for.
+    /// The maximum number of ids per `take`.
     pub(crate) max_take: u64,
-    /// Fixes the jitter of retries, for simulations that must be repeatable.
+    /// Fixes the jitter of retries, for repeatable simulations.
     pub(crate) seed: Option<u64>,
 }
 
@@ -81,54 +82,55 @@ impl Settings {
     }
 }
 
-/// How much a refill reserves and when it starts.
+/// How many ids a refill reserves, and when it starts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Sizing {
-    /// Always the same.
+    /// Constant sizes.
     Fixed {
         /// How many ids a refill reserves; at least 1.
         step: u64,
-        /// How many ids remain when it starts: 0 (only when dry: the *batch* mode) up to `step`.
+        /// How many ids remain when it starts: from 0 (only when memory is empty: the *batch* mode) up to
+        /// `step`.
         watermark: u64,
     },
-    /// From the measured rate and latency.
+    /// Sizes from the measured rate and latency.
     Adaptive(Adaptive),
 }
 
-/// The default limit of one `take`: no more than a restart of the largest sequence may waste by default, so
+/// The default limit of one `take`. Not more than a restart of the largest sequence may waste by default, so
 /// that a cancelled take costs no more than that; and more than databases accept in one statement.
 const LARGEST_TAKE: u64 = 1_000_000;
 
-/// The first step of adaptive sizes, and every step while replies are lost; less if the settings allow less.
+/// The first adaptive step, and every step while replies are lost; less if the settings allow only less.
 const LEAST_STEP: u64 = 32;
 
 /// The settings of [`Sizing::Adaptive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Adaptive {
-    /// How long to keep serving at the present rate while the store is away.
+    /// How long ids in memory should last at the present rate while the store is unreachable.
     pub(crate) outage_budget: Duration,
-    /// The most ids that may be in memory, which a restart loses; wins over the budget.
+    /// The maximum number of ids in memory, which a restart loses; takes precedence over the budget.
     pub(crate) max_waste: u64,
     /// The smallest refill, and the first.
     pub(crate) min_step: u64,
 }
 
 impl Adaptive {
-    /// The default for a sequence of these bounds: a budget of 5 s, and a cap of a ten-thousandth of the
-    /// sequence, but at most a million ids.
+    /// Returns the default for a sequence of these bounds: a budget of 5 s, and a cap of a ten-thousandth of
+    /// the sequence, but at most a million ids.
     pub(crate) fn for_bounds(bounds: Bounds) -> Self {
         Self::of(Duration::from_secs(5), ((bounds.max() - bounds.start()) / 10_000).clamp(1, 1_000_000))
     }
 
-    /// The smallest step follows from the cap.
+    /// Derives the smallest step from the cap.
     pub(crate) fn of(outage_budget: Duration, max_waste: u64) -> Self {
         Self { outage_budget, max_waste, min_step: max_waste.div_ceil(2).min(LEAST_STEP) }
     }
 }
 
 impl Sizing {
-    /// The most ids that may be in memory. A fixed step has no limit of its own: ids reserved for callers
-    /// that have given up stay for others.
+    /// Returns the maximum number of ids in memory. A fixed step has no further limit: ids reserved for
+    /// callers that have given up stay for other callers.
     pub(crate) fn most_in_memory(&self) -> u64 {
         match *self {
             Self::Fixed { .. } => MAX_LEN,
@@ -136,7 +138,7 @@ impl Sizing {
         }
     }
 
-    /// The default limit of one `take`: ids that may be in memory anyway cost nobody more.
+    /// Returns the default limit of one `take`: at least the number of ids that may be in memory anyway.
     pub(crate) fn largest_take(&self) -> u64 {
         match *self {
             Self::Fixed { step, .. } => step.max(LARGEST_TAKE),
@@ -144,7 +146,7 @@ impl Sizing {
         }
     }
 
-    /// How many ids to reserve while replies are lost: each lost reply makes a gap of this size.
+    /// Returns how many ids to reserve while replies are lost: each lost reply makes a gap of this size.
     pub(crate) fn least_step(&self) -> u64 {
         match *self {
             Self::Fixed { step, .. } => step.min(LEAST_STEP),

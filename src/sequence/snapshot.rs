@@ -1,4 +1,4 @@
-//! What can be seen of a running sequence.
+//! The observable state of a running sequence.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::sequence::parts::Core;
 use crate::sequence::settings::Order;
 use crate::store::{Bounds, Identity};
 
-/// Counters since the allocator was opened, levels now, and estimates; from
+/// Counters since the allocator was opened, present levels, and estimates. Returned by
 /// [`Allocator::snapshot`](crate::Allocator::snapshot).
 ///
-/// Each field is correct by itself. They are not read at one instant.
+/// Each field is correct on its own, but they are not read at one instant.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Ids handed out, including those that leases and stripes hold.
+    /// Ids handed out, including ids held by leases and stripes.
     pub drawn: u64,
-    /// Ids in memory, not drawn yet: what a crash would waste now, in addition to leases.
+    /// Ids in memory, not drawn yet: a crash would waste these, in addition to leases.
     pub remaining: u64,
     /// Ids that the store granted.
     pub granted: u64,
@@ -25,42 +25,42 @@ pub struct Snapshot {
     pub reserves: u64,
     /// Reserves that failed or whose outcome is unknown.
     pub failures: u64,
-    /// Calls that found nothing in memory and had to wait.
+    /// Calls that found memory empty and had to wait.
     pub waits: u64,
-    /// For how long at least one caller was waiting, in all and up to now.
+    /// Total time during which at least one caller waited, up to now.
     pub dry_time: Duration,
     /// How long ago the store last granted ids; `None` before the first time.
     pub since_grant: Option<Duration>,
-    /// Reserves that failed since then; a sequence that has come to its end has not failed.
+    /// Reserves that failed since the last grant; the end of a sequence is not a failure.
     pub failures_in_a_row: u64,
     /// Whether callers wait now.
     pub is_dry: bool,
-    /// Ids that were in memory at the [close](crate::Sequences::close) and that the store took
-    /// back: the next reserve gets them.
+    /// Ids that were in memory at the [close](crate::Sequences::close) and that the store took back: the next
+    /// reserve gets them.
     pub given_back: u64,
     /// Ids that were reserved and will never be handed out.
     pub gaps: Gaps,
-    /// Ids drawn a second, as the refill policy believes.
+    /// Ids drawn per second, as estimated by the refill policy.
     pub rate: f64,
-    /// How long memory lasts at that rate without the store; `None` while nothing is drawn.
+    /// How long ids in memory last at that rate without the store; `None` while nothing is drawn.
     pub time_to_dry: Option<Duration>,
-    /// How long the whole sequence lasts at that rate, if this were its only process;
-    /// `None` while that is not known.
+    /// How long the whole sequence lasts at that rate, if this is its only process; `None` while that is
+    /// unknown.
     pub time_to_exhaustion: Option<Duration>,
-    /// How long the store took to grant ids the last time, to 1 %; `None` before the first.
+    /// The store's latency at the last grant, to 1 %; `None` before the first grant.
     #[cfg_attr(feature = "serde", serde(default))]
     pub latency: Option<Duration>,
     /// The last id that the store granted; `None` before the first grant.
     #[cfg_attr(feature = "serde", serde(default))]
     pub reached: Option<u64>,
-    /// Where the sequence begins and ends; `None` before the first grant.
+    /// The bounds of the sequence; `None` before the first grant.
     #[cfg_attr(feature = "serde", serde(default))]
     pub bounds: Option<Bounds>,
-    /// Which sequence the ids come from; `None` before the first grant.
+    /// The identity of the sequence; `None` before the first grant.
     pub identity: Option<Identity>,
-    /// How ids relate to each other.
+    /// The ordering guarantee.
     pub order: Order,
-    /// Why no more ids come, while memory holds none: [`Exhausted`](ErrorKind::Exhausted) or
+    /// Why no more ids follow, while memory is empty: [`Exhausted`](ErrorKind::Exhausted) or
     /// [`Closed`](ErrorKind::Closed).
     pub ended: Option<ErrorKind>,
 }
@@ -70,49 +70,49 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
-    /// In memory when it was revoked, closed or evicted, and not given back to the store. What is on its way
-    /// there counts once it is known that the store did not take it.
+    /// In memory when it was revoked, closed or evicted, and not given back to the store. Ids on their way
+    /// back count only after the store has not taken them.
     pub revoked: u64,
-    /// Granted after the callers that wanted them had given up, or after the sequence was revoked or reset.
+    /// Granted after their callers had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,
     /// Had left memory when a caller was cancelled, a `take` failed or a lease ended.
     pub dropped: u64,
-    /// May have been reserved by requests whose outcome is unknown: an upper bound.
+    /// Possibly reserved by requests whose outcome is unknown: an upper bound.
     pub unknown: u64,
 }
 
 impl Gaps {
-    /// All of them: an upper bound, for the sake of `unknown`.
+    /// Returns their sum: an upper bound, because of `unknown`.
     pub fn total(&self) -> u64 {
         self.revoked + self.abandoned + self.dropped + self.unknown
     }
 }
 
 named! {
-    /// How a sequence is served: see [`Snapshot::health`].
+    /// The state of a sequence's supply: see [`Snapshot::health`].
     #[derive(PartialOrd, Ord)]
     pub enum Health, "health" {
-        /// No more ids come: the sequence is exhausted or closed.
+        /// No more ids follow: the sequence is exhausted or closed.
         Ended = "ended",
-        /// The store fails, and callers find nothing in memory.
+        /// The store fails, and memory is empty.
         Dry = "dry",
-        /// The store fails, and memory lasts for now: [`Snapshot::time_to_dry`] says how long. Under
-        /// [`Order::Global`], whose memory holds nothing: the last reserve failed, and nobody waits.
+        /// The store fails, and ids are still in memory: [`Snapshot::time_to_dry`] estimates for how long.
+        /// Under [`Order::Global`], whose memory is always empty: the last reserve failed, and no caller
+        /// waits.
         Failing = "failing",
-        /// The store answered the last reserve, or was never asked.
+        /// The store answered the last reserve, or there was none yet.
         Serving = "serving",
     }
 }
 
 impl Snapshot {
-    /// Whether ids can be drawn now, and for how long. An alarm may follow
-    /// [`Health::Failing`]: nothing is lost yet.
+    /// Returns whether ids can be drawn now. Alert at [`Health::Failing`]: nothing is lost yet.
     pub fn health(&self) -> Health {
         match self {
             Self { ended: Some(_), .. } => Health::Ended,
             Self { failures_in_a_row: 0, .. } => Health::Serving,
-            // Memory never holds ids under `Global`, and nobody is refused one now: the next caller asks the
-            // store again.
+            // Memory is always empty under `Global`, and no caller is failing: the next one starts another
+            // reserve.
             Self { is_dry: false, remaining: 1.., .. } | Self { is_dry: false, order: Order::Global, .. } => {
                 Health::Failing
             }
@@ -120,7 +120,7 @@ impl Snapshot {
         }
     }
 
-    /// As of `now`, by the clock of the core's actor.
+    /// Creates a snapshot as of `now`, by the clock of the core's actor.
     pub(crate) fn of(core: &Core, now: Duration) -> Self {
         let stats = &core.stats;
         let (remaining, rate) = (core.stock.remaining(), stats.rate());

@@ -1,4 +1,4 @@
-//! The in-process state of one sequence: what its callers and the refill actor share.
+//! The in-process state of one sequence, shared by its callers and the refill actor.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use crate::sequence::stats::{Stats, Told};
 use crate::sequence::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
-/// `users` of a core that was evicted: nobody may take it up again.
+/// `users` of an evicted core: it cannot be used again.
 const EVICTED: usize = usize::MAX;
 
 impl Core {
-    /// A core with one user: the caller.
+    /// Creates a core with one user: the caller.
     pub(crate) fn new(name: SequenceName, settings: Arc<Settings>, mailbox: Arc<Mailbox>) -> Self {
         Self {
             key: next_key(),
@@ -39,13 +39,13 @@ impl Core {
         }
     }
 
-    /// Draws one id from this very segment.
+    /// Draws one id from this segment only.
     #[inline]
     pub(crate) fn draw_here(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
         segment.draw_noting(|| self.signal_low())
     }
 
-    /// Draws one id from memory, from `segment` on; leaves in it the segment to begin with the next time.
+    /// Draws one id from memory, from `segment` on. Sets `segment` to the one to begin with the next time.
     #[cold]
     #[inline(never)]
     pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
@@ -56,7 +56,7 @@ impl Core {
         Ok(drawn.id)
     }
 
-    /// Draws `n` ids from memory. If memory has fewer, they are the error.
+    /// Draws `n` ids from memory. If memory has fewer, the error contains them.
     pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Ranges> {
         let mut got = Ranges::none();
         match self.stock.take(n, |taken| got.push(self.noted(taken))) {
@@ -65,8 +65,8 @@ impl Core {
         }
     }
 
-    /// Draws up to `n` consecutive ids from memory, from `segment` on, leaving in it the segment to begin
-    /// with the next time; empty only if nothing is in memory.
+    /// Draws up to `n` consecutive ids from memory, from `segment` on. Sets `segment` to the one to begin
+    /// with the next time. Empty only if memory is.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> IdRange {
@@ -82,15 +82,15 @@ impl Core {
         }
     }
 
-    /// How many ids were drawn or replied so far, without those that were dropped then.
+    /// Returns how many ids were drawn or replied, without the ones dropped afterwards.
     pub(crate) fn drawn(&self) -> u64 {
         self.left().saturating_sub(self.stats.dropped())
     }
 
-    /// How many ids left memory to be drawn, or were replied: a count that never goes down.
+    /// Returns how many ids left memory by draws, or were replied. This count never decreases.
     pub(crate) fn left(&self) -> u64 {
         let stats = &self.stats;
-        // What is revoked at this very moment would look drawn.
+        // Under the lock: ids that are being revoked would otherwise be counted as drawn.
         self.stock.still(|remaining| {
             (stats.published() + stats.replied()).saturating_sub(remaining + stats.revoked())
         })
@@ -103,8 +103,8 @@ impl Core {
         taken.range
     }
 
-    /// The error of a caller that does not wait. That nothing is in memory is a signal as the watermark is:
-    /// else a caller that only ever tries would get an id from nobody.
+    /// Returns the error of a call that does not wait. Empty memory signals low water too: otherwise a caller
+    /// that only uses `try_next` would never get an id.
     #[cold]
     pub(crate) fn refused(self: &Arc<Self>, reason: ErrorKind) -> Error {
         if reason == ErrorKind::Dry && self.settings.order != Order::Global {
@@ -113,28 +113,28 @@ impl Core {
         reason.into()
     }
 
-    /// Leaves the actor a permit to refill. Called by the one draw that crosses the watermark,
-    /// and by those that find nothing.
+    /// Passes the actor a permit to refill. Called by the one draw that crosses the watermark, and by callers
+    /// that find memory empty.
     #[cold]
     fn signal_low(self: &Arc<Self>) {
         if self.stock.is_forked() {
             return self.stock.disown();
         }
-        // AcqRel: pairs with `low_is_over`. Finding it set means that the actor will look at the level after
-        // this draw, or refills already.
+        // AcqRel: pairs with `low_is_over`. If it is already set, the actor will read the level after this
+        // draw, or is already refilling.
         if !self.low.swap(true, Ordering::AcqRel) {
             self.mailbox.signal(self);
         }
     }
 
-    /// The actor lets callers signal again, before it looks at the level.
+    /// Lets callers signal again. The actor calls this before it reads the level.
     pub(crate) fn low_is_over(&self) {
-        // AcqRel: pairs with `signal_low`, whose draw is seen by the look at the level that follows.
+        // AcqRel: pairs with `signal_low`: the level that is read after this includes its draw.
         self.low.swap(false, Ordering::AcqRel);
     }
 
-    /// The actor knows that memory is low, and keeps callers from signalling it. `false` if a signal is under
-    /// way, which then does so.
+    /// Keeps callers from signalling, after the actor has noted that memory is low. `false` if a signal is
+    /// already on its way, which has the same effect.
     pub(crate) fn low_is_known(&self) -> bool {
         !self.low.swap(true, Ordering::AcqRel)
     }
@@ -147,33 +147,33 @@ impl Core {
         self.mailbox.send(message)
     }
 
-    /// Takes everything in memory away from everybody; see [`Stock::revoke`].
+    /// Revokes all ids in memory; see [`Stock::revoke`].
     pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
         let lost = self.revoke_stock(ErrorKind::Dry);
         let held = self.give_up_stripes();
-        // A closed mailbox has no actor that would have to hear of it.
+        // A closed mailbox has no actor to notify.
         let _ = self.send(Message::Revoked(self.clone()));
         lost + held
     }
 
-    /// The actor hears of the revocations up to now, before it marks what is in flight.
+    /// Notes that the actor has handled all revocations so far. Called before it marks the reserve in flight.
     pub(crate) fn revocation_seen(&self) {
         // AcqRel: pairs with `revocation_is_known`.
         self.revoked.swap(false, Ordering::AcqRel);
     }
 
-    /// Empties memory, and counts what that costs as revoked. Returns how many ids that are.
+    /// Empties memory, and counts its ids as revoked. Returns their number.
     pub(crate) fn revoke_stock(&self, reason: ErrorKind) -> u64 {
         self.stock.revoke(reason, |lost| self.stats.gap_revoked(lost.len())).len()
     }
 
-    /// Ends the sequence in this process: whoever draws hears that it is closed.
+    /// Ends the sequence in this process: all draws return `Closed`.
     pub(crate) fn close(&self) {
         self.revoke_stock(ErrorKind::Closed);
         self.give_up_stripes();
     }
 
-    /// Counts what the threads hold as lost, after the stock was revoked. Returns how many ids that are.
+    /// Counts the ids held by threads as lost, after the stock was revoked. Returns their number.
     pub(crate) fn give_up_stripes(&self) -> u64 {
         #[cfg(not(idmill_loom))]
         if let Some(stripes) = self.stripes.as_ref().filter(|_| !self.stock.is_forked()) {
@@ -182,14 +182,14 @@ impl Core {
         0
     }
 
-    /// Whether ids are in memory, or in the blocks of threads.
+    /// Whether memory or blocks of threads contain ids.
     #[cfg(not(idmill_loom))]
     pub(crate) fn holds_ids(&self) -> bool {
         self.stock.remaining() > 0
             || self.stripes.as_ref().is_some_and(|stripes| stripes.hold_ids(&self.stock))
     }
 
-    /// A reserve failed. Returns whether this is a change of state: see [`note_error`](Self::note_error).
+    /// Notes a failed reserve. Returns whether this changes the state: see [`note_error`](Self::note_error).
     pub(crate) fn note_failure(&self, error: &Error) -> bool {
         self.stats.add_failures(1);
         if error.kind() != ErrorKind::Exhausted {
@@ -198,9 +198,9 @@ impl Core {
         self.note_error(error)
     }
 
-    /// Keeps the error until the store grants again. Returns whether it changes the state: the error before
-    /// it was of another kind, or there was none. All errors that pass by themselves are one kind here: during
-    /// an outage they alternate.
+    /// Keeps the error until the store grants again. Returns whether it changes the state: the previous error
+    /// was of another kind, or there was none. All transient errors count as one kind: they alternate during
+    /// an outage.
     pub(crate) fn note_error(&self, error: &Error) -> bool {
         #[cfg(not(idmill_loom))]
         {
@@ -215,14 +215,14 @@ impl Core {
         }
     }
 
-    /// The store granted.
+    /// Clears the error after a grant.
     pub(crate) fn forget_error(&self) {
         #[cfg(not(idmill_loom))]
         self.failure.lock().take();
     }
 
-    /// Whether the store last answered that the sequence is exhausted, and memory is empty. The next caller may
-    /// ask again after a while; until the store grants, the sequence stays exhausted.
+    /// Whether the store last reported the sequence as exhausted, and memory is empty. The next caller may
+    /// start a reserve after a while; until the store grants, the sequence stays exhausted.
     pub(crate) fn is_exhausted(&self) -> bool {
         #[cfg(not(idmill_loom))]
         {
@@ -233,13 +233,13 @@ impl Core {
         false
     }
 
-    /// Why the last reserve failed; `None` if it was granted.
+    /// Returns the error of the last reserve; `None` if it was granted.
     #[cfg(not(idmill_loom))]
     pub(crate) fn last_failure(&self) -> Option<Error> {
         self.failure.lock().as_deref().cloned()
     }
 
-    /// Another allocator or handle refers to this core; `false` if it was evicted meanwhile.
+    /// Adds a user; `false` if the core has been evicted.
     pub(crate) fn enter(&self) -> bool {
         let mut users = self.users.load(Ordering::Relaxed);
         loop {
@@ -255,27 +255,28 @@ impl Core {
         }
     }
 
-    /// One of them is gone.
+    /// Removes a user.
     pub(crate) fn leave(&self) {
-        // Release: what the user did with the core happens before its eviction.
+        // Release: the user's accesses to the core happen before its eviction.
         self.users.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether anybody refers to this core now.
+    /// Whether the core has users now.
     pub(crate) fn is_used(&self) -> bool {
-        // Relaxed: a hint. Whoever comes after it finds memory as it is, and asks.
+        // Relaxed: a hint. A later caller that finds memory empty sends a request.
         self.users.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether nobody refers to this core and, from now on, nobody can.
+    /// Evicts the core if it has no users; returns whether it did. An evicted core gets no users again.
     pub(crate) fn evict(&self) -> bool {
         // AcqRel: pairs with `enter` and `leave`.
         self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the actor is to hear of a revocation already, so that it need not be told of one more.
+    /// Marks a revocation as sent. Returns whether the actor has yet to handle an earlier one, which then
+    /// covers this one.
     pub(crate) fn revocation_is_known(&self) -> bool {
-        // AcqRel: pairs with `revocation_seen`. Finding it set means that the actor has yet to mark what is
+        // AcqRel: pairs with `revocation_seen`. If it is already set, the actor has yet to mark the reserve
         // in flight, and will do so after this revocation.
         self.revoked.swap(true, Ordering::AcqRel)
     }
@@ -287,8 +288,7 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Not behind the facade: a plain counter of the process, with no part in any protocol,
-/// that must outlive a model run.
+/// Not behind the facade: a plain process-wide counter, part of no protocol, that must outlive a model run.
 fn next_key() -> u64 {
     static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     KEY.fetch_add(1, Ordering::Relaxed)

@@ -1,13 +1,13 @@
-//! What is counted of one sequence, cheaply enough to be always on: the draws themselves count nothing.
+//! Counters of one sequence, cheap enough to be always on: the draws themselves count nothing.
 
 use std::time::Duration;
 
 use crate::store::{Bounds, Grant, Identity};
 use crate::sync::{Counter, Ordering};
 
-/// No incarnation: these have 63 bits.
+/// Not a valid incarnation: they have 63 bits.
 const MET: u64 = u64::MAX;
-/// Where in `lately` each begins, and its bits there.
+/// Bit offset and mask of each value in `lately`.
 const RATE: (u32, u64) = (32, u32::MAX as u64);
 const LATENCY: (u32, u64) = (16, u16::MAX as u64);
 const FAILING: (u32, u64) = (0, u16::MAX as u64);
@@ -19,20 +19,20 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
             $($(#[$doc])* $name: Counter,)*
-            /// 0 before the sequence was seen in the store, and [`MET`] where only that is known of it.
+            /// 0 before the sequence was seen in the store, and [`MET`] if only that is known.
             incarnation: Counter,
             epoch: Counter,
-            /// The first id there is, the last there can be, and the last that was granted.
+            /// The first and the last id of the bounds, and the last id that was granted.
             first: Counter,
             last: Counter,
             reached: Counter,
-            /// Since when callers wait, and when the store last granted: nanoseconds of the actor's
-            /// clock, plus one; 0 for never.
+            /// Since when callers wait, and when the store last granted: nanoseconds of the actor's clock
+            /// plus one; 0 for never.
             dry_since: Counter,
             granted_at: Counter,
-            /// Three things in one word, since there may be a million idle sequences: ids drawn a second, as
-            /// the bits of an `f32`; how long the last grant took, as the upper half of the bits of an `f32`
-            /// of seconds, and 0 before that; and the reserves that failed since it.
+            /// Three values in one word, since there may be a million idle sequences: ids drawn per second,
+            /// as the bits of an `f32`; the latency of the last grant in seconds, as the upper half of the
+            /// bits of an `f32`, 0 before the first grant; and the number of failed reserves since then.
             lately: Counter,
         }
 
@@ -62,39 +62,39 @@ counters! {
     published / add_published,
     /// Ids handed to waiting callers by the actor.
     replied / add_replied,
-    /// Calls that found nothing in memory and waited.
+    /// Calls that found memory empty and waited.
     waits / add_waits,
     /// Nanoseconds during which at least one caller waited.
     dry_nanos / add_dry_nanos,
-    /// Ids lost because what was in memory was revoked, closed or evicted.
+    /// Ids lost in memory when it was revoked, closed or evicted.
     revoked / gap_revoked,
-    /// Ids that the store took back: these are not revoked.
+    /// Ids that the store took back; they do not count as revoked.
     given_back / add_given_back,
-    /// Ids lost because they were granted after the callers that wanted them had given up, or after the
-    /// sequence was revoked or reset.
+    /// Ids lost because they were granted after their callers had given up, or after the sequence was revoked
+    /// or reset.
     abandoned / gap_abandoned,
-    /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, a lease that ended.
+    /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, an ended lease.
     dropped / gap_dropped,
     /// Ids that may have been reserved by requests whose outcome is unknown: an upper bound.
     unknown / gap_unknown,
 }
 
 impl Stats {
-    /// The actor takes ids out of memory, for a caller that waits or for the store: they count as replied, as
-    /// given back or as a gap when that is done. To be counted before they are taken: what is neither in
-    /// memory nor unpublished looks drawn.
+    /// Subtracts ids that the actor takes out of memory, for a waiting caller or for the store. They are
+    /// counted as replied, as given back or as a gap afterwards. Call it before the ids are taken: ids that
+    /// are published but not in memory count as drawn.
     pub(crate) fn unpublish(&self, ids: u64) {
         self.published.fetch_sub(ids, Ordering::Relaxed);
     }
 
     pub(crate) fn note_rate(&self, rate: f64) {
-        // Seven digits tell how fast ids are drawn.
+        // Seven digits are precise enough for a rate.
         #[allow(clippy::cast_possible_truncation)]
         let rate = rate as f32;
         self.note(RATE, |_| rate.to_bits().into());
     }
 
-    /// Ids drawn a second, as the refill policy believes.
+    /// Returns the ids drawn per second, as estimated by the refill policy.
     pub(crate) fn rate(&self) -> f64 {
         let bits = u32::try_from(self.noted(RATE)).expect("32 bits");
         f64::from(f32::from_bits(bits))
@@ -108,36 +108,36 @@ impl Stats {
         self.reached.store(grant.range.last().unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// The sequence was seen in the store: this process never creates it anew.
+    /// Notes that the sequence was seen in the store: this process never creates it again.
     pub(crate) fn meet(&self) {
         let _ = self.incarnation.compare_exchange(0, MET, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Whether it was seen there.
+    /// Whether the sequence was seen in the store.
     pub(crate) fn is_met(&self) -> bool {
         self.incarnation.load(Ordering::Relaxed) != 0
     }
 
-    /// The last id that was granted; `None` before the first grant.
+    /// Returns the last id that was granted; `None` before the first grant.
     pub(crate) fn reached(&self) -> Option<u64> {
         self.identity().map(|_| self.reached.load(Ordering::Relaxed))
     }
 
-    /// Where the sequence begins and ends, as the last grant said; `None` before the first.
+    /// Returns the bounds from the last grant; `None` before the first.
     pub(crate) fn bounds(&self) -> Option<Bounds> {
         self.identity()?;
-        // Read apart from each other, they may be of two grants.
+        // Read separately, they may be of two grants.
         Bounds::new(self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)).ok()
     }
 
-    /// The store took so long to grant.
+    /// Notes the latency of a grant.
     pub(crate) fn note_latency(&self, latency: Duration) {
         // Rounded up, by less than 1 %.
         let upper = latency.as_secs_f32().to_bits().saturating_add(u16::MAX.into()) >> 16;
         self.note(LATENCY, |_| upper.max(1).into());
     }
 
-    /// How long the store took to grant the last time, to 1 %.
+    /// Returns the latency of the last grant, to 1 %.
     pub(crate) fn latency(&self) -> Option<Duration> {
         let upper = u32::try_from(self.noted(LATENCY)).expect("16 bits");
         let is_known = upper != 0;
@@ -148,30 +148,31 @@ impl Stats {
         self.lately.load(Ordering::Relaxed) >> from & bits
     }
 
-    /// Changes one of the three.
+    /// Changes one of the three values.
     fn note(&self, (from, bits): (u32, u64), change: impl Fn(u64) -> u64) {
         let changed = |lately: u64| Some(lately & !(bits << from) | change(lately >> from & bits) << from);
         let _ = self.lately.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
-    /// Callers wait since then, or not any more; what they waited is to be added after that.
+    /// Notes since when callers wait, or that none wait any more. In that case, add the waiting time
+    /// afterwards.
     pub(crate) fn note_dry(&self, since: Option<Duration>) {
         self.dry_since.store(since.map_or(0, mark), Ordering::Relaxed);
     }
 
-    /// For how long at least one caller waited, up to now. Read as callers stop waiting, it
-    /// may miss what they waited last.
+    /// Returns how long at least one caller waited, up to now. A read while callers stop waiting may miss the
+    /// last wait.
     pub(crate) fn dry(&self, now: Duration) -> Duration {
         let waiting = self.dry_since().map(|since| now.saturating_sub(since));
         Duration::from_nanos(self.dry_nanos()) + waiting.unwrap_or_default()
     }
 
-    /// Since when callers wait; `None` where nobody does.
+    /// Returns since when callers wait; `None` if none wait.
     pub(crate) fn dry_since(&self) -> Option<Duration> {
         unmark(self.dry_since.load(Ordering::Relaxed))
     }
 
-    /// The store granted.
+    /// Notes a grant.
     pub(crate) fn note_success(&self, now: Duration) {
         self.granted_at.store(mark(now), Ordering::Relaxed);
         self.note(FAILING, |_| 0);
@@ -181,18 +182,18 @@ impl Stats {
         self.note(FAILING, |failing| (failing + 1).min(FAILING.1));
     }
 
-    /// Reserves that failed since the store last granted, up to 65,535.
+    /// Returns how many reserves failed since the last grant, up to 65,535.
     pub(crate) fn failing(&self) -> u64 {
         self.noted(FAILING)
     }
 
-    /// When the store last granted, by the actor's clock.
+    /// Returns when the store last granted, by the actor's clock.
     pub(crate) fn granted_at(&self) -> Option<Duration> {
         unmark(self.granted_at.load(Ordering::Relaxed))
     }
 
-    /// Grows with each reserve that is sent or answered, and with each range that is given back or lost on its
-    /// way: two equal looks prove that nothing began or ended between them.
+    /// Grows with each reserve that is sent or answered, and with each range that is given back or lost on
+    /// its way. Two equal reads prove that none of this happened in between.
     pub(crate) fn moves(&self) -> u64 {
         let moves = [self.reserves(), self.failures(), self.granted(), self.given_back(), self.revoked()];
         moves.into_iter().fold(0, u64::wrapping_add)
@@ -203,14 +204,14 @@ impl Stats {
         self.dry_since().is_some()
     }
 
-    /// Which sequence the ids in memory belong to; `None` before the first grant.
+    /// Returns the identity of the ids in memory; `None` before the first grant.
     pub(crate) fn identity(&self) -> Option<Identity> {
         let incarnation = self.incarnation.load(Ordering::Relaxed);
         (incarnation != 0 && incarnation != MET)
             .then(|| Identity { incarnation, epoch: self.epoch.load(Ordering::Relaxed) })
     }
 
-    /// How many ids were left to reserve, of those up to `ceiling`, at the last grant; `None` before that.
+    /// Returns how many ids up to `ceiling` were left to reserve at the last grant; `None` before that.
     pub(crate) fn unreserved(&self, ceiling: u64) -> Option<u64> {
         self.identity()?;
         let last = self.last.load(Ordering::Relaxed).min(ceiling);
@@ -218,7 +219,7 @@ impl Stats {
     }
 }
 
-/// A time as a counter holds it, in which 0 is none.
+/// Encodes a time for a counter, in which 0 is none.
 fn mark(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }
@@ -227,9 +228,8 @@ fn unmark(mark: u64) -> Option<Duration> {
     mark.checked_sub(1).map(Duration::from_nanos)
 }
 
-/// What was told of one sequence's counters since it was opened. What is told is how far each has come since
-/// then, since a sequence that was evicted counts from 0 when it is opened again, and the recorder's counters
-/// go on.
+/// The counts already reported to the metrics recorder since the sequence was opened. Only the increase is
+/// reported: an evicted sequence counts from 0 when it is opened again, but the recorder's counters go up.
 #[cfg(feature = "metrics")]
 #[derive(Debug, Default)]
 pub(crate) struct Told {
@@ -243,7 +243,7 @@ pub(crate) struct Told {
     pub(crate) gaps: [Counter; 4],
 }
 
-/// Without the feature nobody is told.
+/// Empty without the feature.
 #[cfg(not(feature = "metrics"))]
 #[derive(Debug, Default)]
 pub(crate) struct Told(());

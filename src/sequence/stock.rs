@@ -1,28 +1,27 @@
-//! The published segments of one sequence: the one being drawn from, and what comes after it.
+//! The published segments of one sequence: the current one, and the segments after it.
 //!
 //! ```text
 //!   current ──► segment ──next──► segment        (usually one prefetched segment; more with small steps)
 //! ```
 //!
-//! Any caller that finds `current` dry moves it on to `next` with a compare-and-swap; nobody waits for the
-//! actor to be scheduled when the next segment is already there. Only the actor adds segments, at the tail.
+//! Any caller that finds `current` dry moves it on to `next` with a compare-and-swap. So no caller waits for
+//! the actor to be scheduled if the next segment is already there. Only the actor adds segments, at the tail.
 //!
 //! # Orderings
 //!
-//! `ArcSwap` releases what is stored and acquires what is loaded, and that is the one synchronisation here:
-//! the actor builds a segment, then links it (release); a caller that loads the link or `current` (acquire)
-//! sees the segment whole. `compare_and_swap` on `current` does both, which carries a segment on from the one
-//! who promoted it to those who find it promoted.
+//! `ArcSwap` stores with release and loads with acquire. This is the only synchronisation here: the actor
+//! builds a segment, then links it (release); a caller that loads the link or `current` (acquire) sees the
+//! complete segment. `compare_and_swap` on `current` does both, so a caller that loads a promoted segment
+//! sees it completely too.
 //!
-//! *Growing across segments*: `current` moves on from a segment only after some draw found it dry. Whoever
-//! draws from the later segment happens after that observation, and so does everybody after them; the
-//! cursor's coherence then shows them the earlier segment dry as well, whatever stale `Arc` they hold.
+//! *Growing across segments*: `current` moves on from a segment only after a draw found it dry. Every draw
+//! from a later segment happens after that observation. By coherence of the cursor, its thread then also sees
+//! the earlier segment as dry, even through a stale `Arc`.
 //!
-//! *No ABA*: a compare-and-swap is made by somebody who holds the `Arc` it expects, so its address is not
-//! reused.
+//! *No ABA*: the caller of a compare-and-swap holds the `Arc` it expects, so its address is not reused.
 //!
-//! *Revoking* stores an empty segment and seals those it replaced, so that it reaches threads that still hold
-//! them. The `generation`, for leases that hold ids outside any segment, moves after that.
+//! *Revoking* stores an empty segment and seals the replaced ones, so that it also affects threads that still
+//! hold them. The `generation`, for leases that hold ids outside any segment, is incremented after that.
 
 use crate::error::ErrorKind;
 use crate::range::{IdRange, Ranges};
@@ -30,17 +29,18 @@ use crate::sequence::process::Process;
 use crate::sequence::segment::{Drawn, Segment, Taken};
 use crate::sync::{Arc, ArcSwap, AtomicU64, Mutex, Ordering};
 
-/// In this order: a draw reads the generation alone, next to what it reads of the sequence.
+/// In this order: a draw only reads the generation here, next to the other fields of the sequence that it
+/// reads.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Stock {
-    /// How often everything in memory was revoked.
+    /// Number of revocations.
     generation: AtomicU64,
     current: ArcSwap<Segment>,
-    /// From the current segment (or one that was drawn dry since the actor last looked) to the last one.
-    /// Locked by the actor when it adds one and by whoever revokes or asks for the level; never by a draw.
+    /// The segments from the current one (or one that was drawn dry since the last update) to the last.
+    /// Locked to add a segment, to revoke and to read the level; never by a draw of one id.
     chain: Mutex<Chain>,
-    /// Where the ids are handed out.
+    /// The process that hands out the ids.
     process: Process,
 }
 
@@ -51,13 +51,13 @@ impl Stock {
         Self { current, chain, generation, process: Process::current() }
     }
 
-    /// The segment to draw from.
+    /// Returns the segment to draw from.
     pub(crate) fn current(&self) -> Arc<Segment> {
         self.current.load_full()
     }
 
-    /// Draws one id, from `segment` or the first after it that has one. On failure `segment` is the one that
-    /// is current, and why it has none is the error.
+    /// Draws one id, from `segment` or the first one after it that has ids. On failure, `segment` is the
+    /// current one, and the error is the reason why it has no ids.
     pub(crate) fn draw(&self, segment: &mut Arc<Segment>) -> Result<Drawn, ErrorKind> {
         loop {
             if let Some(drawn) = segment.draw() {
@@ -67,8 +67,8 @@ impl Stock {
         }
     }
 
-    /// Draws `n` ids or, where the segments in memory end, as many as they have; hands each piece to `each`.
-    /// What it could not get, and why, is the error.
+    /// Draws `n` ids, or all ids if memory has fewer; passes each range to `each`. The error contains the
+    /// number of missing ids and the reason.
     pub(crate) fn take(&self, n: u64, mut each: impl FnMut(Taken)) -> Result<(), (u64, ErrorKind)> {
         let mut missing = n;
         let mut segment = self.current();
@@ -86,8 +86,7 @@ impl Stock {
         }
     }
 
-    /// Refuses `n` ids where the sequence has fewer and ends, so that the last ones stay for those who want
-    /// less.
+    /// Fails if the sequence ends before `n` ids, so that the last ids stay for smaller draws.
     fn holds_or_grows(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
         if self.is_forked() {
             self.disown();
@@ -100,11 +99,12 @@ impl Stock {
         }
     }
 
-    /// The segment after a dry one, promoting it where that was not done yet; why there is none otherwise.
+    /// Returns the segment after a dry one, and promotes it if necessary; the error is the reason why there
+    /// is none.
     pub(crate) fn advance(&self, dry: &Arc<Segment>) -> Result<Arc<Segment>, ErrorKind> {
         if let Some(next) = dry.next().load_full() {
             self.current.compare_and_swap(dry, next);
-            // Whether this swap moved `current` on or another had, it has left `dry` for good.
+            // Whichever swap moved `current` on, it never points to `dry` again.
             dry.next().store(None);
         }
         let current = self.current();
@@ -123,8 +123,8 @@ impl Stock {
         self.process.is_another()
     }
 
-    /// Ends it in a forked process, whose parent hands out these ids. Waits for no lock: the thread that held
-    /// it was not copied.
+    /// Ends the stock in a forked process, whose parent hands out these ids. Waits for no lock: the thread
+    /// that holds it was not copied.
     #[cold]
     pub(crate) fn disown(&self) {
         self.current.store(Arc::new(Segment::empty(ErrorKind::Closed)));
@@ -137,28 +137,27 @@ impl Stock {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Counts revocations. Read it *before* taking ids or reserving a range: whatever is held under a
-    /// generation that has passed is void.
+    /// Returns the number of revocations. Read it *before* taking ids or reserving a range: ids held under an
+    /// earlier generation are void.
     pub(crate) fn generation(&self) -> u64 {
-        // Acquire: pairs with the Release in `revoke`. Who reads the new generation finds the old segments
-        // sealed.
+        // Acquire: pairs with the Release in `revoke`. A thread that reads the new generation sees the old
+        // segments sealed.
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether `generation` still stands: the check of a lease before each id, as cheap as a load gets.
+    /// Whether `generation` is current. A lease checks this before each id; it costs one load.
     #[inline]
     pub(crate) fn stands(&self, generation: u64) -> bool {
         // Relaxed: a draw that happens after `revoke` returned sees its new value by coherence.
         self.generation.load(Ordering::Relaxed) == generation
     }
 
-    /// Adds a range behind what is there. Refused, with its ids as a gap, if the stock was revoked since
-    /// `generation`.
+    /// Appends a range. Returns `false` if the stock was revoked since `generation`: the ids are then a gap.
     pub(crate) fn publish(&self, range: IdRange, watermark: u64, generation: u64) -> bool {
         self.append(Segment::new(range, watermark), generation)
     }
 
-    /// Says why there is nothing after what is there: for good, or (`Dry`) for now.
+    /// Appends the reason why no ids follow: permanently, or (`Dry`) for now.
     pub(crate) fn finish(&self, reason: ErrorKind, generation: u64) -> bool {
         self.append(Segment::empty(reason), generation)
     }
@@ -171,25 +170,25 @@ impl Stock {
         }
         match &chain.tail {
             Some(tail) => tail.next().store(Some(segment.clone())),
-            // Nothing was published since the start or the last revocation: `current` is the empty segment of
-            // that.
+            // Nothing was published since the start or the last revocation: `current` is the empty segment
+            // from then.
             None => self.current.store(segment.clone()),
         }
         chain.push(segment);
         true
     }
 
-    /// Takes everything in memory away from everybody who holds it; `reason` is what callers hear until there
-    /// is more. Returns the ids that costs, oldest first, which are to be counted by `count`: before anybody
-    /// [looks](Self::still) again, to whom they would seem drawn. When it returns, no draw that begins gets
-    /// an id published before.
+    /// Revokes all ids in memory. `reason` is the error of draws until more ids are published. Returns the
+    /// revoked ids, oldest first. `count` must count them: it runs before [`still`](Self::still) can read the
+    /// level, since they would be counted as drawn. After this returns, no new draw gets an id published
+    /// before.
     pub(crate) fn revoke(&self, reason: ErrorKind, count: impl FnOnce(&Ranges)) -> Ranges {
         if self.is_forked() {
             self.disown();
             return Ranges::none();
         }
         let mut chain = self.chain.lock();
-        // Closed is for good, whoever revokes after that.
+        // Closed is permanent, whatever a later revocation passes.
         let reason = if self.current().reason() == ErrorKind::Closed { ErrorKind::Closed } else { reason };
         self.current.store(Arc::new(Segment::empty(reason)));
         let mut lost = Ranges::none();
@@ -201,12 +200,12 @@ impl Stock {
         lost
     }
 
-    /// Whether so many ids are in memory now.
+    /// Whether memory has at least `n` ids now.
     pub(crate) fn has(&self, n: u64) -> bool {
         self.current().remaining() >= n || self.remaining() >= n
     }
 
-    /// Why no more ids come, if memory holds none and that is why.
+    /// Returns the reason why no more ids follow, if memory is empty and that is certain.
     pub(crate) fn ended(&self) -> Option<ErrorKind> {
         if self.is_forked() {
             return Some(ErrorKind::Closed);
@@ -216,12 +215,13 @@ impl Stock {
         (reason != ErrorKind::Dry && chain.remaining() == 0).then_some(reason)
     }
 
-    /// How many ids are in memory.
+    /// Returns the number of ids in memory.
     pub(crate) fn remaining(&self) -> u64 {
         self.still(|remaining| remaining)
     }
 
-    /// Looks at how many that are, while nothing is added or revoked. None are, in a fork: they are its parent's.
+    /// Calls `look` with the number of ids in memory, while none are added or revoked. 0 in a fork: they are
+    /// its parent's.
     pub(crate) fn still<T>(&self, look: impl FnOnce(u64) -> T) -> T {
         if self.is_forked() {
             return look(0);
@@ -231,14 +231,14 @@ impl Stock {
     }
 }
 
-/// The segments that may have ids, oldest first. Mostly one, which then takes no memory of its own.
+/// The segments that may have ids, oldest first. Usually one, which needs no further allocation.
 #[derive(Debug, Default)]
 struct Chain {
     earlier: Option<Box<Earlier>>,
     tail: Option<Arc<Segment>>,
 }
 
-/// Those before the last one that were not seen dry: at least one.
+/// The segments before the last one that may have ids: at least one.
 #[derive(Debug)]
 struct Earlier(Vec<Arc<Segment>>);
 
@@ -251,7 +251,7 @@ impl Chain {
         self.iter().map(|segment| segment.remaining()).sum()
     }
 
-    /// Adds a segment, and forgets those that were drawn dry.
+    /// Appends a segment, and removes the ones that were drawn dry.
     fn push(&mut self, segment: Arc<Segment>) {
         let mut earlier = self.earlier.take().map_or_else(Vec::new, |earlier| earlier.0);
         earlier.extend(self.tail.replace(segment));
@@ -278,7 +278,7 @@ mod tests {
         let mut segment = stock.current();
         assert_eq!(stock.draw(&mut segment).map(|drawn| drawn.id), Ok(1));
         stock.process = Process::another();
-        // What no draw can notice: the rest of the range in memory.
+        // Draws do not detect the fork within the range in memory.
         assert_eq!(stock.draw(&mut segment).map(|drawn| drawn.id), Ok(2));
         assert_eq!(stock.draw(&mut segment), Err(ErrorKind::Closed));
         assert_eq!(

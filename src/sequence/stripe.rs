@@ -1,13 +1,13 @@
-//! A thread's block of a sequence under [`Order::Thread`](crate::Order::Thread), where others can see what is
-//! left of it.
+//! A thread's block of a sequence under [`Order::Thread`](crate::Order::Thread). Other threads can read how
+//! much is left of it.
 //!
-//! # Who writes what
+//! # Writers
 //!
-//! Only its thread writes `next` and `end`: a draw stores `next` without a lock, so that a store of anybody
-//! else could undo it, and hand out an id a second time. Whoever revokes writes `generation` alone.
+//! Only its thread writes `next` and `end`: a draw stores `next` without a lock, so a store by another thread
+//! could undo it and duplicate an id. A revocation only writes `generation`.
 //!
-//! All accesses are `Relaxed`. The thread reads what it wrote itself; the next thread in the seat gets it
-//! through the lock of the free seats. What another thread reads of `next` is a level, good for counting.
+//! All accesses are `Relaxed`. The thread reads its own writes; the next thread in the seat gets them through
+//! the lock of the free seats. Other threads only read `next` as a level, for counting.
 
 use crate::range::IdRange;
 use crate::sequence::block::Block;
@@ -20,7 +20,7 @@ pub(crate) struct Stripe {
     next: AtomicU64,
     end: AtomicU64,
     generation: AtomicU64,
-    /// Held to change more than `next`, by the thread itself or by whoever revokes.
+    /// Held to change more than `next`, by the thread itself or by a revocation.
     changing: Mutex<()>,
 }
 
@@ -37,7 +37,7 @@ impl Default for Stripe {
 }
 
 impl Stripe {
-    /// The next id of the block, for its thread.
+    /// Returns the next id of the block, for its thread.
     #[inline]
     pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {
         let mut block = self.block();
@@ -46,20 +46,20 @@ impl Stripe {
         Some(id)
     }
 
-    /// Has ids taken from memory in place of what is left, for its thread; and draws from them.
+    /// Takes a new block from memory, for its thread, and draws from it.
     #[cold]
     pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
         self.change(|block| block.renew(stock, stats, take))
     }
 
-    /// Gives up what comes before `id`, for its thread.
+    /// Gives up the ids before `id`, for its thread.
     #[cold]
     pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
         self.change(|block| block.catch_up(stats, id));
     }
 
-    /// Gives up what is left if it was revoked, for whoever revokes. Returns how many ids that are; a draw
-    /// under way at that moment may be among them.
+    /// Gives up the remaining ids if they were revoked. Called by the revocation. Returns the number of ids,
+    /// which may include the one of a concurrent draw.
     #[cold]
     pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
         let _changing = self.changing.lock();

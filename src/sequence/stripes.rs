@@ -1,14 +1,13 @@
-//! What each thread holds for itself of a sequence under [`Order::Thread`](crate::Order::Thread), for plain
-//! `&self` callers: a block, so that draws of different threads touch no common cache line.
+//! The blocks that threads hold of a sequence under [`Order::Thread`](crate::Order::Thread), for `&self`
+//! callers: the draws of different threads share no cache line.
 //!
-//! A thread that ends leaves its block to the next one that gets its [seat](super::seat), which
-//! draws from it first, so that short-lived threads waste nothing; and the number of blocks is that
-//! of the threads alive at once.
+//! A thread that ends leaves its block to the next thread in its [seat](super::seat), which draws from it
+//! first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one time.
 //!
-//! *Growing*: a thread keeps its seat while it lives, and only whoever has the seat draws from its
-//! stripe. What it gets otherwise is cut from the stock, after all that is in its stripe: from the actor,
-//! after which the stripe [catches up](Stripes::catch_up), also with what it inherited; or, at the
-//! thread's end, without a stripe.
+//! *Growing*: a thread keeps its seat while it lives, and is the only one that draws from its stripe. Other
+//! ids of the thread are cut from the stock, after the ids in its stripe: either by the actor, after which
+//! the stripe [catches up](Stripes::catch_up), including inherited ids; or without a stripe, while the thread
+//! ends.
 
 use std::fmt;
 
@@ -19,39 +18,40 @@ use crate::sequence::stock::Stock;
 use crate::sequence::stripe::Stripe;
 use crate::sync::{CachePadded, OnceLock};
 
-/// Enough for four million threads; a thread beyond them draws without a stripe.
+/// Enough for four million threads; further threads draw without a stripe.
 const ROWS: usize = 20;
 
-/// Made when its thread first draws.
+/// Created when its thread first draws.
 type Place = OnceLock<Box<CachePadded<Stripe>>>;
 
 /// The stripes by seat.
 #[derive(Default)]
 pub(crate) struct Stripes {
-    /// Not behind one pointer more, as the further ones: each costs a thread that draws from many sequences
-    /// in turn a cache line.
+    /// Without the extra pointer of the further rows: it costs a thread that draws from many sequences a
+    /// cache line.
     first: [Place; Seat::columns(0)],
-    /// Each made when the first of its threads draws.
+    /// Each is created when the first of its threads draws.
     further: [OnceLock<Box<[Place]>>; ROWS - 1],
 }
 
 impl Stripes {
-    /// The next id of this thread's block, if it has one.
+    /// Returns the next id of this thread's block, if it has one.
     #[allow(clippy::inline_always)] // a call costs half of what it does
     #[inline(always)]
     pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {
         self.at(Seat::mine())?.draw(stock)
     }
 
-    /// The next id for this thread: of the block that it found in its seat, or of what `take` brings. `None`
-    /// without a seat, and if nothing is in memory.
+    /// Returns the next id for this thread: from the block in its seat, or from the ids that `take` returns.
+    /// `None` without a seat, and if memory is empty.
     pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
         let stripe = Seat::take().and_then(|seat| self.make(seat))?;
         stripe.draw(stock).or_else(|| stripe.renew(stock, stats, take))
     }
 
-    /// A caller of this thread got `id` from the actor, after it had to wait. Neither what other callers of
-    /// the thread have put into its block meanwhile nor what the thread inherits must come after that.
+    /// Drops smaller ids of this thread's block, after the thread got `id` from the actor. They may be
+    /// inherited, or have been taken by other callers of the thread while this one waited; they must not be
+    /// handed out after `id`.
     #[cold]
     pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
         if let Some(stripe) = Seat::take().and_then(|seat| self.at(seat)) {
@@ -59,8 +59,8 @@ impl Stripes {
         }
     }
 
-    /// Counts what the threads hold as lost, where it was revoked; they hear of it when they next draw.
-    /// Returns how many ids that are. A draw under way at that moment may be counted too.
+    /// Counts revoked ids that threads hold as lost; the threads detect it at their next draw. Returns the
+    /// number of ids, which may include the one of a concurrent draw.
     #[cold]
     pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
         self.iter().map(|stripe| stripe.give_up(stock, stats)).sum()

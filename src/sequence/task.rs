@@ -1,4 +1,4 @@
-//! Work on a runtime that may not be the caller's.
+//! Tasks on a runtime that may not be the caller's.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use crate::error::{Error, ErrorKind};
 
-/// A task that ends when nobody waits for it any more.
+/// A task that is aborted when its waiter drops it.
 pub(crate) struct Task<T>(JoinHandle<T>);
 
 impl<T: Send + 'static> Task<T> {
@@ -32,7 +32,7 @@ impl<T> Drop for Task<T> {
     }
 }
 
-/// What became of a call whose task ended without a result.
+/// Returns the error of a call whose task ended without a result.
 pub(crate) fn lost(failure: JoinError) -> Error {
     let message = if failure.is_panic() {
         "the store panicked; whether it did what was asked is unknown"

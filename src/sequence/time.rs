@@ -1,7 +1,7 @@
-//! What a deadline is reckoned in.
+//! The unit of deadlines.
 
 use std::time::Duration;
 
-/// A point in time, as the time since the actor's [clock](crate::sequence::clock) began. The refill engine
-/// knows no other clock.
+/// A point in time, as the time since the start of the actor's [clock](crate::sequence::clock). The refill
+/// engine uses no other clock.
 pub(crate) type Time = Duration;

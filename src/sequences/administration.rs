@@ -1,4 +1,4 @@
-//! Looking at the store's sequences and changing them, from any executor or none.
+//! Reading and changing the store's sequences, from any executor or none.
 
 use std::future::Future;
 
@@ -7,18 +7,17 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
 
-/// Administration of the store. Each call is that of [`Store`] of the same name, and works from any executor:
-/// the store's work runs where its refills do.
+/// Administration of the store. Each method calls the [`Store`] method of the same name, and works from any
+/// executor: the store's work runs on the same runtime as for refills.
 ///
-/// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). One that reads then
-/// fails with [`ErrorKind::Deadline`], and one that writes with [`ErrorKind::UnknownOutcome`], since it may
-/// have been applied. A call whose future is dropped may have been applied too. After
-/// [`close`](Self::close), each fails with [`ErrorKind::Closed`]. A name that cannot be is
-/// [`ErrorKind::InvalidInput`].
+/// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). After that, a read fails
+/// with [`ErrorKind::Deadline`], and a write with [`ErrorKind::UnknownOutcome`], since it may have been
+/// applied. A write whose future is dropped may also have been applied. After [`close`](Self::close), every
+/// call fails with [`ErrorKind::Closed`]. Invalid names are [`ErrorKind::InvalidInput`].
 ///
 /// Threads outside any async runtime use [`blocking`](Self::blocking).
 impl Sequences {
-    /// Creates a sequence in the store. Opening one does so too.
+    /// Creates a sequence in the store. Opening a sequence creates it too.
     ///
     /// # Errors
     /// Those of [`Store::create`], and those common to all calls here.
@@ -32,7 +31,7 @@ impl Sequences {
         })
     }
 
-    /// Reads a sequence as it is stored; `None` if there is none of this name. Consumes nothing.
+    /// Reads a stored sequence, or `None` if there is none of this name. Consumes no ids.
     ///
     /// # Errors
     /// Those of [`Store::inspect`], and those common to all calls here.
@@ -43,8 +42,8 @@ impl Sequences {
         self.of(Operation::Inspect, SequenceName::new(name.as_ref()), |store, name| store.inspect(name))
     }
 
-    /// Reads a page of the store's sequences, whether or not they are open. To read on, pass the listing's
-    /// `next` as the `after` of the next page.
+    /// Reads a page of the store's sequences, whether or not they are open. For the next page, pass the
+    /// listing's `next` as `after`.
     ///
     /// # Errors
     /// Those of [`Store::list`], and those common to all calls here.
@@ -54,8 +53,8 @@ impl Sequences {
         listed.await.map_err(|error| error.during(Operation::List))
     }
 
-    /// Changes a stored sequence, as [`SequenceInfo::apply`] describes; returns it as it is now. An allocator
-    /// that is open notices a change at its next refill.
+    /// Changes a stored sequence, as [`SequenceInfo::apply`] describes, and returns its new state. An open
+    /// allocator detects the change at its next refill.
     ///
     /// # Errors
     /// Those of [`Store::set`], and those common to all calls here.
@@ -67,12 +66,13 @@ impl Sequences {
         self.of(Operation::Set, SequenceName::new(name.as_ref()), move |store, name| store.set(name, change))
     }
 
-    /// Has every process drop the ids of a sequence that it has in memory: for when something went wrong, and
-    /// nobody is to hand out what was reserved before. Raises the sequence's epoch, and changes nothing else.
+    /// Makes every process drop the ids of this sequence that it has in memory. Use it when ids that were
+    /// reserved earlier must not be handed out any more. Raises the sequence's epoch, and changes nothing
+    /// else.
     ///
-    /// This process drops them before this returns. Others do at their next refill, or within their
-    /// [freshness](crate::SequencesBuilder::freshness). What is dropped is a gap. Cancelling this call does not
-    /// undo it.
+    /// This process drops them before this returns. Other processes drop them at their next refill, or within
+    /// their [freshness](crate::SequencesBuilder::freshness). Dropped ids are a gap. Cancelling this call
+    /// does not undo it.
     ///
     /// # Errors
     /// Those of [`Store::set`], and those common to all calls here.
@@ -81,19 +81,20 @@ impl Sequences {
         let of = |error: Error| error.of(&name).during(Operation::Set);
         self.shared.must_be_open().map_err(of)?;
         let revoked = name.clone();
-        // In a task, which a caller cannot cancel: a `set` that was sent may be applied at any time from then on.
+        // In a task, which a caller cannot cancel: a `set` that was sent may be applied at any later time.
         let revoking = self.shared.runtime.spawn(async move {
             let outcome = ids.set(&revoked, Change::new().revoke(true)).await;
-            // Also where it is not known whether it was applied.
+            // Even if the outcome is unknown.
             ids.discard(&revoked);
             outcome
         });
         revoking.await.map_err(|failure| of(self.shared.task_failed(failure)))?
     }
 
-    /// Drops the ids of a sequence that this process has in memory, without asking the store: for after the
-    /// stored sequence was changed or removed by other means. Returns how many ids that were; they are a gap.
-    /// A reserve that is under way is dropped too. See [`Allocator::revoke`](crate::Allocator::revoke).
+    /// Drops the ids of this sequence that this process has in memory, without a request to the store. Use it
+    /// after the stored sequence was changed or removed by other means. Returns the number of dropped ids;
+    /// they are a gap. A reserve in flight is dropped too. See
+    /// [`Allocator::revoke`](crate::Allocator::revoke).
     pub fn discard(&self, name: impl AsRef<str>) -> u64 {
         let Some(core) = self.shared.registry.find(name.as_ref()) else { return 0 };
         let ids = core.revoke();
@@ -101,8 +102,8 @@ impl Sequences {
         ids
     }
 
-    /// Removes a sequence from the store; `false` if there was none. Allocators that are open go on with the
-    /// ids in memory, and fail at their next refill.
+    /// Removes a sequence from the store; `false` if there was none. Open allocators still hand out the ids
+    /// in memory, and fail at their next refill.
     ///
     /// # Errors
     /// Those of [`Store::remove`], and those common to all calls here.
@@ -110,7 +111,7 @@ impl Sequences {
         self.of(Operation::Remove, SequenceName::new(name.as_ref()), |store, name| store.remove(name))
     }
 
-    /// A call that concerns one sequence.
+    /// Runs a call that concerns one sequence.
     async fn of<R: Send + 'static>(
         &self,
         operation: Operation,

@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::sequence::parts::Ending;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
 
-/// How long a thread waits at least for the end. On a machine with nothing else to do, the end comes at once.
+/// The minimum time to wait for the end. Usually the end comes immediately.
 const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
 
-/// Each call is that of [`Sequences`] of the same name, with its errors, and
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) where it would wait for itself.
+/// Each method blocks on the [`Sequences`] method of the same name, and returns its errors, or
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
 #[allow(clippy::missing_errors_doc, reason = "they are said above")]
 impl Blocking<&Sequences> {
     /// Creates a sequence in the store.
@@ -22,7 +22,7 @@ impl Blocking<&Sequences> {
         self.wait_for("`create`", self.of.create(name, bounds))
     }
 
-    /// Reads a sequence as it is stored; `None` if there is none of this name.
+    /// Reads a stored sequence, or `None` if there is none of this name.
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Option<SequenceInfo>> {
         self.wait_for("`inspect`", self.of.inspect(name))
     }
@@ -37,7 +37,7 @@ impl Blocking<&Sequences> {
         self.wait_for("`set`", self.of.set(name, change))
     }
 
-    /// Has every process drop the ids of a sequence that it has in memory.
+    /// Makes every process drop the ids of this sequence that it has in memory.
     pub fn revoke(&self, name: impl AsRef<str> + Send) -> Result<SequenceInfo> {
         self.wait_for("`revoke`", self.of.revoke(name))
     }
@@ -47,9 +47,9 @@ impl Blocking<&Sequences> {
         self.wait_for("`remove`", self.of.remove(name))
     }
 
-    /// Ends all allocators. The sequences are closed even if this fails: an error means that this call did not
-    /// wait until the ids that were left had been given back. It is [`Deadline`](crate::ErrorKind::Deadline) if
-    /// the refills' runtime is kept from running for twice the store's timeout.
+    /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did
+    /// not wait until the remaining ids had been given back. It is [`Deadline`](crate::ErrorKind::Deadline)
+    /// if the refills' runtime does not run for twice the store's timeout.
     pub fn close(&self) -> Result<()> {
         self.of.shared.mailbox.close(Ending::Asked);
         let limit = self.timeout.saturating_mul(2).max(SHORTEST_CLOSE);

@@ -17,8 +17,8 @@ use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::store::{self, Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
 
-/// A sequence about to be opened. Await it to open the sequence: it is created in the store if it does not
-/// exist; if it exists, it is checked against the settings asked for.
+/// Settings of a sequence to be opened. Await the builder to open the sequence. A missing sequence is created
+/// in the store; an existing one is checked against these settings.
 ///
 /// ```
 /// # async fn demo(ids: idmill::Sequences) -> idmill::Result<()> {
@@ -67,79 +67,79 @@ impl<T: Id> SequenceBuilder<T> {
         }
     }
 
-    /// Sets the first id, used if the sequence must be created. Default: 1.
+    /// Sets the first id, used if the sequence is created. Default: 1.
     pub fn start(mut self, start: u64) -> Self {
         self.start = Some(start);
         self
     }
 
-    /// Sets the last id, inclusive, used if the sequence must be created. Default: the largest that the type
-    /// holds.
+    /// Sets the last id, inclusive, used if the sequence is created. Default: the largest value of the id
+    /// type.
     pub fn max(mut self, max: u64) -> Self {
         self.max = Some(max);
         self
     }
 
     /// Always reserves this many ids, 1 to 2^48, instead of adapting to the load. The
-    /// [`watermark`](Self::watermark) is then half of it unless set.
+    /// [`watermark`](Self::watermark) then defaults to half of it.
     pub fn step(mut self, ids: u64) -> Self {
         self.step = Some(ids);
         self
     }
 
-    /// Sets how many ids remain when the refill starts; needs a [`step`](Self::step), and is at most that. It
-    /// should cover the ids drawn while the store answers: latency × rate. 0 turns prefetching off: this is
-    /// the *batch* mode, in which nothing is reserved that nobody asked for.
+    /// Sets how many ids remain when the refill starts. Needs a [`step`](Self::step), and is at most the
+    /// step. It should cover the ids drawn while the store answers: latency × rate. 0 turns prefetching off:
+    /// in this *batch* mode, only ids that a caller waits for are reserved.
     pub fn watermark(mut self, ids: u64) -> Self {
         self.watermark = Some(ids);
         self
     }
 
-    /// Sets how long to keep serving at the present rate while the store is away. Default: 5 s.
+    /// Sets how long ids in memory should last, at the present rate, without the store. Default: 5 s.
     pub fn outage_budget(mut self, budget: Duration) -> Self {
         self.outage_budget = Some(budget);
         self
     }
 
-    /// Sets the most ids in memory, which is what a crash wastes; wins over the outage budget. Default: a
-    /// ten-thousandth of the sequence, but at most a million. Ids above it that were reserved for a caller
-    /// that gave up go back to a store that [takes them](crate::store::Capabilities::gives_back), or become a
-    /// gap.
+    /// Sets the maximum number of ids in memory, which is also the number that a crash wastes. Takes
+    /// precedence over the outage budget. Default: a ten-thousandth of the sequence, at most a million.
+    /// Excess ids that were reserved for a caller that gave up go back to a store that [takes
+    /// them](crate::store::Capabilities::gives_back), or become a gap.
     pub fn max_waste(mut self, ids: u64) -> Self {
         self.max_waste = Some(ids);
         self
     }
 
-    /// Sets how many ids one [`take`](Allocator::take) may ask for, 1 to 2^48. Default: a million, or the
-    /// waste cap or the step if that is more, so that a cancelled take costs no more than a crash may.
+    /// Sets the maximum number of ids per [`take`](Allocator::take), 1 to 2^48. Default: a million, or the
+    /// waste cap or the step if that is larger. So a cancelled take wastes no more than a crash may.
     pub fn max_take(mut self, ids: u64) -> Self {
         self.max_take = Some(ids);
         self
     }
 
-    /// Sets how ids relate to each other. Default: [`Order::Process`].
+    /// Sets the ordering guarantee. Default: [`Order::Process`].
     pub fn order(mut self, order: Order) -> Self {
         self.settings.order = order;
         self
     }
 
-    /// Sets how long `next` and `take` wait at most while memory is empty and the store does not grant; then they
-    /// return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits as long, or for
-    /// the [store's timeout](crate::SequencesBuilder::store_timeout) if that is longer. The runtime that drives
-    /// the refills keeps the time. Default: 30 s.
+    /// Sets how long `next` and `take` wait at most while memory is empty and the store does not grant. Then
+    /// they return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits as long,
+    /// or for the [store's timeout](crate::SequencesBuilder::store_timeout) if that is longer. The timer
+    /// belongs to the runtime that drives the refills. Default: 30 s.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.settings.patience = patience;
         self
     }
 
-    /// Sets how many ids a thread takes for itself at a time under [`Order::Thread`], 1 to 2^48. Default: 64.
+    /// Sets how many ids a thread takes at a time under [`Order::Thread`], 1 to 2^48. Default: 64.
     pub fn lease_size(mut self, ids: u64) -> Self {
         self.settings.lease = ids;
         self
     }
 
-    /// Opens the sequence without asking the store. If the sequence does not exist, the first reserve creates
-    /// it. Differences from an existing sequence are not detected.
+    /// Opens the sequence without a request to the store. If the sequence does not exist, the first reserve
+    /// creates it. Differences from an existing sequence are not detected.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for an invalid name or invalid settings; [`ErrorKind::Conflict`] if the
@@ -149,21 +149,21 @@ impl<T: Id> SequenceBuilder<T> {
         Self::register(&self.shared, &name, settings)
     }
 
-    /// Opens the sequence, on a thread outside any async runtime.
+    /// Opens the sequence on a thread outside any async runtime.
     ///
     /// # Errors
     /// The same as awaiting it: those of [`lazy`](Self::lazy); [`ErrorKind::Conflict`] if the sequence exists
-    /// with another start or max than asked for; errors of the store; [`ErrorKind::Deadline`] if the store
-    /// does not answer within the longer of [`patience`](Self::patience) and the [store's
-    /// timeout](crate::SequencesBuilder::store_timeout). Also [`ErrorKind::InvalidInput`] when called in
-    /// async code of a runtime that drives the refills and has no other thread.
+    /// with another start or max; errors of the store; [`ErrorKind::Deadline`] if the store does not answer
+    /// within the longer of [`patience`](Self::patience) and the [store's
+    /// timeout](crate::SequencesBuilder::store_timeout). Also [`ErrorKind::InvalidInput`] in async code of a
+    /// runtime that drives the refills and has no other thread.
     pub fn open_blocking(self) -> Result<Allocator<T>> {
         let (shared, name, limit) = (self.shared.clone(), self.name.clone()?, self.limit());
         let outcome = block_on_reply(&shared.runtime, "`.await`", self.into_future(), limit);
         outcome.map_err(|error| error.of(&name).during(Operation::Configure))
     }
 
-    /// How long the store may take to describe the sequence.
+    /// The timeout for reading or creating the sequence.
     fn limit(&self) -> Duration {
         self.settings.patience.max(self.shared.store_timeout)
     }
@@ -190,12 +190,12 @@ impl<T: Id> SequenceBuilder<T> {
         Ok(allocator)
     }
 
-    /// Returns this process's allocator for the sequence, unless there is one with other settings.
+    /// Returns this process's allocator for the sequence, or an error if it is open with other settings.
     fn register(shared: &Arc<Shared>, name: &SequenceName, settings: Settings) -> Result<Allocator<T>> {
         let core = shared.registry.find_or_create(name, || {
             Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone())
         });
-        // From here on the tenant gives up the user that `core` counts for this call.
+        // From here on the tenant releases the user that `core` counts for this call.
         let allocator = Allocator::new(Tenant::new(core.clone(), shared.clone()));
         if shared.mailbox.is_closed() {
             core.close();
@@ -208,7 +208,7 @@ impl<T: Id> SequenceBuilder<T> {
         Ok(allocator)
     }
 
-    /// The name and the settings, worked out once and found sound. Refused in a fork, before anything is locked.
+    /// Returns the name and the checked settings. Fails in a fork before anything is locked.
     fn checked(&self) -> Result<(SequenceName, Settings)> {
         let name = self.name.clone()?;
         if self.shared.mailbox.is_forked() {
@@ -246,17 +246,17 @@ impl<T: Id> SequenceBuilder<T> {
     }
 }
 
-/// Drops the ids in memory that are of this identity, which the store no longer has. Memory that is empty stays:
-/// the reserve in flight would become a gap, and each caller that opens the sequence would repeat that.
+/// Drops the ids in memory that are of this identity, which the store no longer has. Empty memory is left
+/// alone: revoking would turn the reserve in flight into a gap, once for each caller that opens the sequence.
 fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
-    // In this order: ids of another identity that are in memory were noted before they were published.
+    // In this order: an identity is noted before its ids are published.
     if core.holds_ids() && core.stats.identity() == identity {
         let ids = core.revoke();
         tracing::warn!(sequence = %core.name, ids, "reset or created again: dropped the ids in memory");
     }
 }
 
-/// Checks an existing sequence against the start and max that were asked for, if any.
+/// Checks an existing sequence against the requested start and max, if any.
 fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> Result<()> {
     let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
     let differs = |what, asked: u64, has| {

@@ -1,4 +1,4 @@
-//! Asks the store now and then whether the sequences whose ids are in memory are still the same.
+//! Checks regularly that the sequences whose ids are in memory are unchanged in the store.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,43 +16,43 @@ use crate::sequence::task::{Task, lost};
 use crate::store::{Identity, SequenceInfo, Store};
 use crate::sync::Arc;
 
-/// How many sequences are asked for in one call.
+/// Number of sequences read in one call.
 const AT_ONCE: usize = 256;
 
-/// Confirms ids in memory, or drops them, so that none is handed out that was neither reserved nor confirmed
-/// within `age`.
+/// Confirms ids in memory or drops them, so that every id handed out was reserved or confirmed within `age`.
 ///
-/// A look takes at most a quarter of that, as does the pause after it. So a look that failed can be followed
-/// by one more before what it could not confirm is too old, and by three if it failed at once.
+/// A check takes at most a quarter of `age`, as does the pause after it. So after a failed check there is
+/// time for one more before unconfirmed ids are too old, or for three if it failed immediately.
 ///
-/// It runs where the actor runs, and the store's calls where all of them do: a call that panics or blocks its
-/// thread is one that did not answer.
+/// It runs on the actor's runtime, and the store's calls on the store's. A call that panics or blocks its
+/// thread counts as unanswered.
 pub(super) struct Freshness {
     age: Duration,
     store: Arc<dyn Store>,
     store_runtime: RuntimeHandle,
-    /// One call at a time, also after a look has given up on it: a blocked thread would collect them.
+    /// Limits the store to one call, even after a check has timed out: calls would pile up on a blocked
+    /// thread.
     turn: Arc<Semaphore>,
     registry: Arc<Registry>,
 }
 
-/// What is known of each core, by its key.
+/// The state of each core, by its key.
 type Known = HashMap<u64, State>;
 
 #[derive(Clone, Copy)]
 enum State {
-    /// The sequence was the same `at` that time; `left` ids had left memory at the last look.
+    /// The sequence was unchanged at the time `at`; `left` ids had left memory at the last check.
     Same { at: Instant, left: u64 },
-    /// All in memory was dropped, when so many ids had been granted. Dropping once more would cost what is
-    /// under way.
+    /// All ids in memory were dropped after this many had been granted. Dropping again would waste the
+    /// reserve in flight.
     Dropped(u64),
 }
 
-/// A core whose sequence is asked for.
+/// A core whose sequence is read from the store.
 struct Asked {
     core: Arc<Core>,
     held: Identity,
-    /// When the sequence was the same.
+    /// When the sequence was last confirmed.
     same_at: Instant,
 }
 
@@ -69,7 +69,7 @@ impl Freshness {
     pub(super) async fn keep(self, mut ended: watch::Receiver<()>) {
         let (mut known, mut last) = (Known::new(), Instant::now());
         loop {
-            // Nothing is ever sent: what is heard is the end.
+            // Nothing is ever sent on this channel: it only signals the end.
             if timeout(self.quarter(), ended.changed()).await.is_ok() {
                 return;
             }
@@ -83,17 +83,17 @@ impl Freshness {
         self.age / 4
     }
 
-    /// Whether ids that were confirmed at this time are too old by the end of the next look.
+    /// Whether ids that were confirmed at this time will be too old at the end of the next check.
     fn is_due(&self, same_at: Instant) -> bool {
         same_at.elapsed() + self.quarter() * 2 > self.age
     }
 
-    /// One look at all that may have ids in memory. What was not among them at the `last` one was reserved
-    /// since.
+    /// Checks all sequences that may have ids in memory. A sequence without a state was reserved after the
+    /// `last` check.
     async fn look(&self, known: &Known, last: Instant, begun: Instant) -> Known {
         let (mut next, mut asked) = (Known::new(), Vec::new());
         for core in self.registry.cores() {
-            // The actor's other tasks run in between: there may be a million sequences.
+            // Lets the actor's other tasks run in between: there may be a million sequences.
             consume_budget().await;
             match known.get(&core.key) {
                 Some(dropped @ State::Dropped(granted)) if core.stats.granted() == *granted => {
@@ -107,7 +107,7 @@ impl Freshness {
                         Some(State::Same { at, .. }) => *at,
                         Some(State::Dropped(_)) | None => last,
                     };
-                    // Also with empty memory: leases and threads hold ids of their own.
+                    // Also with empty memory: leases and threads hold ids.
                     asked.extend(core.stats.identity().map(|held| Asked { core, held, same_at }));
                 }
             }
@@ -119,7 +119,7 @@ impl Freshness {
         next
     }
 
-    /// No allocator refers to the sequence, and nothing was drawn from it: the store is not asked.
+    /// Handles a sequence without an allocator and without draws: the store is not queried.
     fn of_nobody(&self, core: &Arc<Core>, at: Instant, left: u64) -> State {
         if self.is_due(at) {
             tracing::debug!(sequence = %core.name, "ids in memory were dropped: too old, and unused");
@@ -132,7 +132,7 @@ impl Freshness {
     fn judge(&self, asked: &Asked, found: Option<&Result<Option<SequenceInfo>>>, begun: Instant) -> State {
         let Asked { core, held, same_at } = asked;
         let why = match found {
-            // An identity that was granted since the question is newer than the answer.
+            // An identity that was granted since this read was sent is newer than its answer.
             Some(Ok(stored)) if is_same(stored.as_ref(), *held) || core.stats.identity() != Some(*held) => {
                 return State::Same { at: begun, left: core.left() };
             }
@@ -146,7 +146,7 @@ impl Freshness {
         drop_all(core)
     }
 
-    /// The answers that arrive in time: of the first names, if the store is too slow for all of them.
+    /// Returns the answers that arrive in time: only those of the first names if the store is slow.
     async fn read(&self, names: Vec<SequenceName>) -> Vec<Result<Option<SequenceInfo>>> {
         let mut found = Vec::with_capacity(names.len());
         let reading = async {
@@ -158,7 +158,7 @@ impl Freshness {
         found
     }
 
-    /// As many answers as names.
+    /// Returns one answer for each name.
     async fn inspect(&self, names: Vec<SequenceName>) -> Vec<Result<Option<SequenceInfo>>> {
         let (store, count) = (self.store.clone(), names.len());
         let turn = self.turn.clone().acquire_owned().await;

@@ -1,4 +1,4 @@
-//! What the readiness probe of a service asks.
+//! Health of the open sequences, for readiness probes.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,28 +10,28 @@ use crate::sequence::parts::Core;
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sync::Arc;
 
-/// Whether every open sequence can serve, and which cannot: from [`Sequences::health`].
+/// Whether every open sequence can serve, and the ones that cannot. Returned by [`Sequences::health`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthReport {
-    /// The worst health of all. [`Health::Ended`] once the sequences were closed;
-    /// [`Health::Serving`] while none is open.
+    /// The worst health of all. [`Health::Ended`] after the sequences were closed; [`Health::Serving`] while
+    /// none is open.
     pub health: Health,
     /// How many sequences are open in this process.
     pub sequences: usize,
-    /// Those that are not [`Health::Serving`], the worst first, and by name among equals.
+    /// All sequences that are not [`Health::Serving`], sorted by health, worst first, then by name.
     pub troubles: Vec<Trouble>,
 }
 
-/// A sequence that is not served as it should be.
+/// A sequence that is not fully served.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Trouble {
-    /// Which sequence.
+    /// The sequence's name.
     pub name: SequenceName,
-    /// How it is served.
+    /// The sequence's health.
     pub health: Health,
-    /// Why: the error of the last reserve that failed.
+    /// The error of the last failed reserve.
     pub error: Error,
     /// How long memory lasts without the store, at the present rate; `None` while nothing is drawn.
     pub time_to_dry: Option<Duration>,
@@ -41,13 +41,13 @@ pub struct Trouble {
 
 impl HealthReport {
     /// Returns whether every open sequence has ids to hand out: all are [`Health::Serving`], or
-    /// [`Health::Failing`] with ids in memory that last for now.
+    /// [`Health::Failing`] with ids still in memory.
     pub fn is_ready(&self) -> bool {
         self.health >= Health::Failing
     }
 }
 
-/// One line for a log, or for the body of a probe's answer. Each trouble has its reason.
+/// One line for a log or the body of a probe's response, with the error of each sequence in trouble.
 impl fmt::Display for HealthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready = if self.is_ready() { "ready" } else { "not ready" };
@@ -63,13 +63,14 @@ impl fmt::Display for Trouble {
 }
 
 impl Sequences {
-    /// Returns whether every open sequence can serve, which cannot, and why: what a readiness probe asks.
+    /// Returns whether every open sequence can serve, and an error for each one that cannot. For readiness
+    /// probes.
     ///
-    /// It reads counters and never waits for the store. A sequence that was never drawn from counts as
-    /// serving. Of a sequence that has no ids because the store failed, it starts another attempt, as
-    /// [`try_next`](crate::Allocator::try_next) does: a service that gets no traffic because it is not ready
-    /// becomes ready when the store is back. So does a sequence that was exhausted, at most every 30 s: it
-    /// is [`Health::Ended`] until the store grants again.
+    /// It reads counters and never waits for the store. A sequence without draws counts as serving. For a
+    /// sequence that has no ids because the store failed, this starts another attempt, as
+    /// [`try_next`](crate::Allocator::try_next) does: so a service that gets no traffic because it is not
+    /// ready becomes ready when the store is reachable again. The same holds for an exhausted sequence, at
+    /// most every 30 s: it is [`Health::Ended`] until the store grants again.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -100,7 +101,7 @@ fn trouble(core: &Arc<Core>, now: Duration) -> Option<Trouble> {
     };
     let is_doubted = health == Health::Ended && core.stock.ended().is_none();
     if health == Health::Dry || is_doubted {
-        // A permit for the actor, and no error that anybody sees.
+        // Signals the actor; the error is not used.
         drop(core.refused(ErrorKind::Dry));
     }
     let Snapshot { time_to_dry, since_grant, .. } = snapshot;

@@ -23,10 +23,10 @@ pub use builder::SequenceBuilder;
 pub use health::{HealthReport, Trouble};
 pub use start::SequencesBuilder;
 
-/// The sequences of one store: name → allocator, with one refill actor for all of them.
+/// The sequences of one store, by name, with one refill actor for all of them.
 ///
-/// Cheap to clone. The actor ends by itself when the last clone and the last allocator are dropped;
-/// [`close`](Self::close) ends it at once and waits for that.
+/// Cheap to clone. The actor ends when the last clone and the last allocator are dropped.
+/// [`close`](Self::close) ends it immediately, and waits until it has ended.
 #[derive(Clone)]
 pub struct Sequences {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ impl Sequences {
         &self.shared.store
     }
 
-    /// Returns how many sequences are open in this process.
+    /// Returns the number of sequences that are open in this process.
     pub fn len(&self) -> usize {
         self.shared.registry.len()
     }
@@ -54,8 +54,8 @@ impl Sequences {
         self.len() == 0
     }
 
-    /// Records the metrics of every open sequence now, for an exporter that is about to be read; they are
-    /// also recorded at every refill. Their names are `idmill_*`, their label is `sequence`.
+    /// Records the metrics of every open sequence. Call it before an exporter is read; metrics are also
+    /// recorded at every refill. Their names are `idmill_*`, their label is `sequence`.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record_metrics(&self) {
@@ -65,28 +65,28 @@ impl Sequences {
         }
     }
 
-    /// Ends all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
-    /// go back to a store that [can take them](crate::store::Capabilities::gives_back), provided that nobody
-    /// has reserved after them; the next reserve then gets those ids. Everything else becomes a gap: ids that
-    /// leases and stripes hold, a refill under way, and ids that could not be given back within the [store's
+    /// Closes all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
+    /// go back to a store that [can take them](crate::store::Capabilities::gives_back), unless later ids are
+    /// already reserved; the next reserve then gets those ids. All other ids become a gap: ids held by leases
+    /// and stripes, a refill in flight, and ids that could not be given back within the [store's
     /// timeout](SequencesBuilder::store_timeout).
     ///
-    /// Returns when the actor has ended; in a process that was forked, immediately. Cancelling this call does not undo it. Dropping the last clone
-    /// instead gives nothing back.
+    /// Returns when the actor has ended, or immediately in a forked process. Cancelling this call does not
+    /// undo it. Dropping the last clone instead gives nothing back.
     ///
     /// [`ErrorKind::Closed`]: crate::ErrorKind::Closed
     pub async fn close(&self) {
-        // The actor is the parent's, and neither hears of this nor ends here.
+        // The actor runs in the parent process: it is not affected, and cannot be awaited here.
         if self.shared.mailbox.is_forked() {
             return;
         }
         self.shared.mailbox.close(Ending::Asked);
         let mut ended = self.shared.ended.clone();
-        // Nothing is ever sent: an error says that the sender is gone, with the actor.
+        // Nothing is ever sent on this channel: an error means that the sender was dropped with the actor.
         while ended.changed().await.is_ok() {}
     }
 
-    /// Returns a view for threads outside any async runtime. Its calls wait for the [store's
+    /// Returns a view for threads outside any async runtime. Its calls wait up to the [store's
     /// timeout](SequencesBuilder::store_timeout).
     pub fn blocking(&self) -> Blocking<&Self> {
         Blocking { of: self, timeout: self.shared.store_timeout }

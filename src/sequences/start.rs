@@ -1,4 +1,4 @@
-//! Starting: from a store or its URL to sequences and the actor that refills them.
+//! Starting `Sequences` and their refill actor from a store.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::sync::{Arc, Mutex};
 const LEAST_FRESHNESS: Duration = Duration::from_millis(1);
 
 impl Sequences {
-    /// Starts the sequences of a store, with the defaults of [`builder`](Self::builder). The store may also
-    /// be an `Arc` of one.
+    /// Starts the sequences of a store with the defaults of [`builder`](Self::builder). The store may also be
+    /// an `Arc` of a store.
     ///
     /// # Errors
     /// Those of [`SequencesBuilder::start`].
@@ -32,7 +32,7 @@ impl Sequences {
         Self::builder(store).start()
     }
 
-    /// Returns a builder for the sequences of a store, with settings of your own.
+    /// Returns a builder for the sequences of a store.
     pub fn builder(store: impl Store + 'static) -> SequencesBuilder {
         SequencesBuilder {
             store: Arc::new(store),
@@ -45,7 +45,7 @@ impl Sequences {
         }
     }
 
-    /// Opens a store and its sequences on a thread of their own, for programs without an async runtime.
+    /// Opens a store and its sequences on dedicated threads, for programs without an async runtime.
     ///
     /// ```
     /// use idmill::Sequences;
@@ -63,7 +63,7 @@ impl Sequences {
         Self::connect_blocking_with(store, |settings| settings)
     }
 
-    /// [`connect_blocking`](Self::connect_blocking), with settings of your own.
+    /// Does the same as [`connect_blocking`](Self::connect_blocking), with other settings.
     ///
     /// # Errors
     /// Those of [`connect_blocking`](Self::connect_blocking).
@@ -91,59 +91,59 @@ pub struct SequencesBuilder {
 }
 
 impl SequencesBuilder {
-    /// Sets how long the store may take to answer a reserve before the outcome counts as unknown (a gap, and
-    /// another attempt). Default: 10 s.
+    /// Sets how long the store may take to answer a reserve. After that, the outcome counts as unknown: the
+    /// ids are a gap, and the reserve is retried. Default: 10 s.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self
     }
 
-    /// Evicts a sequence when no allocator or handle refers to it and nothing was drawn from it for this
-    /// long; this may take up to twice as long. Its ids in memory become a gap. Default: never.
+    /// Evicts a sequence that has no allocator or handle after this long without a draw; it may take up to
+    /// double that time. Its ids in memory become a gap. Default: never.
     pub fn idle_eviction(mut self, after: Duration) -> Self {
         self.idle_eviction = Some(after);
         self
     }
 
-    /// Hands out only ids that were reserved, or whose sequence was confirmed to be the same, at most this
-    /// long ago. So a reset, a removal and a [revocation](Sequences::revoke) reach this process within that
-    /// time, and one that draws seldom does not hand out ids of days ago. The store is asked four times in
-    /// that time, in one call for many sequences. What it could not be asked about is dropped in time, as a
-    /// gap: choose more than the outages that memory is to bridge. At least 1 ms. Default: ids in memory are
-    /// good until the next refill.
+    /// Hands out only ids that were reserved, or whose sequence was confirmed to be unchanged, within this
+    /// time. So a reset, a removal and a [revocation](Sequences::revoke) reach this process within this time,
+    /// and a process that draws rarely does not hand out ids that are days old. The store is queried four
+    /// times within this time, in one call for many sequences. Ids that cannot be confirmed in time are
+    /// dropped, and are a gap: choose a time longer than the outages that ids in memory should bridge. At
+    /// least 1 ms. Default: ids in memory are valid until the next refill.
     ///
-    /// The store is not asked about a sequence that no allocator refers to and nothing is drawn from. Its ids
-    /// are dropped in time too.
+    /// The store is not queried about a sequence that has no allocator and no draws. Its ids are dropped in
+    /// time too.
     ///
-    /// A process that is stopped, as with its machine, may hand out older ids right after it goes on: no draw
-    /// looks at a clock. So may one whose store blocks a thread of the runtime: use
+    /// A process that was paused, with its machine for example, may hand out older ids right after it
+    /// resumes: draws do not read a clock. So may a process whose store blocks a thread of the runtime: use
     /// [`own_thread`](Self::own_thread) with such a store.
     pub fn freshness(mut self, age: Duration) -> Self {
         self.freshness = Some(age);
         self
     }
 
-    /// Sets how many callers may wait for ids at the same time, over all sequences. Further callers wait for
-    /// a place, and get [`ErrorKind::Overloaded`] if none is free in time. Default: 65,536.
+    /// Sets how many callers may wait for ids, over all sequences. Further callers wait for a place, and get
+    /// [`ErrorKind::Overloaded`] if none is free in time. Default: 65,536.
     pub fn max_waiting(mut self, callers: usize) -> Self {
         self.max_waiting = callers;
         self
     }
 
-    /// Runs the actor on a thread of its own, and the store's work on another, even inside a tokio runtime. A
-    /// store that blocks its thread then delays its own requests, but nobody's deadline.
+    /// Runs the actor on one dedicated thread and the store's work on another, even inside a tokio runtime. A
+    /// store that blocks its thread then delays only its own requests, and no caller's deadline.
     pub fn own_thread(mut self) -> Self {
         self.own_thread = true;
         self
     }
 
-    /// Fixes the randomness of retries, for simulations that must be repeatable.
+    /// Fixes the random seed of retries, for repeatable simulations.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Starts the refill actor on the current tokio runtime, or on a thread of its own if there is none.
+    /// Starts the refill actor on the current tokio runtime, or on a dedicated thread if there is none.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for invalid settings, and on a tokio runtime without timers (tokio reports
@@ -182,7 +182,7 @@ impl SequencesBuilder {
             Actor::new(mailbox.clone(), store, registry.clone(), clock.clone(), duties, places.clone());
         let keepers = home.keepers;
         home.refill.spawn(async move {
-            // Dropped after the actor, and so the sign that it has ended.
+            // Dropped after the actor: this signals that it has ended.
             let _alive = (alive, keepers);
             actor.run().await;
         });
@@ -208,7 +208,8 @@ impl SequencesBuilder {
     }
 }
 
-/// Refuses a runtime whose timers are not enabled. The only way to find out is to create one: it panics.
+/// Returns an error if the runtime's timers are disabled. The only check is to create a timer, which panics
+/// then.
 fn has_timers() -> Result<()> {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
         let message = "this tokio runtime has no timers; build it with `enable_time` (or `enable_all`), or use \
@@ -217,7 +218,7 @@ fn has_timers() -> Result<()> {
     })
 }
 
-/// Returns what the store can do; a panic of the store becomes an error.
+/// Returns the store's capabilities; a panic of the store becomes an error.
 fn capabilities(store: &dyn Store) -> Result<Capabilities> {
     catch_unwind(AssertUnwindSafe(|| store.capabilities())).map_err(|_| {
         let message = "the store panicked when it was asked what it can do";

@@ -1,4 +1,4 @@
-//! Where the refills run.
+//! The runtimes of the actor and of the store.
 
 use std::io;
 use std::sync::mpsc;
@@ -8,11 +8,11 @@ use tokio::runtime::{Builder as RuntimeBuilder, Handle as RuntimeHandle};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Where the actor and the store's work run.
+/// The runtimes on which the actor and the store's work run.
 pub(super) struct Home {
     pub(super) refill: RuntimeHandle,
     pub(super) store: RuntimeHandle,
-    /// Keeps the actor's own threads running, if it has any.
+    /// Keep the actor's own threads running, if it has any.
     pub(super) keepers: Vec<Keeper>,
 }
 
@@ -21,7 +21,7 @@ impl Home {
         Self { store: runtime.clone(), refill: runtime, keepers: Vec::new() }
     }
 
-    /// Two threads, so that a store that blocks its own does not hold the actor up.
+    /// Two threads, so that a store that blocks its thread does not delay the actor.
     pub(super) fn of_its_own() -> Result<Self> {
         let (refill, first) = runtime_thread("idmill-refill").map_err(no_thread)?;
         let (store, second) = runtime_thread("idmill-store").map_err(no_thread)?;
@@ -32,15 +32,16 @@ impl Home {
 /// Keeps the runtime's thread running until it is dropped.
 pub(super) type Keeper = tokio::sync::oneshot::Sender<()>;
 
-/// A tokio runtime on a thread of its own.
+/// Starts a tokio runtime on a new thread.
 fn runtime_thread(name: &str) -> io::Result<(RuntimeHandle, Keeper)> {
     let (keeper, kept) = tokio::sync::oneshot::channel::<()>();
     let (sender, built) = mpsc::channel();
-    // Built by its own thread: had it to be dropped here because there is no thread, async code would panic.
+    // The thread builds the runtime. If it were built here and the thread failed to start, dropping it in
+    // async code would panic.
     let body = move || match RuntimeBuilder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
             let _ = sender.send(Ok(runtime.handle().clone()));
-            // An error is the keeper's end, which is what this waits for.
+            // An error means that the keeper was dropped.
             let _ = runtime.block_on(kept);
         }
         Err(error) => drop(sender.send(Err(error))),

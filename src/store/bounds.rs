@@ -1,4 +1,4 @@
-//! Where a sequence begins and ends.
+//! The bounds of a sequence.
 
 use crate::error::{Error, Operation, Result};
 use crate::id::Id;
@@ -11,7 +11,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Ids from `start` to `max`, both handed out.
+    /// Creates bounds for ids from `start` to `max`, both inclusive.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if `start > max`.
@@ -23,18 +23,18 @@ impl Bounds {
         Ok(Self { start, max })
     }
 
-    /// The default bounds of a sequence of this id type: 1 to the type's largest.
+    /// Returns the default bounds for this id type: 1 to the type's largest value.
     pub fn of<T: Id>() -> Self {
-        // A type that holds 0 alone has a sequence of that one id.
+        // A type that only holds 0 has a sequence of that one id.
         Self { start: T::MIN.max(1).min(T::MAX), max: T::MAX }
     }
 
-    /// The first id.
+    /// Returns the first id.
     pub fn start(self) -> u64 {
         self.start
     }
 
-    /// The last id, handed out too.
+    /// Returns the last id, inclusive.
     pub fn max(self) -> u64 {
         self.max
     }

@@ -1,9 +1,9 @@
-//! The calls of a store whose work is done elsewhere: in methods of its own, or by another store.
+//! Implements calls of a store by inherent methods or by another store.
 
-/// The calls of [`Store`](crate::store::Store) that are named here.
+/// Implements the listed calls of [`Store`](crate::store::Store).
 ///
-/// Each boxes the store's own method of that name with `try_` before it, and its errors say what was being
-/// done, and to which sequence:
+/// Each call boxes the store's own method of that name with the prefix `try_`. Its errors get the operation
+/// and the sequence's name:
 ///
 /// ```ignore
 /// impl Store for ToyStore {
@@ -13,7 +13,7 @@
 /// }
 /// ```
 ///
-/// Or each is passed on to another store, for one that wraps it:
+/// A store that wraps another one can forward calls to it:
 ///
 /// ```ignore
 /// idmill::store_calls!(|this| this.inner => give_back create inspect list set remove);
@@ -148,13 +148,13 @@ macro_rules! store_call {
             $crate::store_call!(@body $to self, list_records try_list_records(page) List)
         }
     };
-    // By another store.
+    // Forwarded to another store.
     (@body (|$this:ident| $inner:expr) $self:ident,
      $call:ident $($try:ident)? ($($argument:expr),*) $($operation:ident $($name:expr)?)?) => {{
         let $this = $self;
         $inner.$call($($argument),*)
     }};
-    // By a method of its own.
+    // Implemented by an inherent method.
     (@body () $self:ident, $call:ident $try:ident($($argument:expr),*) $operation:ident $($name:expr)?) => {
         Box::pin(async move {
             let outcome = $self.$try($($argument),*).await;

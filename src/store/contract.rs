@@ -1,4 +1,4 @@
-//! What every store can be asked.
+//! The contract of a store.
 
 use std::fmt;
 use std::future::Future;
@@ -12,12 +12,12 @@ use super::{
 use crate::error::{Error, ErrorKind, Operation, Result, named};
 use crate::name::SequenceName;
 
-/// What every call of a [`Store`] returns: a boxed future, so that the trait is object-safe. One allocation
-/// for a refill costs nothing beside its round trip.
+/// The return type of every [`Store`] call: a boxed future, so that the trait is object-safe. The allocation
+/// is negligible compared with the round trip of a refill.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 named! {
-    /// How long a grant survives. What survives more is larger.
+    /// How long a grant survives. More durable variants compare as larger.
     #[derive(PartialOrd, Ord)]
     pub enum Durability, "durability" {
         /// Until the process ends.
@@ -27,31 +27,31 @@ named! {
     }
 }
 
-/// What a store can do; declared, not probed.
+/// The capabilities of a store. They are declared, not probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-// An earlier field, `"retry":"gap"`: clients of that time require it.
+// The former field `"retry":"gap"`, which earlier clients require.
 #[cfg_attr(feature = "serde", serde(tag = "retry", rename = "gap"))]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own, not a state")]
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,
-    /// Whether [`Store::reserve_many`] is one round trip. If not, each sequence is asked for on its own, so
-    /// that none waits for another.
+    /// Whether [`Store::reserve_many`] is one round trip. If not, sequences are reserved with separate
+    /// requests, so that none waits for another.
     pub batches: bool,
-    /// Whether several processes may use it at the same time.
+    /// Whether several processes may use the store concurrently.
     pub shared: bool,
-    /// Whether [`Store::give_back`] takes anything back.
+    /// Whether [`Store::give_back`] takes ids back.
     pub gives_back: bool,
-    /// Whether it keeps [records](Store::swap_record), so that it can be the witness of another store.
+    /// Whether the store keeps [records](Store::swap_record), so that it can be the witness of another store.
     #[cfg_attr(feature = "serde", serde(default))]
     pub records: bool,
 }
 
 impl Capabilities {
-    /// A store whose grants survive this, and that can do nothing beyond what every store can: it is used by
-    /// one process, takes nothing back and answers no batches.
+    /// Returns the minimal capabilities of a store with this durability: it is used by one process, takes
+    /// nothing back and has no batches.
     ///
     /// ```
     /// use idmill::store::{Capabilities, Durability};
@@ -63,53 +63,54 @@ impl Capabilities {
         Self { durability, batches: false, shared: false, gives_back: false, records: false }
     }
 
-    /// With or without [`batches`](Self::batches).
+    /// Sets [`batches`](Self::batches).
     #[must_use]
     pub const fn batches(self, batches: bool) -> Self {
         Self { batches, ..self }
     }
 
-    /// For [several processes](Self::shared) or one.
+    /// Sets [`shared`](Self::shared).
     #[must_use]
     pub const fn shared(self, shared: bool) -> Self {
         Self { shared, ..self }
     }
 
-    /// With or without [`gives_back`](Self::gives_back).
+    /// Sets [`gives_back`](Self::gives_back).
     #[must_use]
     pub const fn gives_back(self, gives_back: bool) -> Self {
         Self { gives_back, ..self }
     }
 
-    /// With or without [`records`](Self::records).
+    /// Sets [`records`](Self::records).
     #[must_use]
     pub const fn records(self, records: bool) -> Self {
         Self { records, ..self }
     }
 }
 
-/// How many sequences are read at the same time where a store has no way to read several.
+/// Number of concurrent reads in a store that cannot read several sequences in one round trip.
 const INSPECTED_AT_ONCE: usize = 16;
 
-/// Where sequences live. See the [module](super) for the contract that an implementation must keep.
+/// Keeps sequences. See the [module](super) for the contract of an implementation.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// What this store can do. Asked once, before anything else.
+    /// Returns the capabilities of this store. Called once, before any other method.
     fn capabilities(&self) -> Capabilities;
 
-    /// Reserves the next range of a sequence, creating the sequence if it does not exist and the request
-    /// [says](Reserve::create) how.
+    /// Reserves the next range of a sequence. Creates a missing sequence if the request
+    /// [contains](Reserve::create) bounds.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`] if it does not exist and has to; [`ErrorKind::Exhausted`] if no id is left;
-    /// [`ErrorKind::Unavailable`] if certainly nothing was reserved; [`ErrorKind::UnknownOutcome`] if that is
-    /// not known; permanent kinds for what does not pass by itself.
+    /// [`ErrorKind::NotFound`] if the sequence does not exist and the request has no bounds;
+    /// [`ErrorKind::Exhausted`] if no id is left; [`ErrorKind::Unavailable`] if certainly nothing was
+    /// reserved; [`ErrorKind::UnknownOutcome`] if that is unknown; permanent kinds for errors that a retry
+    /// cannot fix.
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;
 
-    /// Reserves for several sequences in one round trip; the results are in the order of the requests, and
-    /// one sequence's failure is its own. Called only if [`Capabilities::batches`] is set.
+    /// Reserves ranges of several sequences in one round trip. The results are in the order of the requests,
+    /// and each request fails independently. Called only if [`Capabilities::batches`] is set.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve), for each request.
+    /// Those of [`reserve`](Self::reserve), for each request.
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
             let mut results = Vec::with_capacity(requests.len());
@@ -120,17 +121,17 @@ pub trait Store: Send + Sync + fmt::Debug {
         })
     }
 
-    /// Takes back the unused rest of a range if it is the end of all that was reserved: the next reserve
-    /// grants it again. Returns `false` if it is not, or if the store cannot do this; the rest is then a gap.
-    /// Called only if [`Capabilities::gives_back`] is set.
+    /// Takes back the unused rest of a range if no later id has been reserved: the next reserve grants it
+    /// again. Returns `false` if a later id has been reserved, or if the store cannot do this; the rest is
+    /// then a gap. Called only if [`Capabilities::gives_back`] is set.
     ///
-    /// This is one compare-and-set: `next` moves to `rest.start` on the condition that it *is*
-    /// `rest.end` and that the identity is the same. It must reach the store at most once, and is never
-    /// sent again: the first one may have been applied and the ids reserved by others, so that the
-    /// condition holds a second time.
+    /// This is one compare-and-set: `next` moves to `rest.start` on the condition that it *is* `rest.end` and
+    /// that the identity is the same. It must reach the store at most once, and is never sent again: the
+    /// first request may have been applied and the ids reserved by others, so that the condition holds a
+    /// second time.
     ///
     /// # Errors
-    /// As [`reserve`](Self::reserve). After any, the rest is a gap.
+    /// Those of [`reserve`](Self::reserve). After any error, the rest is a gap.
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         let _ = back;
         Box::pin(async { Ok(false) })
@@ -142,14 +143,14 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`ErrorKind::AlreadyExists`] if there is one of this name.
     fn create<'a>(&'a self, name: &'a SequenceName, bounds: Bounds) -> StoreFuture<'a, Result<SequenceInfo>>;
 
-    /// Reads a sequence; `None` if there is none of this name. Consumes nothing.
+    /// Reads a sequence, or `None` if there is none of this name. Consumes no ids.
     fn inspect<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<SequenceInfo>>>;
 
-    /// Reads several sequences at once; the results are in the order of the names. A store that can do so in
-    /// one round trip should: this reads 16 at a time, each on its own.
+    /// Reads several sequences. The results are in the order of the names. The default implementation reads
+    /// 16 at a time with separate calls; override it if the store can read them in one round trip.
     ///
     /// # Errors
-    /// As [`inspect`](Self::inspect), for each.
+    /// Those of [`inspect`](Self::inspect), for each name.
     fn inspect_many<'a>(
         &'a self,
         names: &'a [SequenceName],
@@ -158,23 +159,23 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(inspected.buffered(INSPECTED_AT_ONCE).collect())
     }
 
-    /// Reads a page of the sequences. [`Pages`] reads one after the other.
+    /// Reads a page of the sequences. Use [`Pages`] to read all pages.
     ///
-    /// All pages together have every sequence that exists from the first page to the last, and none that does
-    /// not exist at some time in between; a sequence may come twice. A row that cannot be read as a sequence
-    /// is reported beside those that can ([`Listing::unreadable`]), and does not stop a page from being read.
-    /// The store takes memory and time for a page that do not grow with the number of sequences, unless its
-    /// page in the docs says otherwise.
+    /// Together, the pages contain every sequence that exists from the first call to the last, and none that
+    /// never existed in between. A sequence may be listed more than once. A row that cannot be read as a
+    /// sequence is reported in [`Listing::unreadable`], and does not make the page fail. The time and memory
+    /// for a page do not grow with the number of sequences, unless the store's page in the docs states
+    /// otherwise.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a cursor of another store; any other error
-    /// if the store cannot be read.
+    /// [`ErrorKind::InvalidInput`] for a cursor of another store; any other error if the store cannot be
+    /// read.
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
 
-    /// Every sequence, by name: for few of them, since all are in memory at once.
+    /// Returns all sequences, ordered by name. Only for small numbers: all are in memory together.
     ///
     /// # Errors
-    /// Those of [`list`](Self::list), and that of the first row that cannot be read.
+    /// Those of [`list`](Self::list), and the error of the first row that cannot be read.
     fn list_all(&self) -> StoreFuture<'_, Result<Vec<SequenceInfo>>> {
         Box::pin(async move {
             let (mut all, mut pages) = (Listing::default(), Pages::new(self, Page::default()));
@@ -188,49 +189,49 @@ pub trait Store: Send + Sync + fmt::Debug {
         })
     }
 
-    /// Changes a sequence, as [`SequenceInfo::apply`] describes, atomically; returns it as it is now.
+    /// Changes a sequence atomically, as [`SequenceInfo::apply`] describes, and returns its new state.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`], and those of [`SequenceInfo::apply`].
     fn set<'a>(&'a self, name: &'a SequenceName, change: Change) -> StoreFuture<'a, Result<SequenceInfo>>;
 
-    /// Removes a sequence; `false` if there was none. One created later under the same
-    /// name is another incarnation.
+    /// Removes a sequence; `false` if there was none. A sequence created later under the same name is another
+    /// incarnation.
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
 
-    /// Names the server, or the cluster, that keeps this store, in words for an error: `etcd cluster 7`. A
-    /// restore or a failover of it takes back everything that it keeps, so a witness (`idmill-guard`) needs
-    /// another one. `None` if the store cannot tell, which is the default.
+    /// Returns a description of the server or cluster that keeps this store, such as `etcd cluster 7`, for
+    /// error messages. A restore or a failover of that server reverts all its data, so a witness
+    /// (`idmill-guard`) must be on another server. `None`, the default, if the store cannot determine it.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Those of reading from the store.
     fn server(&self) -> StoreFuture<'_, Result<Option<String>>> {
         Box::pin(async { Ok(None) })
     }
 
     /// Reads a record; `None` if nothing was written under this name.
     ///
-    /// A *record* is a short text under a name, kept apart from the sequences: a
-    /// witness (`idmill-guard`) keeps what was claimed of another store's sequence there.
-    /// Whether there is a sequence of the same name here makes no difference.
+    /// A *record* is a short text under a name, kept apart from the sequences. A witness (`idmill-guard`)
+    /// uses records for the claims of another store's sequences. A sequence of the same name in this store is
+    /// unrelated.
     ///
     /// # Errors
-    /// As [`inspect`](Self::inspect); [`ErrorKind::Unsupported`] if this store keeps none, as
-    /// [`Capabilities::records`] says.
+    /// Those of [`inspect`](Self::inspect); [`ErrorKind::Unsupported`] if this store keeps no records
+    /// ([`Capabilities::records`]).
     fn record<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<String>>> {
         Box::pin(async move { Err(no_records().of(name).during(Operation::Inspect)) })
     }
 
-    /// Writes a record if `seen` (`None`: nothing) is still what is kept, in one atomic step; returns whether
-    /// it was. Once it has returned `true`, the record is as durable as a grant.
+    /// Atomically writes a record if the stored text is still `seen` (`None`: no record), and returns whether
+    /// it was. After it has returned `true`, the record is as durable as a grant.
     ///
-    /// It may be sent again after an unknown outcome, and a store may tell by the text that is kept whether
-    /// it was applied: no two writes under a name are of the same text, whoever makes them. A text has at
-    /// most [`Records::LONGEST`] bytes, all of them printable ASCII.
+    /// It may be sent again after an unknown outcome, and a store may compare the stored text to find out
+    /// whether the write was applied: no two writes under one name have the same text. A text has at most
+    /// [`Records::LONGEST`] bytes of printable ASCII.
     ///
     /// # Errors
-    /// As [`set`](Self::set), where nothing was written; [`ErrorKind::UnknownOutcome`] where it may have
-    /// been; [`ErrorKind::Unsupported`] if this store keeps no records.
+    /// Those of [`set`](Self::set) if nothing was written; [`ErrorKind::UnknownOutcome`] if it may have been
+    /// written; [`ErrorKind::Unsupported`] if this store keeps no records.
     fn swap_record<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -241,32 +242,32 @@ pub trait Store: Send + Sync + fmt::Debug {
         Box::pin(async move { Err(no_records().of(name).during(Operation::Set)) })
     }
 
-    /// Reads a page of the records. All pages together have what those of [`list`](Self::list) have of
-    /// sequences.
+    /// Reads a page of the records, with the guarantees of [`list`](Self::list).
     ///
     /// # Errors
-    /// As [`list`](Self::list); [`ErrorKind::Unsupported`] if this store keeps no records.
+    /// Those of [`list`](Self::list); [`ErrorKind::Unsupported`] if this store keeps no records.
     fn list_records<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Records>> {
         let _ = page;
         Box::pin(async { Err(no_records().during(Operation::List)) })
     }
 }
 
-/// How often a sequence is looked for and created while others create and remove it.
+/// Number of attempts to read or create a sequence that others concurrently create and remove.
 const ROUNDS: usize = 8;
 
-/// Reads a sequence, and creates it first if it does not exist. Several may create it at once, and remove it.
+/// Reads a sequence, and creates it first if it does not exist. Other processes may concurrently create and
+/// remove it.
 ///
 /// # Errors
-/// Those of [`Store::inspect`] and [`Store::create`]; [`Unavailable`](ErrorKind::Unavailable) while others create
-/// and remove it again and again.
+/// Those of [`Store::inspect`] and [`Store::create`]; [`Unavailable`](ErrorKind::Unavailable) if others
+/// create and remove it during every attempt.
 pub async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
     for _ in 0..ROUNDS {
         if let Some(info) = store.inspect(name).await? {
             return Ok(info);
         }
         match store.create(name, bounds).await {
-            // By somebody else, and it may be gone again.
+            // Created by another process, and possibly removed since.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             outcome => return outcome,
         }
@@ -275,7 +276,7 @@ pub async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> R
     Err(Error::new(ErrorKind::Unavailable, message).of(name).during(Operation::Create))
 }
 
-/// All pages of a store, one after the other.
+/// Reads all pages of a store, one after the other.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -297,15 +298,15 @@ pub struct Pages<'a, S: ?Sized> {
 }
 
 impl<'a, S: Store + ?Sized> Pages<'a, S> {
-    /// From this page on.
+    /// Starts at this page.
     pub fn new(store: &'a S, page: Page) -> Self {
         Self { store, page: Some(page) }
     }
 
-    /// The next page; `None` after the last. After an error, the same page is read again.
+    /// Returns the next page; `None` after the last. After an error, the same page is read again.
     ///
     /// # Errors
-    /// Those of [`Store::list`]; [`ErrorKind::StoreViolation`] if the store does not get on.
+    /// Those of [`Store::list`]; [`ErrorKind::StoreViolation`] if the store returns the same cursor again.
     pub async fn next(&mut self) -> Result<Option<Listing>> {
         let Some(page) = &mut self.page else { return Ok(None) };
         let listing = self.store.list(page).await?;
@@ -328,7 +329,8 @@ mod tests {
     use super::*;
     use crate::sync::{AtomicUsize, Ordering};
 
-    /// Others create a sequence just before, and remove it just after, so often.
+    /// A store in which others create the sequence before, and remove it after, each of the first N calls of
+    /// `create`.
     #[derive(Debug)]
     struct Fickle(MemoryStore, AtomicUsize);
 
@@ -388,7 +390,7 @@ mod tests {
             assert_eq!(ensure(&fickle(times), &name, bounds).await.unwrap().name, name, "{times}");
         }
         let error = ensure(&fickle(ROUNDS), &name, bounds).await.unwrap_err();
-        // It may work the next time, and is no sequence that does not exist.
+        // A retry may succeed, so this is not `NotFound`.
         assert_eq!(error.kind(), ErrorKind::Unavailable);
     }
 }

@@ -1,9 +1,9 @@
-//! The errors that all stores have in common.
+//! Errors that all stores share.
 
 use crate::error::{Error, ErrorKind};
 use crate::name::SequenceName;
 
-/// The error of every store for a sequence that has no id left.
+/// Returns the error for a sequence that has no id left.
 pub fn exhausted(name: &SequenceName, last: u64) -> Error {
     Error::new(
         ErrorKind::Exhausted,
@@ -12,17 +12,17 @@ pub fn exhausted(name: &SequenceName, last: u64) -> Error {
     .of(name)
 }
 
-/// The error of every store for a sequence that does not exist.
+/// Returns the error for a sequence that does not exist.
 pub fn not_found(name: &SequenceName) -> Error {
     Error::new(ErrorKind::NotFound, "no such sequence; create it, or reserve from it").of(name)
 }
 
-/// The error of every store for a sequence that exists already.
+/// Returns the error for a sequence that already exists.
 pub fn already_exists(name: &SequenceName) -> Error {
     Error::new(ErrorKind::AlreadyExists, "a sequence of this name exists already").of(name)
 }
 
-/// The error of every store that keeps no records.
+/// Returns the error for a store that keeps no records.
 pub(crate) fn no_records() -> Error {
     let message = "this store keeps no records, so it cannot be the witness of another store";
     Error::new(ErrorKind::Unsupported, message)

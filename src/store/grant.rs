@@ -1,4 +1,4 @@
-//! What a store is asked to reserve, what it grants, and what is given back to it.
+//! Reserves, grants and give-backs.
 
 use super::{Bounds, Identity, not_found};
 use crate::error::Result;
@@ -10,53 +10,52 @@ use crate::range::IdRange;
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Reserve {
-    /// Which sequence.
+    /// The sequence's name.
     pub name: SequenceName,
-    /// How many ids; at least 1. The grant has fewer only where the bounds end.
+    /// Number of ids, at least 1. The grant has fewer only at the end of the bounds.
     pub count: u64,
-    /// The largest id that the caller's type can hold: nothing above it is granted,
-    /// whatever the sequence's own max.
+    /// The largest id that the caller's type can hold. Nothing above it is granted, even if the sequence's
+    /// max is larger.
     pub ceiling: u64,
-    /// The bounds with which to create the sequence if it does not exist. `None` if it has to
-    /// exist: a process that was granted ids of it never creates it anew, since a store that has
-    /// lost it would grant them again.
+    /// The bounds of the sequence to create if it does not exist. `None` if it must exist: a process that was
+    /// granted ids never creates the sequence again, since a store that has lost it would grant the same ids.
     pub create: Option<Bounds>,
 }
 
 impl Reserve {
-    /// A request for `count` ids, at least 1, of a sequence that has to exist, whatever the ids.
+    /// Creates a request for `count` ids, at least 1, without a ceiling, of a sequence that must exist.
     pub fn new(name: SequenceName, count: u64) -> Self {
         Self { name, count, ceiling: u64::MAX, create: None }
     }
 
-    /// For so many ids.
+    /// Sets the number of ids.
     #[must_use]
     pub fn count(self, count: u64) -> Self {
         Self { count, ..self }
     }
 
-    /// With another [`ceiling`](Self::ceiling).
+    /// Sets the [`ceiling`](Self::ceiling).
     #[must_use]
     pub fn ceiling(self, ceiling: u64) -> Self {
         Self { ceiling, ..self }
     }
 
-    /// With the bounds to [create](Self::create) the sequence with; `None` if it has to exist.
+    /// Sets the bounds to [create](Self::create) the sequence with; `None` if it must exist.
     #[must_use]
     pub fn create(self, bounds: impl Into<Option<Bounds>>) -> Self {
         Self { create: bounds.into(), ..self }
     }
 
-    /// The bounds with which to create the sequence, which does not exist.
+    /// Returns the bounds to create the missing sequence with.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if it has to exist.
+    /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) if the sequence must exist.
     pub fn creation(&self) -> Result<Bounds> {
         self.create.ok_or_else(|| not_found(&self.name))
     }
 }
 
-/// A range that a store has reserved for this caller alone.
+/// A range that a store has reserved exclusively for this caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
@@ -70,25 +69,25 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// These ids of a stored sequence with this identity and these bounds.
+    /// Creates a grant.
     pub const fn new(range: IdRange, identity: Identity, bounds: Bounds) -> Self {
         Self { range, identity, bounds }
     }
 
-    /// The same, of other ids: a part of them.
+    /// Returns the grant for a part of its range.
     #[must_use]
     pub const fn range(self, range: IdRange) -> Self {
         Self { range, ..self }
     }
 }
 
-/// The unused rest of a range, which its owner gives back: the last ids that were reserved of the
-/// sequence, as far as the owner knows. No id of it was handed out. The owner forgets it, and gives it
-/// back once, whatever the outcome.
+/// The unused rest of a range, to be given back by its owner: the last ids reserved from the sequence, as far
+/// as the owner can see. None of them was handed out. The owner drops the ids and gives them back once,
+/// whatever the outcome.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct GiveBack {
-    /// Which sequence.
+    /// The sequence's name.
     pub name: SequenceName,
     /// The identity under which the ids were reserved.
     pub identity: Identity,
@@ -97,7 +96,7 @@ pub struct GiveBack {
 }
 
 impl GiveBack {
-    /// This rest of a range that was reserved under this identity.
+    /// Creates a give-back of the rest of a range that was reserved under this identity.
     pub const fn new(name: SequenceName, identity: Identity, rest: IdRange) -> Self {
         Self { name, identity, rest }
     }

@@ -1,4 +1,4 @@
-//! Lists of sequences, a page at a time: a store can hold more of them than memory does.
+//! Paged lists of sequences: a store can keep more of them than fit in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,37 +8,37 @@ use super::SequenceInfo;
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
 
-/// Which part of a store's sequences [`Store::list`](super::Store::list) reads.
+/// A page of a store's sequences, to be read by [`Store::list`](super::Store::list).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
 pub struct Page {
-    /// Only sequences whose names begin with this; empty for all.
+    /// Only sequences whose names begin with this prefix; empty for all.
     pub prefix: String,
-    /// Where the page before ended; `None` for the first page. It belongs to the store and
-    /// the prefix that it came from.
+    /// Where the previous page ended; `None` for the first page. A cursor is only valid for the store and the
+    /// prefix that it came from.
     pub after: Option<Cursor>,
     /// How many rows to read, at least 1. A store may read a few more or less.
     pub limit: usize,
 }
 
 impl Page {
-    /// How many rows a page reads unless told otherwise.
+    /// The default number of rows per page.
     pub const LIMIT: usize = 1000;
 
-    /// The first page of the sequences whose names begin with `prefix`.
+    /// Returns the first page of the sequences whose names begin with `prefix`.
     pub fn of(prefix: impl Into<String>) -> Self {
         Self { prefix: prefix.into(), after: None, limit: Self::LIMIT }
     }
 
-    /// With another limit.
+    /// Sets the number of rows.
     #[must_use]
     pub fn limit(mut self, rows: usize) -> Self {
         self.limit = rows;
         self
     }
 
-    /// The page that begins where another ended; `None` for the first.
+    /// Sets the cursor at which the page begins; `None` for the first page.
     #[must_use]
     pub fn after(mut self, cursor: impl Into<Option<Cursor>>) -> Self {
         self.after = cursor.into();
@@ -52,17 +52,17 @@ impl Default for Page {
     }
 }
 
-/// Where a page ended. Only the store that made it can read it.
+/// Where a page ended. Only the store that created it can read it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(Box<str>);
 
 impl Cursor {
-    /// A cursor that reads so.
+    /// Creates a cursor from its text.
     pub fn new(text: impl Into<Box<str>>) -> Self {
         Self(text.into())
     }
 
-    /// What the store wrote.
+    /// Returns the store's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -78,39 +78,39 @@ impl fmt::Debug for Cursor {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Listing {
-    /// By name. Where a store keeps no order among names, the next page can hold
-    /// names that belong before these.
+    /// The sequences, ordered by name. If a store does not order names, the next page can contain names that
+    /// sort before these.
     pub sequences: Vec<SequenceInfo>,
-    /// What is stored among them, and cannot be read as a sequence.
+    /// Rows that cannot be read as a sequence.
     pub unreadable: Vec<Unreadable>,
     /// Where the next page begins; `None` if this was the last.
     pub next: Option<Cursor>,
 }
 
-/// Something that is stored where sequences are, and cannot be read as one.
+/// A stored row that cannot be read as a sequence.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unreadable {
     /// Its name, as far as it has one.
     pub name: String,
-    /// What is wrong with it.
+    /// Why it cannot be read.
     pub error: Error,
 }
 
 impl Unreadable {
-    /// Something of this name, and what is wrong with it.
+    /// Creates an unreadable row from its name and error.
     pub fn new(name: impl Into<String>, error: Error) -> Self {
         Self { name: name.into(), error }
     }
 }
 
 impl Listing {
-    /// These sequences, and where the next page begins; `None` if this is the last.
+    /// Creates a page from its sequences and the cursor of the next page; `None` if this is the last.
     pub fn new(sequences: Vec<SequenceInfo>, next: Option<Cursor>) -> Self {
         Self { sequences, unreadable: Vec::new(), next }
     }
 
-    /// Adds what was read under this name.
+    /// Adds a row that was read under this name.
     pub fn add(&mut self, name: impl Into<String>, row: Result<SequenceInfo>) {
         match row {
             Ok(info) => self.sequences.push(info),
@@ -121,7 +121,7 @@ impl Listing {
         }
     }
 
-    /// Brings the sequences into their order; one that was read twice stays once.
+    /// Sorts the sequences by name and removes duplicates.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.sequences.sort_by(|a, b| a.name.cmp(&b.name));
@@ -130,7 +130,7 @@ impl Listing {
     }
 }
 
-/// The rows of a page, and where the next one begins.
+/// Returns the rows of a page and the cursor of the next page.
 pub fn page_of<'a, T>(
     rows: &'a BTreeMap<SequenceName, T>,
     page: &Page,

@@ -1,4 +1,4 @@
-//! Sequences in memory: the reference implementation of [`Store`], and the one that tests are written against.
+//! An in-memory store: the reference implementation of [`Store`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::error::{Operation, Result};
 use crate::name::SequenceName;
 use crate::sync::Mutex;
 
-/// A store in memory, for tests and for ids that need not outlive the process.
+/// An in-memory store, for tests and for ids that need not outlive the process.
 ///
-/// It answers at once and never fails. Clones share one state, as several connections to one database do.
+/// It answers immediately and never fails. Clones share one state, like several connections to one database.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -35,7 +35,7 @@ struct State {
     requests: u64,
 }
 
-/// All that a [`MemoryStore`] holds at one moment, as in a backup.
+/// The contents of a [`MemoryStore`] at one moment, like a backup.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     sequences: BTreeMap<SequenceName, SequenceInfo>,
@@ -43,29 +43,29 @@ pub struct Snapshot {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How many reserves were made: a batch counts once.
+    /// Returns the number of reserves; a batch counts once.
     pub fn reserves(&self) -> u64 {
         self.0.lock().reserves
     }
 
-    /// For how many sequences ranges were asked: a batch counts each of its requests.
+    /// Returns the number of requested ranges; a batch counts each of its requests.
     #[cfg(test)]
     pub(crate) fn requests(&self) -> u64 {
         self.0.lock().requests
     }
 
-    /// Everything stored, as a backup would have it.
+    /// Returns a copy of the contents, like a backup.
     pub fn snapshot(&self) -> Snapshot {
         self.0.lock().stored.clone()
     }
 
-    /// Puts a backup back, identities and all: the store goes back in time, and will grant again what it
-    /// granted since. This is what guards against, and what no store can notice of itself.
+    /// Restores a backup, including identities. The store goes back in time and will grant again the ids
+    /// granted since. No store can detect this itself; guards exist for this case.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.0.lock().stored.clone_from(snapshot);
     }
@@ -155,7 +155,7 @@ impl Snapshot {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        // Shared, so that everything built on stores that several processes use can be tested on this one.
+        // Shared, so that code for stores with several processes can be tested on this one.
         Capabilities {
             durability: Durability::Process,
             batches: true,

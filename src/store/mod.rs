@@ -1,23 +1,23 @@
-//! Where sequences live: the [`Store`] trait, for people who use a store and for people who write one.
+//! The [`Store`] trait, for users and authors of stores.
 //!
 //! # Writing a store
 //!
-//! A store keeps, for each sequence, the *next* id to reserve, the bounds, and an [`Identity`]. The one thing
-//! that must hold, whatever crashes or is cut off, is the contract of [`Store::reserve`]: **two grants of one
-//! identity never share an id**. Everything else follows from being honest about what is known:
+//! A store keeps, for each sequence, the *next* id to reserve, the bounds, and an [`Identity`]. It must keep
+//! the contract of [`Store::reserve`], whatever crashes or loses its connection: **two grants of one identity
+//! never share an id**. The rules follow from it:
 //!
 //! - Return [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) only if the store certainly did not
-//!   reserve; if a reply was lost, a commit timed out, or a connection broke after the request may have left,
-//!   return [`ErrorKind::UnknownOutcome`](crate::ErrorKind::UnknownOutcome).
-//! - A grant must be as durable as [`Capabilities::durability`] says *before* it is returned: the allocator
-//!   hands ids out the moment it has it.
-//! - Any future may be dropped at any await point. What it had under way may be applied or not; the allocator
-//!   treats a dropped reserve as lost.
+//!   reserve. If a reply was lost, a commit timed out, or a connection broke after the request may have been
+//!   sent, return [`ErrorKind::UnknownOutcome`](crate::ErrorKind::UnknownOutcome).
+//! - Return a grant only when it is as durable as [`Capabilities::durability`] declares: the allocator hands
+//!   out its ids immediately.
+//! - Any future may be dropped at any await point. Its request may be applied or not; the allocator treats a
+//!   dropped reserve as lost.
 //! - Never retry a write inside a store unless its condition makes a second application impossible.
 //!
-//! Sort the errors of your driver in one function called `classify`, and test it with errors taken from the
-//! real engine. The allocator checks every grant (size, bounds, growth) and refuses nonsense, so a bug in a
-//! store is loud; but it cannot see what other processes were granted.
+//! Map the errors of your driver in one function called `classify`, and test it with errors from the real
+//! engine. The allocator checks every grant (size, bounds, growth) and rejects invalid ones, so most bugs in
+//! a store are detected. It cannot see the grants of other processes.
 
 mod bounds;
 mod calls;

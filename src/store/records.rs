@@ -1,4 +1,4 @@
-//! Short texts that a store keeps beside its sequences, for the witness of another store.
+//! Short texts that a store keeps for the witness of another store.
 
 use super::{Cursor, Unreadable};
 use crate::error::{Operation, Result};
@@ -8,25 +8,25 @@ use crate::name::SequenceName;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Records {
-    /// Each name and what is kept under it. Where a store keeps no order among names, the next page can hold
-    /// names that belong before these.
+    /// The records by name. If a store does not order names, the next page can contain names that sort before
+    /// these.
     pub records: Vec<(SequenceName, String)>,
-    /// What is stored among them, and cannot be read as a record.
+    /// Rows that cannot be read as a record.
     pub unreadable: Vec<Unreadable>,
     /// Where the next page begins; `None` if this was the last.
     pub next: Option<Cursor>,
 }
 
 impl Records {
-    /// How many bytes a record has at most.
+    /// The maximum length of a record, in bytes.
     pub const LONGEST: usize = 1000;
 
-    /// These records, and where the next page begins; `None` if this is the last.
+    /// Creates a page from its records and the cursor of the next page; `None` if this is the last.
     pub fn new(records: Vec<(SequenceName, String)>, next: Option<Cursor>) -> Self {
         Self { records, unreadable: Vec::new(), next }
     }
 
-    /// Adds what was read under this name, or what is wrong with it.
+    /// Adds a record, or the error of reading it.
     pub fn add(&mut self, name: &str, record: Result<String>) {
         match SequenceName::new(name).and_then(|valid| Ok((valid, record?))) {
             Ok(record) => self.records.push(record),

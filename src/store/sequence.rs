@@ -1,11 +1,11 @@
-//! A sequence as it is stored, and what changes it.
+//! Stored sequences and changes to them.
 
 use super::{Bounds, GiveBack, Grant, Identity, exhausted};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::range::IdRange;
 
-/// One sequence as it is stored.
+/// A stored sequence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -21,23 +21,23 @@ pub struct SequenceInfo {
 }
 
 impl SequenceInfo {
-    /// A sequence that is being created now, with an identity of its own.
+    /// Returns a new sequence with a fresh identity.
     pub fn new(name: SequenceName, bounds: Bounds) -> Self {
         Self { name, next: Some(bounds.start()), bounds, identity: Identity::fresh() }
     }
 
-    /// A sequence as a store has it.
+    /// Returns a sequence read from a store.
     pub const fn stored(name: SequenceName, next: Option<u64>, bounds: Bounds, identity: Identity) -> Self {
         Self { name, next, bounds, identity }
     }
 
-    /// How many ids can still be reserved.
+    /// Returns how many ids can still be reserved.
     pub fn remaining(&self) -> u128 {
         self.next.map_or(0, |next| u128::from(self.bounds.max()) - u128::from(next) + 1)
     }
 
-    /// What a reserve does to a sequence: the range it grants, moving `next` on. Stores that compute in the
-    /// client share this arithmetic.
+    /// Applies a reserve to the sequence: returns the granted range and advances `next`. Shared by the stores
+    /// that compute in the client.
     ///
     /// # Errors
     /// [`ErrorKind::Exhausted`] if no id is left at or below `ceiling`.
@@ -50,15 +50,14 @@ impl SequenceInfo {
         // is no larger than it plus one.
         let last = start.saturating_add(count.max(1) - 1).min(last_allowed);
         self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
-        // Only the whole of u64 has a length that does not fit; the rest of it is
-        // granted by the next reserve.
+        // Only the range of all u64 has a length that does not fit; the next reserve grants its last id.
         let range = IdRange::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
         Ok(Grant { range, identity: self.identity, bounds: self.bounds })
     }
 
-    /// What a give-back does to a sequence: `next` moves back to the start of the rest if nothing was
-    /// reserved after it and the sequence is still the same. Otherwise nothing changes, and it returns
-    /// `false`. Stores that compute in the client share this arithmetic.
+    /// Applies a give-back to the sequence: `next` moves back to the start of the rest if nothing was
+    /// reserved after it and the identity is still the same. Otherwise nothing changes, and it returns
+    /// `false`. Shared by the stores that compute in the client.
     pub fn take_back(&mut self, back: &GiveBack) -> bool {
         let within = back.rest.start() >= self.bounds.start() && !back.rest.is_empty();
         if !within || back.identity != self.identity || back.rest.end() != self.reached() {
@@ -68,22 +67,22 @@ impl SequenceInfo {
         true
     }
 
-    /// The first id not reserved so far: 2^64 is possible, hence the width.
+    /// Returns the first id not reserved so far. It can be 2^64, hence the width.
     pub fn reached(&self) -> u128 {
         self.next.map_or(u128::from(self.bounds.max()) + 1, u128::from)
     }
 
-    /// What a [`Change`] does to a sequence.
+    /// Applies a [`Change`] to the sequence.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for values that cannot be; [`ErrorKind::Conflict`] for a step backwards
-    /// that was not asked for as such, or an identity that is not the expected one.
+    /// [`ErrorKind::InvalidInput`] for values out of bounds; [`ErrorKind::Conflict`] for a step backwards
+    /// without [`Change::backwards`], or for an unexpected identity.
     pub fn apply(&mut self, change: &Change) -> Result<()> {
         apply(self, change).map_err(|error| error.of(&self.name).during(Operation::Set))
     }
 }
 
-/// A change to a stored sequence; what is `None` stays.
+/// A change to a stored sequence. `None` leaves a value unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
@@ -92,54 +91,54 @@ pub struct Change {
     pub next: Option<u64>,
     /// The last id, inclusive.
     pub max: Option<u64>,
-    /// Allow `next` to move backwards, or `max` below what was reserved already. Ids can then be
-    /// handed out twice, unless nobody kept the first ones. The epoch is raised, so that running
-    /// processes drop what they hold.
+    /// Allow `next` to move backwards, or `max` to move below ids that are already reserved. Ids can then be
+    /// handed out twice, if the first ones were kept. The epoch is raised, so that running processes drop the
+    /// ids they hold.
     pub backwards: bool,
-    /// Raise the epoch though nothing goes backwards, so that running processes drop what they hold.
+    /// Raise the epoch even without a step backwards, so that running processes drop the ids they hold.
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
-    /// Leave the store's history as it is. A `next` that a person sets ends the refusal after a failover (see
-    /// `history` of `idmill-kit`). A program that raises what is behind, such as an import, knows
-    /// only its own numbers and must not decide that.
-    // Written only where it is set: servers of earlier versions refuse a field that they do not know.
+    /// Leave the store's history as it is. A `next` set by a person ends the refusal after a failover (see
+    /// `history` of `idmill-kit`). A program that raises sequences that are behind, such as an import, has
+    /// only its own numbers and must not end it.
+    // Only serialized if set: servers of earlier versions reject unknown fields.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,
-    /// Refuse the change unless the sequence still is this one.
+    /// Reject the change unless the sequence still has this identity.
     pub expect: Option<Identity>,
 }
 
 impl Change {
-    /// No change.
+    /// Returns an empty change.
     pub const fn new() -> Self {
         Self { next: None, max: None, backwards: false, revoke: false, keep_history: false, expect: None }
     }
 
-    /// Sets [`next`](Self::next); `None` leaves it.
+    /// Sets [`next`](Self::next); `None` leaves it unchanged.
     #[must_use]
     pub fn next(self, next: impl Into<Option<u64>>) -> Self {
         Self { next: next.into(), ..self }
     }
 
-    /// Sets [`max`](Self::max); `None` leaves it.
+    /// Sets [`max`](Self::max); `None` leaves it unchanged.
     #[must_use]
     pub fn max(self, max: impl Into<Option<u64>>) -> Self {
         Self { max: max.into(), ..self }
     }
 
-    /// Allows or refuses to go [`backwards`](Self::backwards).
+    /// Sets [`backwards`](Self::backwards).
     #[must_use]
     pub fn backwards(self, backwards: bool) -> Self {
         Self { backwards, ..self }
     }
 
-    /// Has running processes [drop](Self::revoke) what they hold, or not.
+    /// Sets [`revoke`](Self::revoke).
     #[must_use]
     pub fn revoke(self, revoke: bool) -> Self {
         Self { revoke, ..self }
     }
 
-    /// Refuses the change unless the sequence [still is](Self::expect) this one.
+    /// Sets [`expect`](Self::expect).
     #[must_use]
     pub fn expect(self, identity: impl Into<Option<Identity>>) -> Self {
         Self { expect: identity.into(), ..self }

@@ -1,11 +1,12 @@
-//! A store that is shared is a store.
+//! Implements `Store` for an `Arc` of a store.
 
 use std::sync::Arc;
 
 use super::Store;
 
-/// All calls go to the store itself, those that the trait provides included: it may do them better.
-// Not `&S` and `Box<S>`: what implements `CompareAndSet` is a store, and somebody may yet do so for these.
+/// Forwards all calls, including the provided ones: the store may override them.
+// Not for `&S` and `Box<S>`: types that implement `CompareAndSet` are stores, and may be implemented for
+// these.
 impl<S: Store + ?Sized> Store for Arc<S> {
     crate::store_calls!(|this| **this =>
         capabilities reserve reserve_many give_back create inspect inspect_many list list_all set remove
@@ -20,7 +21,7 @@ mod tests {
     use crate::sequences::Sequences;
     use crate::store::{Bounds, GiveBack, MemoryStore, Reserve};
 
-    /// A batch is one round trip through an `Arc` too, and not what the trait provides.
+    /// A batch through an `Arc` is one round trip, not the provided default.
     async fn is_the_store_itself(store: impl Store, memory: &MemoryStore) {
         let name = SequenceName::new("orders").unwrap();
         let request = Reserve { name, count: 5, ceiling: 100, create: Some(Bounds::of::<u64>()) };

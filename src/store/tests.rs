@@ -1,4 +1,4 @@
-//! The arithmetic that stores share.
+//! Tests of the arithmetic that stores share.
 
 use proptest::prelude::*;
 
@@ -105,8 +105,7 @@ fn raising_the_max_reopens_an_exhausted_sequence() {
 }
 
 proptest! {
-    /// Whatever is given back is what was granted last, and is granted again: the ids
-    /// that are kept tile the bounds.
+    /// Given-back ids were granted last and are granted again: the kept ids tile the bounds.
     #[test]
     fn rests_are_granted_again(
         start in prop_oneof![0..50_u64, u64::MAX - 300..=u64::MAX - 200],

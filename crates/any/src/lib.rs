@@ -1,6 +1,6 @@
-//! Ids from any store of idmill, by URL.
+//! Opens any idmill store by its URL.
 //!
-//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! For options, guarantees and errors, see the README of this crate, in the repository and on
 //! [crates.io](https://crates.io/crates/idmill-any).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
@@ -11,7 +11,7 @@ use idmill::{Result, Sequences};
 use idmill_kit::Scheme;
 pub use idmill_url::{Schemes, StoreUrl};
 
-/// Each crate of a store by its feature, and its schemes for the error of a build without it.
+/// Each store crate by its feature. Without the feature, its schemes are kept for the error message.
 macro_rules! stores {
     ($($feature:literal $store:ident $($missing:ident $name:literal $example:literal $(or $alias:literal)?),+;)+) => {
         &[$(
@@ -42,7 +42,8 @@ const STORES: &[&[Scheme]] = stores! {
     "memcached" idmill_memcached missing_window "memcached" "memcached://HOST:PORT";
 };
 
-/// The stores that are compiled in. To add one of another crate: `schemes().clone().with(other::SCHEMES)?`.
+/// Returns the stores that are compiled in. Add those of another crate by
+/// `schemes().clone().with(other::SCHEMES)?`.
 pub fn schemes() -> &'static Schemes {
     static SCHEMES: LazyLock<Schemes> = LazyLock::new(|| {
         let all = Schemes::default().with(&STORES.concat());
@@ -51,7 +52,7 @@ pub fn schemes() -> &'static Schemes {
     &SCHEMES
 }
 
-/// Reads the URL of a store that is compiled in.
+/// Parses the URL of a store that is compiled in.
 ///
 /// # Errors
 /// Those of [`Schemes::parse`].
@@ -59,7 +60,7 @@ pub fn parse(url: &str) -> Result<StoreUrl> {
     schemes().parse(url)
 }
 
-/// Opens the store at `url`, which is compiled in, and its sequences, on the current tokio runtime.
+/// Opens the store at `url` and its sequences on the current tokio runtime. The store must be compiled in.
 ///
 /// # Errors
 /// Those of [`Schemes::connect`].

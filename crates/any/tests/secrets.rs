@@ -1,4 +1,4 @@
-//! Whatever is given as a URL, no password is shown; by the stores that are compiled in.
+//! No URL reveals a password, with any of the compiled-in stores.
 
 use idmill_any::parse;
 use idmill_kit::secrets::redacted;
@@ -29,7 +29,7 @@ fn what_surrounds_a_url_is_taken_off() {
     }
 }
 
-/// Everything that a library or a command could print of a URL: what it refuses, and what it accepts.
+/// Returns all texts that a program could print for a URL, accepted or not.
 fn printed(url: &str) -> String {
     match parse(url) {
         Ok(url) => format!("{url} {url:?}"),
@@ -103,7 +103,7 @@ proptest! {
         before in "[a-z:/?&= \"']{0,12}", junk in "[@:/?#&=% ]{0,3}", after in "[a-z/?:=]{0,8}",
     ) {
         let url = format!("{before}:{junk}hunter2{junk}@{after}");
-        // The path of an SQLite file is no secret, whatever is in it.
+        // The path of an SQLite file is not a secret, whatever it contains.
         prop_assume!(!url.trim().to_ascii_lowercase().contains("sqlite:"));
         prop_assert!(!printed(&url).contains("hunter2"), "{}: {}", url, printed(&url));
         prop_assert!(!redacted(&url).contains("hunter2"));

@@ -1,4 +1,4 @@
-//! The URLs of stores, read by what is compiled in; each feature alone, as well as all of them.
+//! Tests store URLs with each single feature and with all features.
 
 use idmill_any::idmill::{ErrorKind, Operation};
 use idmill_any::parse;
@@ -85,7 +85,7 @@ async fn a_window_hides_nothing_of_the_store_behind_it() {
     let error = url.clone().existing().connect().await.unwrap_err();
     assert_eq!((error.kind(), file.exists()), (ErrorKind::NotFound, false));
     assert!(url.clone().existing().to_string().contains("window="));
-    // Nothing listens there, and nothing needs to, to look at what there is.
+    // Nothing listens at that address: listing needs no connection to the cache.
     assert_eq!(url.connect().await.unwrap().list_all().await.unwrap(), []);
 }
 

@@ -1,26 +1,25 @@
 //! Numbers written in digits.
 //!
-//! Own code, because no crate does all that is wanted here: one reader for three alphabets that accepts one
-//! text per number and says where another is wrong; padding; and a check symbol. `base62` has neither
-//! strictness about leading zeros nor padding; `crockford` has no check symbol, accepts no hyphens, and uses
-//! unsafe code.
+//! No single crate has all requirements: one parser for three alphabets, exactly one text per number, error
+//! positions, padding, and a check symbol. `base62` has no padding and does not reject leading zeros.
+//! `crockford` has no check symbol, does not accept hyphens, and uses unsafe code.
 
 use super::fault;
 use idmill::Result;
 
-/// The most digits that a number can be padded to.
+/// The maximum number of digits of a padded number.
 pub(super) const WIDEST: u8 = 32;
-/// What `WIDEST` digits with a hyphen between any two take.
+/// Space for `WIDEST` digits with a hyphen between any two.
 const BUFFER: usize = 2 * WIDEST as usize;
 
 const DECIMAL: &[u8] = b"0123456789";
 const BASE62: &[u8] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/// Crockford's digits, and the five further symbols that only check.
+/// Crockford's digits, and the five additional check symbols.
 const CROCKFORD: &[u8] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ*~$=U";
-/// The number of the symbols that check, a prime.
+/// The number of check symbols, a prime.
 const CHECKS: u64 = 37;
 
-/// How a number is written.
+/// The base of a written number.
 ///
 /// | base | digits | `u64::MAX` takes | reading |
 /// | --- | --- | --- | --- |
@@ -28,9 +27,9 @@ const CHECKS: u64 = 37;
 /// | `Base62` | `0`–`9`, `A`–`Z`, `a`–`z` | 11 | as written; case matters |
 /// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | see below |
 ///
-/// All three sort like their numbers once they are padded to the same length (in byte order; `Base62` does
-/// not if case is ignored). Crockford's base 32 is read in either case, with `O` as 0, `I` and `L` as 1, and
-/// hyphens ignored; it is described at <https://www.crockford.com/base32.html>.
+/// With equal padding, all three sort like their numbers (in byte order; `Base62` only if case matters).
+/// Crockford's base 32 is case-insensitive, with `O` read as 0, `I` and `L` read as 1, and hyphens ignored.
+/// For its description, see <https://www.crockford.com/base32.html>.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Base {
@@ -41,23 +40,23 @@ pub enum Base {
     Base62,
     /// Crockford's base 32, for people.
     Crockford {
-        /// Whether a check symbol follows that detects typing mistakes: any one wrong symbol, and any two
-        /// swapped neighbours. It is the number modulo 37, written in the digits and `*~$=U`.
+        /// Whether a check symbol follows. It detects any single wrong symbol, and any swap of two
+        /// neighbours. It is the number modulo 37, written in the digits and `*~$=U`.
         check: bool,
     },
 }
 
-/// The layout of the digits, beside the base.
+/// The layout of the digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) base: Base,
-    /// At least so many symbols, the check symbol among them; 0 where there is no padding.
+    /// The minimum number of symbols, including the check symbol; 0 for no padding.
     pub(super) pad: u8,
-    /// A hyphen before every so many symbols, counted from the end; 0 for none.
+    /// The number of symbols between hyphens, counted from the end; 0 for none.
     pub(super) group: u8,
 }
 
-/// A number written, at the end of its buffer.
+/// A written number, at the end of its buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digits {
     buffer: [u8; BUFFER],
@@ -105,7 +104,7 @@ impl Layout {
         digits
     }
 
-    /// The number that is written in `text` from the byte `from` up to the byte `to`.
+    /// Parses the number in `text[from..to]`.
     pub(super) fn read(self, text: &str, from: usize, to: usize) -> Result<u64> {
         let symbols = || symbols(text, from, to, self.base.ignores_case());
         let all = symbols().count();
@@ -125,7 +124,8 @@ impl Layout {
         Ok(number)
     }
 
-    /// One number has one text: neither zeros too many nor digits too few.
+    /// Checks that the text has neither extra zeros nor missing digits, so that each number has exactly one
+    /// text.
     fn check_length(self, text: &str, number: u64, symbols: usize) -> Result<()> {
         let expected = usize::from(self.write(number).symbols);
         if symbols == expected {
@@ -138,7 +138,7 @@ impl Layout {
 }
 
 impl Base {
-    /// As a format has it.
+    /// Returns the name in a format.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Decimal => "decimal",
@@ -147,7 +147,7 @@ impl Base {
         }
     }
 
-    /// Whether upper and lower case mean the same; hyphens are then ignored as well.
+    /// Returns whether case is ignored; hyphens are then ignored too.
     pub(super) fn ignores_case(self) -> bool {
         matches!(self, Self::Crockford { .. })
     }
@@ -164,7 +164,7 @@ impl Base {
         }
     }
 
-    /// `number` with one more digit behind it.
+    /// Appends a digit to `number`.
     fn add(self, number: u64, symbol: char) -> Result<u64, String> {
         let digit = self.digit(symbol).ok_or_else(|| self.no_digit(symbol))?;
         let longer =
@@ -191,13 +191,13 @@ impl Base {
     }
 }
 
-/// The symbols between two places with where they are, without the hyphens that a base ignores.
+/// Returns the symbols of a range with their positions, without ignored hyphens.
 fn symbols(text: &str, from: usize, to: usize, hyphens: bool) -> impl Iterator<Item = (usize, char)> {
     let all = text[from..to].char_indices().map(move |(at, symbol)| (from + at, symbol));
     all.filter(move |(_, symbol)| !hyphens || *symbol != '-')
 }
 
-/// Crockford's symbols that people mix up, as one.
+/// Maps symbols that people confuse to one symbol.
 fn uniform(symbol: char) -> char {
     match symbol.to_ascii_uppercase() {
         'O' => '0',
@@ -224,7 +224,7 @@ fn position(alphabet: &[u8], symbol: char) -> Option<u64> {
     Some(found as u64)
 }
 
-/// A place in an alphabet, which is smaller than 256.
+/// Converts a position in an alphabet, which is below 256.
 #[allow(clippy::cast_possible_truncation)]
 fn index(digit: u64) -> usize {
     digit as usize

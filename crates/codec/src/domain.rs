@@ -5,7 +5,7 @@ use std::fmt;
 use super::fault::invalid;
 use idmill::{Error, Result};
 
-/// The numbers `0..=max` that a codec accepts, and produces: given as a number of bits, or as an exclusive
+/// The numbers `0..=max` that a codec accepts and produces, given as a number of bits or as an exclusive
 /// bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Domain {
@@ -16,8 +16,8 @@ impl Domain {
     /// Every `u64`.
     pub const ALL: Self = Self { max: u64::MAX };
 
-    /// Returns the numbers of this many bits, 1 to 64: 31 for an `i32`, 53 for what JavaScript keeps exactly,
-    /// 63 for an `i64`.
+    /// Returns the numbers with up to `bits` bits, 1 to 64: 31 for an `i32`, 53 for the exact integers of
+    /// JavaScript, 63 for an `i64`.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of bits.
@@ -31,29 +31,29 @@ impl Domain {
     /// Returns the numbers below `bound`, which is at least 1.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for 0, since no number is below it.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for 0, because no number is below it.
     pub fn below(bound: u64) -> Result<Self> {
         let max = bound.checked_sub(1);
         max.map(|max| Self { max })
             .ok_or_else(|| invalid("no number is below 0: choose a bound of at least 1"))
     }
 
-    /// Returns the largest of them.
+    /// Returns the largest number.
     pub fn max(self) -> u64 {
         self.max
     }
 
-    /// Returns how many bits the largest of them has; 0 for the domain of 0 alone.
+    /// Returns the number of bits of the largest number; 0 if the domain is only 0.
     pub fn width(self) -> u32 {
         64 - self.max.leading_zeros()
     }
 
-    /// Returns whether `number` is one of them.
+    /// Returns whether `number` is in the domain.
     pub fn contains(self, number: u64) -> bool {
         number <= self.max
     }
 
-    /// Returns `number`, if it is one of them.
+    /// Returns `number` if it is in the domain.
     pub(super) fn admit(self, number: u64, codec: &str) -> Result<u64> {
         if self.contains(number) {
             return Ok(number);
@@ -67,7 +67,7 @@ impl Domain {
     }
 }
 
-/// As written in a format: `bits=31`, `below=1000`.
+/// Uses the spelling of formats: `bits=31`, `below=1000`.
 impl fmt::Display for Domain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.max.checked_add(1) {

@@ -1,24 +1,24 @@
-//! What is wrong with a text, and where.
+//! Errors about a text, with positions.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
 
 use idmill::{Error, Operation};
 
-/// How much of a text an error repeats.
+/// The maximum number of characters of a text in an error.
 const SHOWN: usize = 64;
 
-/// Creates an error about a codec or a format, while it is configured.
+/// Creates a configuration error about a codec or a format.
 pub(super) fn invalid(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(message).during(Operation::Configure)
 }
 
-/// Returns what an error says, without the operation.
+/// Returns the message of an error, without the operation.
 pub(super) fn message(error: &Error) -> String {
     error.to_string().trim_start_matches("configure: ").to_owned()
 }
 
-/// Creates an error about `text` at the byte `at` of it, reported as a character position as people count.
+/// Creates an error at the byte `at` of `text`. The message has the character position, counted from 1.
 pub(super) fn at(text: &str, at: usize, what: impl Display) -> Error {
     Error::invalid(format!("`{}`, character {}: {what}", shown(text), place(text, at)))
 }
@@ -28,12 +28,12 @@ pub(super) fn whole(text: &str, what: impl Display) -> Error {
     Error::invalid(format!("`{}`: {what}", shown(text)))
 }
 
-/// Returns which character is at the byte `at`, counted from 1.
+/// Returns the character position of the byte `at`, counted from 1.
 pub(super) fn place(text: &str, at: usize) -> usize {
     text.char_indices().take_while(|(offset, _)| *offset < at).count() + 1
 }
 
-/// Returns a text as an error may repeat it: on one line, and shortened.
+/// Returns a text for an error message: on one line, and shortened.
 pub(super) fn shown(text: &str) -> String {
     let mut shown = String::new();
     for (count, c) in text.chars().enumerate() {

@@ -9,13 +9,13 @@ use siphasher::sip128::SipHasher24;
 use super::fault::{self, invalid};
 use idmill::{Error, ErrorKind, Operation, Result};
 
-/// Enough for any key, and a limit in case a path leads to something endless.
+/// Enough for any key. Limits the read if a path is an endless device.
 const LONGEST: u64 = 4096;
 
-/// The key of a [`Permutation`](super::Permutation), of 128 bits. `Debug` does not show it.
+/// The 128-bit key of a [`Permutation`](super::Permutation). `Debug` does not show it.
 ///
-/// A key cannot be changed once ids were shown under it: only the key that wrote an id reads it back. If you
-/// lose the key, you cannot read the ids back.
+/// The key cannot be changed after ids were published: only the key that encoded an id decodes it. If you
+/// lose the key, you cannot decode the ids.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Key([u8; 16]);
 
@@ -25,7 +25,7 @@ impl From<u128> for Key {
     }
 }
 
-/// The same key as the `u128` of this value.
+/// Equals the key of the same number as a `u128`.
 impl From<u64> for Key {
     fn from(number: u64) -> Self {
         u128::from(number).into()
@@ -33,8 +33,8 @@ impl From<u64> for Key {
 }
 
 impl Key {
-    /// Creates a key from any non-empty bytes, if possible at least 16 random ones. They are hashed
-    /// (SipHash-2-4 of 128 bits under a key of zeros).
+    /// Creates a key from any non-empty bytes, ideally at least 16 random ones. The bytes are hashed by
+    /// SipHash-2-4 with 128 bits under a zero key.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if there are no bytes.
@@ -45,12 +45,12 @@ impl Key {
         Ok(Self(SipHasher24::new().hash(bytes).as_bytes()))
     }
 
-    /// Reads a key as it is written in formats, variables and files: a whole number of at most 128 bits,
-    /// decimal or hexadecimal after `0x`, is that number; anything else is its bytes.
+    /// Parses a key as in formats, variables and files. A whole number of at most 128 bits, decimal or
+    /// hexadecimal after `0x`, is used as this number. Any other text is used as bytes.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, and for a number of more bits. The error
-    /// never contains the text.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an empty text, or a number with more than 128 bits. The
+    /// error never contains the text.
     pub fn parse(text: &str) -> Result<Self> {
         let (digits, radix) = text.strip_prefix("0x").map_or((text, 10), |digits| (digits, 16));
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
@@ -64,7 +64,7 @@ impl Key {
         &self.0
     }
 
-    /// Returns the number that reads back as this key.
+    /// Returns the number that parses to this key.
     pub(super) fn number(&self) -> u128 {
         u128::from_le_bytes(self.0)
     }
@@ -76,30 +76,30 @@ impl fmt::Debug for Key {
     }
 }
 
-/// The place of a key that is not written into the format itself.
+/// The location of a key that is not part of the format.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeySource {
     /// `key=env:NAME`: the value of an environment variable.
     Env(Box<str>),
-    /// `key=file:PATH`: the content of a file of at most 4096 bytes, without one line break at its end.
+    /// `key=file:PATH`: the content of a file of at most 4096 bytes, without one trailing line break.
     File(Box<str>),
 }
 
 impl KeySource {
-    /// Returns the place that the value of `key=` names, unless the value is the key itself.
+    /// Returns the location in the value of `key=`, unless the value is the key itself.
     pub(super) fn of(value: &str) -> Option<Self> {
         let env = value.strip_prefix("env:").map(|name| Self::Env(name.into()));
         env.or_else(|| value.strip_prefix("file:").map(|path| Self::File(path.into())))
     }
 
-    /// Loads the key from there.
+    /// Loads the key from this location.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) for a variable that is not set and a file that is not there,
-    /// [`Denied`](ErrorKind::Denied) for a file that may not be read,
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid key. Errors name the place and never its
-    /// content.
+    /// [`NotFound`](ErrorKind::NotFound) if the variable is not set or the file does not exist;
+    /// [`Denied`](ErrorKind::Denied) if the file cannot be read because of its permissions;
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid key. Errors contain the location, and never
+    /// its content.
     pub fn load(&self) -> Result<Key> {
         let text = match self {
             Self::Env(name) => variable(name),
@@ -111,7 +111,7 @@ impl KeySource {
     }
 }
 
-/// As written after `key=`.
+/// Uses the spelling after `key=`.
 impl fmt::Display for KeySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -122,7 +122,7 @@ impl fmt::Display for KeySource {
 }
 
 fn variable(name: &str) -> Result<String> {
-    // What `std::env::var` cannot look up without a panic is not set either.
+    // `std::env::var_os` may panic for these names, which cannot be set anyway.
     let possible = !name.is_empty() && !name.contains(['=', '\0']);
     let value = possible.then(|| std::env::var_os(name)).flatten().ok_or_else(|| {
         let message = format!("the environment variable `{name}` for the key is not set; export it");
@@ -219,7 +219,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::NotFound);
             assert!(error.to_string().contains("is not set"), "{error}");
         }
-        // Any variable that every test has.
+        // A variable that is set in every test environment.
         assert!(KeySource::Env("PATH".into()).load().is_ok());
     }
 }

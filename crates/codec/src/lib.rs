@@ -1,9 +1,9 @@
-//! How an id looks outside: another number, or a text, and the way back.
+//! Converts an id to another number or to a text, and back.
 //!
-//! Ids grow one by one. That suits a database, but not always the people and systems outside: order numbers
-//! tell a competitor how much is sold, growing keys put every insert on the same server, and people misread
-//! twenty digits over the phone. A [`Format`] turns an id into what should be seen. Each of its codecs can be
-//! undone, so nothing has to be stored beside the id.
+//! Consecutive ids suit a database, but not always people and other systems. Order numbers reveal sales to a
+//! competitor, growing keys send every insert to the same server, and people misread twenty digits over the
+//! phone. A [`Format`] converts an id to a more suitable form. Each of its codecs is reversible, so nothing
+//! has to be stored with the id.
 //!
 //! ```
 //! use idmill_codec::Format;
@@ -17,13 +17,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Numbers to numbers: [`Permutation`] (keyed; hides order and quantity from a casual look, and is not
-//! encryption) and [`BitReversal`] (spreads growing ids over the key space). Numbers to texts: [`Base`].
-//! `docs/codecs.md` in the repository helps to choose.
+//! Codecs from numbers to numbers: [`Permutation`] (keyed; hides order and quantity from a casual reader, but
+//! is not encryption) and [`BitReversal`] (spreads growing ids over the key space). From numbers to texts:
+//! [`Base`]. To choose one, see `docs/codecs.md` in the repository.
 //!
-//! Every codec is a bijection between the numbers it accepts and its outputs: two ids never become the same,
-//! and a number that it does not accept is an error, never truncated. What a format makes of an id never
-//! changes from one version of this crate to another.
+//! Every codec is a bijection between the numbers it accepts and its outputs. Two ids never become the same,
+//! and a number outside the domain is an error and is never truncated. The output of a format never changes
+//! between versions of this crate.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod base;

@@ -1,6 +1,6 @@
 //! A keyed permutation of the numbers below any bound.
 //!
-//! **Source.** A Feistel network turns any keyed function into a permutation that can be undone (Luby and
+//! **Source.** A Feistel network turns any keyed function into a reversible permutation (Luby and
 //! Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes
 //! numbers of a whole number of bits. For any other bound it is applied again until the number is below the
 //! bound: *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed
@@ -15,26 +15,27 @@ use super::key::{Key, KeySource};
 use idmill::Result;
 
 const ROUNDS: u8 = 8;
-/// Precedes the domain in the input from which the key of the rounds is derived. Another algorithm would have
-/// another label.
+/// Precedes the domain in the input to the derivation of the round key. Another algorithm would have another
+/// label.
 const LABEL: &[u8] = b"idmill permutation v1";
 
-/// A keyed permutation of a [`Domain`]: each number becomes another number of the same domain, in an order
-/// that depends on the key alone.
+/// A keyed permutation of a [`Domain`]. Each number becomes another number of the same domain, in an order
+/// that depends only on the key.
 ///
-/// **This is obfuscation, not encryption.** It keeps a customer, a competitor or a scraper from reading
-/// quantities and neighbours off your ids. It is not meant to withstand a cryptanalyst and has no
-/// authentication (every number of the domain decodes to an id). An id is no access control: check who asks.
+/// **This is obfuscation, not encryption.** It hides quantities and neighbouring ids from customers,
+/// competitors and scrapers. It is not designed to resist a cryptanalyst. There is no authentication: every
+/// number of the domain decodes to an id. Knowing an id must not grant access, so check the permissions of
+/// each caller.
 ///
-/// **The key can never be rotated.** Only the key that wrote an id reads it back, and ids under an old and a
+/// **The key can never be rotated.** Only the key that encoded an id decodes it, and ids under an old and a
 /// new key would collide. If a key leaks, order and quantity leak. To change the key, give new ids another
 /// prefix.
 ///
-/// It is a bijection: different ids stay different. Small domains have little to hide in: below some thousand
+/// It is a bijection: different ids stay different. A small domain hides little: below a few thousand
 /// numbers, choose a domain larger than your number of ids. One number of the domain becomes 0.
 ///
 /// # Algorithm v1
-/// For a domain `0..=max` of `w` bits, so that others can read such ids too:
+/// For a domain `0..=max` of `w` bits, so that other programs can decode the ids:
 ///
 /// - `low` is the lower ⌈w/2⌉ bits of the number, `high` the others.
 /// - The key of the rounds is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1`
@@ -44,8 +45,8 @@ const LABEL: &[u8] = b"idmill permutation v1";
 ///   `low ^= F(r, high)`, cut to the half's bits.
 /// - While the result is larger than `max`, it goes through all the rounds again.
 ///
-/// The 2^w numbers are less than twice as many as those of the domain, so a number walks less than twice on
-/// average, and once for a domain given in bits.
+/// The 2^w numbers are fewer than two times those of the domain. So a number needs fewer than two passes on
+/// average, and exactly one for a domain given in bits.
 #[derive(Clone)]
 pub struct Permutation {
     domain: Domain,
@@ -55,7 +56,7 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Creates version 1, which maps the same key, domain and number to the same result for ever.
+    /// Creates version 1. The result for a key, domain and number never changes.
     ///
     /// ```
     /// use idmill_codec::{Domain, Key, Permutation};
@@ -74,7 +75,7 @@ impl Permutation {
         Self { domain, rounds: sip::SipHasher24::new_with_key(&derived), key, source: None }
     }
 
-    /// Records where the key came from; that place is then written instead of the key.
+    /// Sets the location of the key, which is then printed instead of the key.
     pub(super) fn kept_in(mut self, source: Option<KeySource>) -> Self {
         self.source = source;
         self
@@ -85,7 +86,7 @@ impl Permutation {
         self.domain
     }
 
-    /// Returns the number that this one becomes.
+    /// Encodes a number.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number outside the domain.
@@ -94,7 +95,7 @@ impl Permutation {
         Ok(self.walk(number, |round| round))
     }
 
-    /// Returns the number that [`encode`](Self::encode) turned into this one.
+    /// Decodes a number: the inverse of [`encode`](Self::encode).
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number outside the domain.
@@ -103,7 +104,7 @@ impl Permutation {
         Ok(self.walk(number, |round| ROUNDS - 1 - round))
     }
 
-    /// Terminates: the number lies on a cycle of the network's permutation, and is itself in the domain.
+    /// Terminates, because the number is on a cycle of the network's permutation and is itself in the domain.
     fn walk(&self, mut number: u64, order: impl Fn(u8) -> u8 + Copy) -> u64 {
         loop {
             number = self.network(number, order);
@@ -113,8 +114,7 @@ impl Permutation {
         }
     }
 
-    /// Applies all rounds once, in order for one direction and in reverse for the other: each round undoes
-    /// itself.
+    /// Applies all rounds once: forward to encode, in reverse to decode. Each round is its own inverse.
     fn network(&self, number: u64, order: impl Fn(u8) -> u8) -> u64 {
         let width = self.domain.width();
         let low_bits = width.div_ceil(2);
@@ -134,23 +134,23 @@ impl Permutation {
         self.rounds.hash(&(half | u64::from(round) << 56).to_le_bytes())
     }
 
-    /// Returns the key as written in a format: its place, or else the key itself.
+    /// Returns the key as written in a format: its location, or else the key itself.
     pub(super) fn written_key(&self) -> String {
         self.source.as_ref().map_or_else(|| format!("{:#x}", self.key.number()), ToString::to_string)
     }
 
-    /// Returns the key as it may be shown.
+    /// Returns the location of the key, or a placeholder that hides the key.
     pub(super) fn shown_key(&self) -> String {
         self.source.as_ref().map_or_else(|| "not shown".to_owned(), ToString::to_string)
     }
 }
 
-/// Returns this many ones, 0 to 32.
+/// Returns a mask of this many low bits, 0 to 32.
 fn mask(bits: u32) -> u64 {
     (1 << bits) - 1
 }
 
-/// The same key and the same domain, wherever the key came from.
+/// Compares the key and the domain, and ignores the location of the key.
 impl PartialEq for Permutation {
     fn eq(&self, other: &Self) -> bool {
         (self.key, self.domain) == (other.key, other.domain)
@@ -159,7 +159,7 @@ impl PartialEq for Permutation {
 
 impl Eq for Permutation {}
 
-/// Without the key.
+/// Hides the key.
 impl fmt::Debug for Permutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Permutation");

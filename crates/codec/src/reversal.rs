@@ -3,12 +3,12 @@
 use super::domain::Domain;
 use idmill::Result;
 
-/// Reverses the bits of a number at a declared width, so that consecutive numbers are far apart.
+/// Reverses the bits of a number at a given width, so that consecutive numbers are far apart.
 ///
 /// Use it against hotspots. A store that splits its keys into ranges (Spanner, Cassandra's ordered
-/// partitions, HBase, …) puts growing keys on the same server, one after the other; reversed keys spread
-/// evenly over all servers. It hides nothing: two ids are enough to undo it. Choose 63 bits for a signed
-/// column of 64, so that no key is negative.
+/// partitions, HBase, …) puts consecutive keys on the same server. Reversed keys spread evenly over all
+/// servers. It hides nothing: two ids are enough to undo it. Choose 63 bits for a signed 64-bit column, so
+/// that no key is negative.
 ///
 /// ```
 /// use idmill_codec::BitReversal;
@@ -38,19 +38,19 @@ impl BitReversal {
         self.domain
     }
 
-    /// Returns the number reversed.
+    /// Returns the number with its bits reversed.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number of more bits.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number with more bits.
     pub fn encode(&self, number: u64) -> Result<u64> {
         let number = self.domain.admit(number, "reverse")?;
         Ok(number.reverse_bits() >> (64 - self.domain.width()))
     }
 
-    /// Returns the number that [`encode`](Self::encode) turned into this one.
+    /// Decodes a number: the inverse of [`encode`](Self::encode).
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number of more bits.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number with more bits.
     pub fn decode(&self, number: u64) -> Result<u64> {
         self.encode(number)
     }

@@ -1,4 +1,4 @@
-//! Codecs are bijections, and what they make never changes.
+//! Codecs are bijections, and their output never changes.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ fn permutation(key: u128, domain: Result<Domain>) -> Permutation {
     Permutation::v1(Key::from(key), domain.unwrap())
 }
 
-/// A generator without state that every version of every crate has: the tests have to
-/// see the same numbers for ever.
+/// A stateless generator that does not depend on any crate version, because the tests need the same numbers
+/// permanently.
 fn scatter(index: u64) -> u64 {
     let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ x >> 32
 }
 
-/// Made by an implementation of the documented algorithm in another language. Never to be changed: ids that
-/// were shown could no longer be read.
+/// Computed by an implementation of the documented algorithm in another language. Never change these values:
+/// published ids could no longer be decoded.
 #[test]
 fn permutations_of_version_one_are_what_they_always_were() {
     let big = 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f_u128;
@@ -62,7 +62,7 @@ fn permutations_of_version_one_are_what_they_always_were() {
     }
 }
 
-/// The same for whole formats.
+/// The same for complete formats.
 #[test]
 fn formats_write_what_they_always_did() {
     for (format, id, text) in [
@@ -116,7 +116,7 @@ fn another_key_and_another_domain_make_another_permutation() {
     }
 }
 
-/// One bit of the number, or of the key, changes half of the bits that come out.
+/// Changing one bit of the number or of the key changes half of the output bits on average.
 #[test]
 fn a_permutation_leaves_no_bit_where_it_was() {
     for bits in [31_u32, 53, 63, 64] {
@@ -137,8 +137,7 @@ fn a_permutation_leaves_no_bit_where_it_was() {
                 }
             }
         }
-        // Half, give or take 6 standard deviations: sums of fair coins, with room for all
-        // the pairs that are looked at.
+        // Half, within 6 standard deviations: sums of fair coins, with a margin for the number of pairs.
         let close = |sum: u64, coins: u64| {
             (sum as f64 - coins as f64 / 2.0).abs() < 6.0 * (coins as f64).sqrt() / 2.0
         };
@@ -149,7 +148,7 @@ fn a_permutation_leaves_no_bit_where_it_was() {
     }
 }
 
-/// Ids in a row fall into every part of the domain alike, by a chi-squared test over 64 parts.
+/// Consecutive ids are spread evenly over the domain, by a chi-squared test over 64 parts.
 #[test]
 fn ids_in_a_row_are_spread_evenly() {
     for domain in [
@@ -319,7 +318,7 @@ fn an_id_outside_the_domain_is_an_error_and_leaves_the_buffer_alone() {
     assert_eq!(format.decode(&buffer[4..]).unwrap(), (1 << 31) - 1);
 }
 
-/// Any format, by its parts.
+/// Generates any format from its parts.
 fn any_format() -> impl Strategy<Value = Format> {
     let domain = prop_oneof![
         (1_u32..=64).prop_map(|bits| Domain::bits(bits).unwrap()),
@@ -342,7 +341,7 @@ fn any_format() -> impl Strategy<Value = Format> {
             } else {
                 format.clone().then(Permutation::v1(Key::from(key), domain))
             };
-            // One that is too narrow for what comes before is refused, as it has to be.
+            // A codec that is too narrow for the previous one is rejected, as it must be.
             format = next.unwrap_or(format);
         }
         let format = if pad > 0 { format.pad(pad).unwrap() } else { format };

@@ -1,4 +1,4 @@
-//! The ids in the user's own data: the last witness of what was handed out.
+//! Reads the largest id in a column of the user's data.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use idmill_kit::secrets;
 use idmill_kit::{CONNECT_TIMEOUT, ColumnPath, Largest};
 use idmill_url::{Schemes, StoreUrl};
 
-/// A column that holds ids of a sequence, in any database that a store's crate can read.
+/// A column with the ids of a sequence, in any database that a store crate can read.
 ///
-/// As a URL: that of the database, with the option `column=[SCHEMA.]TABLE.COLUMN`, as in
-/// `sqlite:shop.db?column=orders.id`. A name with a dot in it stands in double quotes: `"a.b".id`.
+/// The URL is that of the database with the option `column=[SCHEMA.]TABLE.COLUMN`, as in
+/// `sqlite:shop.db?column=orders.id`. Put a name that contains a dot in double quotes: `"a.b".id`.
 #[derive(Clone, Debug)]
 pub struct ColumnUrl {
     database: StoreUrl,
@@ -23,10 +23,10 @@ pub struct ColumnUrl {
 }
 
 impl ColumnUrl {
-    /// Reads a URL. Touches neither disk nor network.
+    /// Parses a URL. Does no I/O.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) without a column, or for one that cannot be; those of
+    /// [`InvalidInput`](ErrorKind::InvalidInput) without a column, or with an invalid one; those of
     /// [`Schemes::parse`].
     pub fn parse(schemes: &Schemes, url: &str) -> Result<Self> {
         Self::read(schemes, url).map_err(|error| error.during(Operation::Configure))
@@ -44,12 +44,12 @@ impl ColumnUrl {
         Ok(Self { database: schemes.parse(&database)?, path: column.parse()? })
     }
 
-    /// Looks for the largest id.
+    /// Returns the largest id.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) if there is no such database, table or column;
-    /// [`Unsupported`](ErrorKind::Unsupported) if it holds no integers, or the columns of this kind of
-    /// database cannot be read; those of connecting.
+    /// [`Unsupported`](ErrorKind::Unsupported) if it does not hold integers, or if this kind of database is
+    /// not supported; [`Unavailable`](ErrorKind::Unavailable) after 30 s; those of connecting.
     pub async fn largest(&self) -> Result<Largest> {
         let limit = CONNECT_TIMEOUT;
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
@@ -62,7 +62,7 @@ impl ColumnUrl {
     }
 }
 
-/// The database as its URL prints, without a password, and the column.
+/// Prints the database URL, without a password, and the column.
 impl fmt::Display for ColumnUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = self.database.to_string();

@@ -1,4 +1,4 @@
-//! Looks at a store, and at those who remember what it granted.
+//! Examines a store, and compares it with a witness, a window and columns.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use idmill_guard::{Ledger, Ledgers, Witness};
 use idmill_kit::WindowView;
 use idmill_url::StoreUrl;
 
-/// How many sequences are looked at together.
+/// The number of sequences that are examined concurrently.
 const AT_ONCE: usize = 16;
 const WINDOW: &str = "what the window has";
-/// How often a ledger is compared again that somebody changed meanwhile.
+/// The maximum number of comparisons with a ledger that changes concurrently.
 const LOOKS: usize = 4;
-/// How long apart the looks are at a sequence whose last reserve is not claimed yet.
+/// The time between two checks of a sequence whose last reserve is not claimed yet.
 const CLAIMED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Looks at the sequences of a store, and compares them with what others remember of them.
+/// Examines the sequences of a store, and compares them with independent records.
 ///
-/// Whoever remembers is asked first and the store afterwards, so that ids which are handed out in between
-/// raise no alarm. Reads, and changes nothing. Takes memory for a page at a time, and for what it finds.
+/// The records are read first and the store afterwards, so ids that are handed out in between raise no alarm.
+/// Read-only. Needs memory for one page of sequences and for the findings.
 #[derive(Clone, Debug)]
 pub struct Doctor {
     store: Arc<dyn Store>,
@@ -42,36 +42,36 @@ pub struct Doctor {
     measures: bool,
 }
 
-/// What [`Doctor::examine`] saw.
+/// The result of [`Doctor::examine`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Examined {
-    /// What is wrong, the sequences in the store's order.
+    /// The findings. Sequences are in the order of the store.
     pub findings: Vec<Finding>,
-    /// How many sequences were looked at.
+    /// The number of sequences examined.
     pub sequences: u64,
-    /// How far each sequence had come, if rates are [measured](Doctor::measures).
+    /// The progress of each sequence, if rates are [measured](Doctor::measures).
     pub reached: Option<Reached>,
-    /// How many seconds each sequence lasts at the rate that is given or seen, if rates are measured: of
-    /// those that come on.
+    /// For each sequence with a known positive rate, the seconds until it is exhausted. Empty if rates are
+    /// not measured.
     pub lasts: Vec<(SequenceName, f64)>,
 }
 
-/// The columns and types of each sequence that was asked about.
+/// The columns and types of each configured sequence.
 type Held = BTreeMap<SequenceName, Holders>;
 
-/// A sequence with its ledger, of which more was reserved than was claimed.
+/// A sequence with reserved ids above its ledger's claims, and that ledger.
 type Ahead = (SequenceName, Ledger);
 
 /// The result of comparing a ledger with its sequence.
 enum Compared {
     Agrees,
-    /// The sequence is above all that was claimed: perhaps the claim is under way.
+    /// The sequence is above all claims: a claim may be in progress.
     Ahead(Ahead),
     Found(Finding),
 }
 
-/// How far each sequence had come at a time, to tell rates from.
+/// The progress of each sequence at one time, to compute rates.
 #[derive(Clone, Debug)]
 pub struct Reached {
     at: Instant,
@@ -87,7 +87,8 @@ impl Reached {
         self.ids.insert(stored.name.clone(), (stored.identity, stored.reached()));
     }
 
-    /// Ids a second since then; `None` of one that is new, or was set backwards.
+    /// Returns the ids per second since then. Returns `None` for a new sequence, or one that was set
+    /// backwards.
     fn rate(&self, stored: &SequenceInfo) -> Option<f64> {
         let (identity, before) = self.ids.get(&stored.name)?;
         let drawn = stored.reached().checked_sub(*before).filter(|_| *identity == stored.identity)?;
@@ -110,37 +111,37 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Says by which URL the store is reached: looks for what others could take for it, and at the window in
-    /// front of it.
+    /// Sets the URL of the store. The doctor then also checks for other stores with this name, and the window
+    /// in front of the store.
     reached_at(self, url: StoreUrl) { self.url = Some(url) }
 
-    /// Compares with the ledgers of this witness.
+    /// Compares the store with the ledgers of this witness.
     witness(self, witness: Arc<dyn Witness>) { self.witness = Some(witness) }
 
-    /// Compares the sequence with the largest id in this column. A sequence can have several.
+    /// Compares the sequence with the largest id in this column. A sequence can have several columns.
     column(self, name: SequenceName, column: ColumnUrl) { self.columns.push((name, column)) }
 
-    /// Says which type the ids of the sequence have, and the largest that it holds.
+    /// Sets the type of the sequence's ids, and the largest id that it can hold.
     holds(self, name: SequenceName, of_type: impl Into<String>, largest: u64) {
         let _ = self.types.insert(name, (of_type.into(), largest))
     }
 
-    /// Says how many ids a second the sequence gives, in place of what is measured.
+    /// Sets the rate of the sequence in ids per second, instead of the measured one.
     rate(self, name: SequenceName, per_second: f64) { let _ = self.rates.insert(name, per_second) }
 
     /// Warns of sequences that end within this time. Default 30 days.
     ends_within(self, time: Duration) { self.ends_within = time }
 
-    /// Notes how far each sequence has come, so that the next look can tell its rate, and how long each
-    /// lasts. Takes memory for each of them.
+    /// Records the progress of each sequence, so that the next examination can compute its rate and remaining
+    /// time. Needs memory for every sequence.
     measures(self, measures: bool) { self.measures = measures }
 }
 
 impl Doctor {
-    /// When a sequence is said to end soon, unless [told otherwise](Self::ends_within).
+    /// The default of [`ends_within`](Self::ends_within).
     pub const ENDS_WITHIN: Duration = Duration::from_secs(30 * 86_400);
 
-    /// Of this store.
+    /// Creates a doctor for this store.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
@@ -154,13 +155,13 @@ impl Doctor {
         }
     }
 
-    /// Looks once. What could not be looked at is a finding too.
+    /// Examines the store once. A check that failed is also a finding.
     pub async fn examine(&self) -> Examined {
         self.examine_since(None).await
     }
 
-    /// The same, with rates since an earlier look. Choose one that is several refills back: a sequence comes
-    /// on by whole steps.
+    /// Like [`examine`](Self::examine), with rates since an earlier examination. Choose one from several
+    /// refills ago, because a sequence advances by whole steps.
     pub async fn examine_since(&self, earlier: Option<&Reached>) -> Examined {
         let guarded = self.witness.is_some();
         let mut seen = Examined::default();
@@ -174,7 +175,7 @@ impl Doctor {
         seen
     }
 
-    /// How far each sequence has come.
+    /// Returns the progress of each sequence.
     ///
     /// # Errors
     /// Those of [`Store::list`].
@@ -192,7 +193,7 @@ impl Doctor {
         findings.extend(found.flatten().map(judge::ambiguous));
     }
 
-    /// One after the other: a column without an index is read as a whole.
+    /// Sequentially: a column without an index needs a full scan.
     async fn look_at_columns(&self, findings: &mut Vec<Finding>) -> Held {
         let mut held = Held::default();
         for (name, of_type) in &self.types {
@@ -214,7 +215,7 @@ impl Doctor {
         held
     }
 
-    /// Whether the default of a column draws from the native sequence itself, as others may.
+    /// Returns whether the default of a column draws from the native sequence, which is allowed.
     fn draws_likewise(&self, name: &SequenceName, default: &str) -> bool {
         let native = |url: &StoreUrl| url.to_string().contains("sequences=native");
         default.starts_with("nextval(")
@@ -226,7 +227,7 @@ impl Doctor {
         for (name, holders) in held.iter().filter(|(_, holders)| !holders.columns.is_empty()) {
             match self.store.inspect(name).await {
                 Ok(Some(stored)) => findings.extend(judge::of_columns(&stored, holders)),
-                // That it is missing is found with the others.
+                // A missing sequence is reported later.
                 Ok(None) => {}
                 Err(error) => findings.extend(not_read(name, "the sequence", &error)),
             }
@@ -264,8 +265,8 @@ impl Doctor {
         self.look_for_claims(&**witness, ahead, findings).await;
     }
 
-    /// Whether the ids that these sequences are ahead of their ledgers are claimed a moment later. A ledger
-    /// that changes is of a sequence that is drawn from through the guard.
+    /// Reports sequences whose ids above the ledger are still unclaimed after a while. If the ledger changes,
+    /// the sequence is used through the guard.
     async fn look_for_claims(
         &self,
         witness: &dyn Witness,
@@ -301,10 +302,9 @@ impl Doctor {
         self.confirmed(witness, held, &name, ledger).await.unwrap_or_else(unread)
     }
 
-    /// What speaks against the sequence while its ledger stays the same: whoever gives ids back has the
-    /// witness let go of them before the store takes them, and a look in between would take that for a loss.
-    /// A ledger that changes each time is of a sequence that is being drawn from through the guard, which
-    /// finds out itself.
+    /// Returns a finding only if the ledger stays the same. Returned ids leave the ledger before they reach
+    /// the store; a check between the two would report a loss. If the ledger changes each time, the sequence
+    /// is used through the guard, which detects a loss itself.
     async fn confirmed(
         &self,
         witness: &dyn Witness,
@@ -329,7 +329,7 @@ impl Doctor {
         Ok(Compared::Agrees)
     }
 
-    /// All that the store alone says, page by page.
+    /// Adds all findings about the store itself, page by page.
     async fn look_at_all(&self, earlier: Option<&Reached>, held: &Held, seen: &mut Examined) {
         let mut reached = self.measures.then(Reached::now);
         let columns = self.columns.iter().map(|(name, _)| name);
@@ -383,7 +383,7 @@ impl Doctor {
         seen(self.url.as_ref()?.window(), WINDOW, findings)?
     }
 
-    /// A window that cannot be looked at is one finding, and not one for each sequence.
+    /// Compares windows with the store. If the window fails, adds one finding and not one per sequence.
     pub(super) async fn compare_windows(
         &self,
         window: &mut Option<Arc<dyn WindowView>>,
@@ -406,7 +406,7 @@ impl Doctor {
         let Some(end) = window.end(&stored).await?.filter(|end| *end > stored.reached()) else {
             return Ok(None);
         };
-        // The window was asked after the store, which may have granted more by then.
+        // The store may have granted more ids before the window was read, so read it again.
         let now = self.store.inspect(&stored.name).await?;
         let now = now.filter(|now| now.identity == stored.identity);
         Ok(now.and_then(|now| judge::behind_window(&now, end)))
@@ -416,7 +416,7 @@ impl Doctor {
         let Some(witness) = &self.witness else { return };
         let names: Vec<_> = sequences.iter().map(|stored| stored.name.clone()).collect();
         for (stored, ledger) in sequences.iter().zip(witness.read_many(&names).await) {
-            // That the witness is away was found before.
+            // An unreachable witness was already reported.
             if matches!(ledger, Ok(None)) {
                 findings.extend(judge::unguarded(stored));
             }
@@ -424,18 +424,18 @@ impl Doctor {
     }
 }
 
-/// Returns the value; an error becomes a finding about the question.
+/// Returns the value. An error becomes a finding about `asked`.
 fn seen<T>(outcome: Result<T>, asked: &str, findings: &mut Vec<Finding>) -> Option<T> {
     outcome.map_err(|error| findings.push(judge::not_seen(asked, None, &error))).ok()
 }
 
-/// That a sequence could not be read; nothing of one that is found among the unreadable later.
+/// Returns the finding of a sequence that could not be read. An unreadable sequence is reported later.
 fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
     (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
 }
 
 impl Finding {
-    /// The finding that a store, or a witness, could not be opened.
+    /// Creates the finding that a store or a witness could not be opened.
     pub fn of_opening(what: impl Into<String>, error: &Error) -> Self {
         judge::not_seen(what, None, error)
     }

@@ -1,4 +1,4 @@
-//! What a doctor finds, and what is to be done about it.
+//! Findings and their remedies.
 
 use idmill::Result;
 use idmill::SequenceName;
@@ -6,63 +6,62 @@ use idmill::named;
 use idmill::store::{Bounds, Identity, SequenceInfo, Store, not_found};
 
 named! {
-    /// How bad a finding is. What is worse is larger.
+    /// The severity of a finding. Worse is larger.
     #[derive(PartialOrd, Ord)]
     pub enum Severity, "severity" {
-        /// Good to know.
+        /// Information only.
         Info = "info",
-        /// Will be an error some day, if nobody does anything.
+        /// Will become an error if nothing is done.
         Warning = "warning",
-        /// Ids will repeat, or none can be had, or it cannot be told.
+        /// Ids will repeat or run out, or this could not be checked.
         Error = "error",
     }
 }
 
 named! {
-    /// What was found. Names are stable.
+    /// The kind of a finding. Names are stable.
     #[derive(PartialOrd, Ord)]
     pub enum FindingKind, "kind of finding" {
-        /// A column holds an id that is still to be handed out: it will repeat.
+        /// A column holds an id that the sequence will hand out: it will repeat.
         InUse = "in_use",
-        /// Ids were claimed at the witness, or put into the window, that the store has not reserved: it went back
-        /// in time.
+        /// The witness or the window has ids that the store has not reserved: the store went back in time.
         WentBack = "went_back",
-        /// The witness knows of a reset that the store does not.
+        /// The witness has a reset that the store does not have.
         BehindReset = "behind_reset",
-        /// The witness knows another sequence of this name: the store was emptied, or is another one.
+        /// The witness has another sequence of this name: the store was emptied, or is a different one.
         Replaced = "replaced",
-        /// The witness, or whoever asked, knows a sequence that the store does not have.
+        /// The store does not have a sequence that is in the witness or in the request.
         Missing = "missing",
-        /// There is a witness, and ids were reserved that were not claimed: some process draws without the guard.
+        /// There is a witness, and ids were reserved without a claim: some process does not use the guard.
         Unguarded = "unguarded",
         /// A reset or removal was announced at the witness, and the store did not confirm it.
         Pending = "pending",
-        /// The column has a default that gives new rows ids of its own.
+        /// The column has a default that assigns other ids to new rows.
         ColumnDefault = "column_default",
         /// A larger id of the column may be hidden from the reader.
         Incomplete = "incomplete",
         /// No id is left.
         Exhausted = "exhausted",
-        /// At the rate seen, no id is left soon.
+        /// At the measured rate, no id will be left soon.
         EndsSoon = "ends_soon",
-        /// The sequence goes on beyond the largest id that its type, or its column, holds.
+        /// The sequence ends above the largest id that its type or column can hold.
         TooNarrow = "too_narrow",
-        /// Something is stored that no version of this crate writes.
+        /// An entry was not written by any version of this crate.
         Unreadable = "unreadable",
-        /// The store forgets what it granted when its process, or its machine, ends.
+        /// The store loses its grants when its process or its machine ends.
         LosesWrites = "loses_writes",
-        /// The store refuses to be opened as it is: its settings lose writes, its table is ambiguous or is not
-        /// one of this crate's. Or it refuses each reserve of a sequence, after a failover or a restore.
+        /// The store cannot be opened: its settings lose writes, or its table is ambiguous or foreign. Or it
+        /// rejects each reserve of a sequence, after a failover or a restore.
         Refused = "refused",
-        /// The database has something else under the store's name, from which others may draw.
+        /// The database has another object with the store's name, which others may draw from.
         Ambiguous = "ambiguous",
-        /// Something could not be looked at, and nothing is known of it.
+        /// A check failed, so its result is unknown.
         NotSeen = "not_seen",
     }
 }
 
 impl FindingKind {
-    /// How bad it is.
+    /// Returns the severity of this kind.
     pub fn severity(self) -> Severity {
         match self {
             Self::Unguarded => Severity::Info,
@@ -77,26 +76,26 @@ impl FindingKind {
     }
 }
 
-/// Something that is wrong, or will be.
+/// A present or future problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What it is.
+    /// The kind of problem.
     pub kind: FindingKind,
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
-    /// The sequence, or the name of what cannot be read as one; `None` if it is about the store.
+    /// The sequence, or the name of an unreadable entry; `None` if the finding is about the store.
     pub sequence: Option<String>,
-    /// What was asked, such as "the largest id in sqlite:shop.db?column=orders.id".
+    /// The check, such as "the largest id in sqlite:shop.db?column=orders.id".
     pub asked: String,
-    /// What is there.
+    /// The result of the check.
     pub found: String,
-    /// What to do.
+    /// The remedy.
     pub remedy: Remedy,
 }
 
 impl Finding {
-    /// A finding as bad as its kind.
+    /// Creates a finding with the severity of its kind.
     pub(super) fn new(
         kind: FindingKind,
         sequence: impl Into<Option<String>>,
@@ -109,7 +108,7 @@ impl Finding {
     }
 }
 
-/// What is to be done about a finding.
+/// The remedy for a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -117,32 +116,32 @@ pub enum Remedy {
     Raise {
         /// The sequence.
         name: SequenceName,
-        /// Which sequence of this name was looked at.
+        /// The identity of the examined sequence.
         identity: Identity,
-        /// The next id to reserve; no larger than its max and one.
+        /// The next id to reserve; at most one past its max.
         next: u64,
     },
-    /// Set the last id, and the next one where there is one to set. Somebody has to decide it.
+    /// Set the last id, and the next one if it is given. Requires manual action.
     SetMax {
         /// The sequence.
         name: SequenceName,
-        /// The next id, if that has to be raised as well.
+        /// The next id, if it must be raised too.
         next: Option<u64>,
         /// The last id.
         max: u64,
     },
-    /// Correct the store's URL, or restore the store; or, if it was emptied on purpose, tell the witness by
-    /// removing the sequence through the guard, and create it again, in one step with its next id. Processes
-    /// that retry may create it in between: then raise it. Somebody has to decide it.
+    /// Requires manual action. Correct the store's URL, or restore the store. If it was emptied on purpose,
+    /// remove the sequence through the guard, which updates the witness. Then create it again together with
+    /// its next id, in one step. A process that retries may create it in between; raise it in that case.
     Recreate {
         /// The sequence.
         name: SequenceName,
-        /// Its next id: above all that were claimed.
+        /// Its next id: above all claims.
         next: u64,
-        /// Its bounds; `None` if nothing tells them.
+        /// Its bounds; `None` if unknown.
         bounds: Option<Bounds>,
     },
-    /// Something that a person has to do, in a sentence.
+    /// A manual action, in a sentence.
     Advice(String),
 }
 
@@ -152,11 +151,11 @@ impl Remedy {
     }
 }
 
-/// Carries a remedy out if it only raises a counter; returns the sequence as it is then, and `None` for any
-/// other remedy, which needs a person.
+/// Applies a remedy that only raises a counter, and returns the sequence after it. Returns `None` for any
+/// other remedy, which requires manual action.
 ///
 /// # Errors
-/// Those of [`raise`](idmill_kit::raise): nothing is changed if it is another sequence by now.
+/// Those of [`raise`](idmill_kit::raise): nothing is changed if the sequence has another identity.
 pub async fn apply(store: &dyn Store, remedy: &Remedy) -> Result<Option<SequenceInfo>> {
     let Remedy::Raise { name, identity, next } = remedy else { return Ok(None) };
     let mut seen = store.inspect(name).await?.ok_or_else(|| not_found(name))?;

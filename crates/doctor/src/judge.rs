@@ -1,4 +1,4 @@
-//! What is wrong with a sequence, by what is known of it. Pure: no store, no clock.
+//! The rules that turn observations into findings. Pure: no store, no clock.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use idmill::{Error, ErrorKind, Operation, Status};
 use idmill_guard::{Announced, Ledger};
 use idmill_kit::{Largest, chain};
 
-/// A finding about a sequence.
+/// Creates a finding about a sequence.
 fn about(
     name: &SequenceName,
     kind: FindingKind,
@@ -21,7 +21,7 @@ fn about(
     Finding::new(kind, name.to_string(), asked, found, remedy)
 }
 
-/// Where the ids of a sequence are kept outside its store: the columns that were read, and the named type.
+/// The columns that hold the ids of a sequence, and its named type.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
     pub(super) columns: Vec<(ColumnUrl, Largest)>,
@@ -29,22 +29,22 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// The largest id in all columns.
+    /// Returns the largest id in all columns.
     fn largest(&self, stored: &SequenceInfo) -> Option<u128> {
         self.columns.iter().filter_map(|(_, largest)| largest.as_id(stored.reached())).max()
     }
 
-    /// The largest id that fits all of them.
+    /// Returns the largest id that fits all columns and the type.
     fn hold(&self) -> Option<u64> {
         let columns = self.columns.iter().filter_map(|(_, largest)| largest.holds);
         columns.chain(self.of_type.as_ref().map(|(_, holds)| *holds)).min()
     }
 }
 
-/// All that columns say about the sequence.
+/// Returns all findings from columns about the sequence.
 pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Finding> {
     let of_column = |(column, largest): &(ColumnUrl, Largest)| {
-        // Each counter ends long before 2^63, whatever its max is.
+        // No counter reaches 2^63 in practice, so a wider max does not matter.
         let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
         let narrow =
             holds.and_then(|holds| too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));
@@ -53,7 +53,7 @@ pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Findin
     holders.columns.iter().flat_map(of_column).flatten().collect()
 }
 
-/// Properties of a column that make its largest id unreliable, whatever the sequence is.
+/// Returns the properties of a column that make its largest id unreliable for any sequence.
 pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
     let asked = || format!("the largest id in {column}");
     let incomplete = largest.hidden_by.as_ref().map(|why| {
@@ -69,8 +69,8 @@ pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Large
     incomplete.into_iter().chain(default).collect()
 }
 
-/// Whether a column holds ids that are still to be handed out. The column was read first: what is handed out
-/// later is reserved by the time the sequence is.
+/// Reports a column with ids that are still to be handed out. The column was read first, so ids handed out
+/// later are already reserved when the sequence is read.
 fn in_use(
     stored: &SequenceInfo,
     column: &ColumnUrl,
@@ -78,7 +78,7 @@ fn in_use(
     holders: &Holders,
 ) -> Option<Finding> {
     let largest = largest.as_id(stored.reached())?;
-    // Of one that is exhausted, nothing is handed out any more.
+    // An exhausted sequence hands out no more ids.
     if stored.next.is_none_or(|next| largest < u128::from(next)) {
         return None;
     }
@@ -91,7 +91,7 @@ fn in_use(
     Some(about(&stored.name, FindingKind::InUse, asked, found, remedy))
 }
 
-/// Raises next and max above the ids in use, up to the end of the narrowest column or type.
+/// Raises next and max above the ids in use, up to the limit of the narrowest column or type.
 fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
     let (largest, max) = (holders.largest(stored), stored.bounds.max());
     let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
@@ -119,7 +119,7 @@ fn raise(stored: &SequenceInfo, next: u64) -> Remedy {
     Remedy::Raise { name: stored.name.clone(), identity: stored.identity, next }
 }
 
-/// What a ledger says against the sequence of its name, read after it.
+/// Compares a ledger with the sequence of its name, which was read after it.
 pub(super) fn against(
     name: &SequenceName,
     ledger: &Ledger,
@@ -167,8 +167,8 @@ pub(super) fn against(
     went_back.or_else(|| pending(name, ledger))
 }
 
-/// The finding of an announcement that the store has not confirmed. It permits nothing, so ids go on above all that
-/// were claimed.
+/// Reports an announcement that the store has not confirmed. It permits nothing, so ids continue above all
+/// claims.
 fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
         Announced::Resetting { start } => (
@@ -181,14 +181,13 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     Some(about(name, FindingKind::Pending, OF_WITNESS, found, Remedy::advice(remedy)))
 }
 
-/// Raises it so far, or to its end.
+/// Raises the sequence to `top`, or to its end.
 fn raise_to(stored: &SequenceInfo, top: u128) -> Remedy {
     let top = top.min(u128::from(stored.bounds.max()) + 1);
     u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top))
 }
 
-/// Whether its window has ids, which end there, that the store has not granted. The store was read
-/// afterwards.
+/// Reports a window that ends at `end`, above the grants of the store. The store was read after the window.
 pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding> {
     (end > stored.reached()).then(|| {
         let found = format!("ids below {end} were put into the window, and {}: it went back", next(stored));
@@ -202,7 +201,7 @@ fn used_up() -> Remedy {
     )
 }
 
-/// Keeps the bounds of the present sequence. Without one, only its columns and types limit it.
+/// Keeps the bounds of the current sequence. Without one, only its columns and types limit the bounds.
 fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Holders) -> Remedy {
     let Ok(next) = u64::try_from(top) else { return used_up() };
     let bounds = bounds.or_else(|| Bounds::new(1, holders.hold()?).ok());
@@ -215,12 +214,12 @@ fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Ho
     }
 }
 
-/// Whether ids were reserved above all that were claimed, of the sequence that the ledger is of.
+/// Returns whether the sequence of the ledger has reserved ids above all claims.
 pub(super) fn is_ahead(ledger: &Ledger, stored: &SequenceInfo) -> bool {
     ledger.announced.is_none() && stored.identity == ledger.identity && stored.reached() > ledger.top()
 }
 
-/// The finding of that, if the ledger stays as it is: a process claims what it reserves right afterwards.
+/// Reports such ids. The ledger must be unchanged, because a process claims its ids just after the reserve.
 pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
     is_ahead(ledger, stored).then(|| {
         let (top, last) = (ledger.top(), stored.reached() - 1);
@@ -234,7 +233,7 @@ pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Find
     })
 }
 
-/// Whether ids are drawn without the guard.
+/// Reports a sequence that is drawn from without the guard.
 pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
     let used = stored.next != Some(stored.bounds.start());
     used.then(|| {
@@ -258,24 +257,24 @@ pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Find
     })
 }
 
-/// That the store refuses each reserve of it, by the error of such a refusal.
+/// Reports a sequence whose reserves the store rejects, with the error.
 pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
     let remedy =
         Remedy::advice("as it says; compare with the ids in use first (--check), or with the witness");
     about(name, FindingKind::Refused, "whether it can be drawn from", error.to_string(), remedy)
 }
 
-/// The largest of the narrowest integer of SQL that holds more than this.
+/// Returns the largest value of the narrowest SQL integer that holds more than `max`.
 fn wider(max: u64) -> Option<u64> {
     [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
 }
 
-/// How many seconds it lasts at so many ids a second; `None` if it does not come on.
+/// Returns the seconds until the sequence ends, at `rate` ids per second; `None` for a rate of 0.
 pub(super) fn lasts(stored: &SequenceInfo, rate: f64) -> Option<f64> {
     (rate > 0.0).then(|| stored.remaining() as f64 / rate)
 }
 
-/// Whether it is over within this time at so many ids a second.
+/// Reports a sequence that ends within this time, at `rate` ids per second.
 pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: &Holders) -> Option<Finding> {
     let left = stored.remaining();
     let seconds = lasts(stored, rate)?;
@@ -287,7 +286,7 @@ pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: 
     })
 }
 
-/// A time for people to judge by.
+/// Formats a time in a unit that is easy to compare.
 fn days(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds:.0} s"),
@@ -297,7 +296,7 @@ fn days(seconds: f64) -> String {
     }
 }
 
-/// Whether it goes on beyond the largest id that fits what `of_type` names.
+/// Reports a sequence that ends above the largest id of the type or column `of_type`.
 pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Option<Finding> {
     let max = stored.bounds.max();
     (max > holds).then(|| {
@@ -314,7 +313,7 @@ pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Op
     })
 }
 
-/// A sequence that somebody asked about, and that is not there.
+/// Reports a configured sequence that does not exist.
 pub(super) fn missing(name: &SequenceName) -> Finding {
     let remedy = Remedy::advice(
         "correct the name, or the store's URL; if the store was there before, restore it: made anew, it begins every sequence \
@@ -323,14 +322,14 @@ pub(super) fn missing(name: &SequenceName) -> Finding {
     about(name, FindingKind::Missing, "the sequence", "the store has none of this name", remedy)
 }
 
-/// Something stored where sequences are, or ledgers.
+/// Reports an unreadable entry among the sequences or ledgers.
 pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
     let remedy = Remedy::advice("restore it, or remove it by the database's own means once nobody uses it");
     let asked = format!("what {of} has");
     Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
 }
 
-/// A witness makes up for it, as long as there is one.
+/// Reports a store that is not durable. A witness reduces this to a warning.
 pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> {
     (durability < Durability::Disk).then(|| {
         let found = "it forgets what it granted when its process or its machine ends, and grants it again";
@@ -343,7 +342,7 @@ pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> 
     })
 }
 
-/// Something else that has the store's name, as the store says.
+/// Reports another object with the store's name, as described by the store.
 pub(super) fn ambiguous(found: String) -> Finding {
     let remedy = Remedy::advice(
         "see who draws from it; name the one that is meant in the URL of every process, as in schema=NAME, or drop the other",
@@ -362,7 +361,7 @@ fn next(stored: &SequenceInfo) -> String {
     }
 }
 
-/// What an error that came of looking says: nothing is known, or the store is refused as it is.
+/// Reports a failed check: its result is unknown, or the store cannot be opened.
 pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>, error: &Error) -> Finding {
     let refused =
         matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Unsupported | ErrorKind::StoreViolation)

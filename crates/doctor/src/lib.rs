@@ -1,13 +1,13 @@
-//! Finds what is wrong with the sequences of a store, before an id comes twice or none comes at all.
+//! Finds problems with the sequences of a store before an id repeats or none is left.
 //!
-//! A store cannot see that it went back in time, and neither can the processes that draw from it. Others
-//! remember: the user's own data, whose largest id has to be below the next to be reserved; and a
-//! [witness](idmill_guard), whose ledgers say what was claimed. [`Doctor`] compares them with the store.
+//! A store cannot detect that it went back in time, and neither can the processes that draw from it. Two
+//! independent records can. The largest id in the user's data must be below the next id. The ledgers of a
+//! [witness](idmill_guard) contain all claims. [`Doctor`] compares the store with both.
 //!
-//! - [`Doctor`]: looks at a store, and returns its [`Finding`]s.
-//! - [`Finding`]: what was asked, what is there, and the [`Remedy`].
-//! - [`ColumnUrl`]: a column of the user's own.
-//! - [`apply`]: carries a remedy out that only raises a counter.
+//! - [`Doctor`]: examines a store and returns its [`Finding`]s.
+//! - [`Finding`]: the check, its result, and the [`Remedy`].
+//! - [`ColumnUrl`]: a column of the user's data.
+//! - [`apply`]: applies a remedy that only raises a counter.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {

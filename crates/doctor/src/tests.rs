@@ -1,4 +1,4 @@
-//! What is found, and what is no finding although it looks like one.
+//! Real findings, and cases that only resemble one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl Both {
     }
 
     fn doctor(&self) -> Doctor {
-        // Memory forgets, which is another finding.
+        // The memory store is not durable, which is a separate finding.
         Doctor::new(Arc::new(self.store.clone())).witness(Arc::new(self.witness.clone()))
     }
 
@@ -47,7 +47,7 @@ impl Both {
     }
 }
 
-/// Lists the ledgers as they were once, and reads them as they are.
+/// Lists old ledgers, and reads the current ones.
 #[derive(Debug)]
 struct Late {
     listed: Vec<(SequenceName, Ledger)>,
@@ -84,7 +84,7 @@ async fn what_is_given_back_or_reset_between_two_looks_raises_no_alarm() {
     both.draw("reset", 10).await;
     both.draw("removed", 10).await;
     let listed = both.witness.list(&Page::default()).await.unwrap().ledgers;
-    // Each of these comes after the ledgers were listed, and before the store is looked at.
+    // Each of these happens after the ledgers are listed and before the store is read.
     let rest = idmill::IdRange::new(5, 6).unwrap();
     assert!(both.guarded.give_back(&GiveBack::new(name("orders"), grant.identity, rest)).await.unwrap());
     both.guarded.set(&name("reset"), Change::new().next(3).backwards(true)).await.unwrap();
@@ -162,13 +162,13 @@ async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
     };
     let found = ends(doctor.examine_since(Some(&earlier)).await.findings);
     assert_eq!(found, [("fast".to_owned(), "9000 ids are left, for 15 min at 10.0 a second".to_owned())]);
-    // What is said goes before what is seen.
+    // A configured rate takes precedence over a measured one.
     let told = doctor.rate(name("fast"), 0.1).rate(name("slow"), 5.0);
     let found = ends(told.examine_since(Some(&earlier)).await.findings);
     assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
 }
 
-/// Windows end there, and are away in turn.
+/// All windows have the same end, and can be made unreachable.
 #[derive(Debug)]
 struct Seen(u128, std::sync::atomic::AtomicBool);
 
@@ -193,7 +193,7 @@ async fn a_window_ahead_of_its_store_is_found_and_one_that_is_away_is_one_findin
     let [finding] = &found[..] else { panic!("{found:?}") };
     assert_eq!((finding.kind, finding.sequence.as_deref()), (WentBack, Some("b")));
     assert_eq!(apply(&both.store, &finding.remedy).await.unwrap().unwrap().next, Some(101));
-    // What was listed before somebody drew is no fault of the store's.
+    // An outdated list of sequences must not be reported.
     found.clear();
     doctor.compare_windows(&mut view, &sequences, &mut found).await;
     assert_eq!(found, []);

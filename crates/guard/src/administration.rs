@@ -1,4 +1,4 @@
-//! Resets and removals through the guard: announced at the witness, done in the store, confirmed at the
+//! Resets and removals through the guard: announced at the witness, applied to the store, confirmed at the
 //! witness.
 
 use super::witness::{is_certain, of_the_witness};
@@ -8,8 +8,8 @@ use idmill::store::{Change, Identity, SequenceInfo, Store as _};
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Contention;
 
-/// Lets the next sequence of a removed name start anywhere: it may repeat the ids of the removed one. Returns
-/// `false` if the witness has no removed sequence of this name.
+/// Allows the next sequence of a removed name to start anywhere, even if it repeats the ids of the removed
+/// one. Returns `false` if the witness has no removed sequence of this name.
 ///
 /// # Errors
 /// Those of the witness.
@@ -19,26 +19,26 @@ pub async fn forget(witness: &dyn Witness, name: &SequenceName) -> Result<bool> 
 }
 
 impl Guarded {
-    /// [`Store::set`](idmill::store::Store::set): only a change that is asked for as
-    /// [backwards](Change::backwards) lowers what was claimed.
+    /// Implements [`Store::set`](idmill::store::Store::set). Only a change with
+    /// [`backwards`](Change::backwards) lowers the claims.
     pub(super) async fn changed(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         let seen = match self.witness.read(name).await {
             Ok(seen) => seen,
             Err(error) if change.backwards => return Err(of_the_witness(error)),
-            // It raises or revokes, which needs no witness.
+            // The change raises or revokes, which needs no witness.
             Err(_) => None,
         };
         let Some(seen) = seen else { return self.store.set(name, change).await };
         let stored = self.store.inspect(name).await?;
         if let Some((stored, start)) = stored.and_then(|stored| lowers(&seen, stored, &change)) {
-            // The epoch has to change: ranges of the old one are still in the memory of processes.
+            // The epoch must change, because processes still have ranges of the old one in memory.
             let change = change.revoke(true).expect(stored.identity);
             return self.reset(name, stored.identity, start, change).await;
         }
         let after = self.store.set(name, change).await?;
         if seen.identity.incarnation == after.identity.incarnation {
-            // The sequence exists, so a pending announcement is superseded. If this fails, it only stays
-            // pending.
+            // The sequence exists, so a pending announcement is superseded. If this write fails, the
+            // announcement stays pending.
             let _ = self.amend(name, Ledger::taken_back).await;
         }
         Ok(after)
@@ -66,12 +66,12 @@ impl Guarded {
         }
     }
 
-    /// [`Store::remove`](idmill::store::Store::remove): the next incarnation may follow, above all that was
-    /// claimed.
+    /// Implements [`Store::remove`](idmill::store::Store::remove). A new incarnation must start above all
+    /// claims.
     pub(super) async fn removed(&self, name: &SequenceName) -> Result<bool> {
         let seen = self.witness.read(name).await.map_err(of_the_witness)?;
         let stored = if seen.is_none() { self.store.inspect(name).await? } else { None };
-        // Without a ledger, a range may have been granted and not been claimed yet.
+        // Without a ledger, a range may have been granted but not yet claimed.
         let opened = stored.map(|stored| Ledger::opened(&stored));
         let Some(known) = seen.or_else(|| opened.clone()).map(|ledger| ledger.identity.incarnation) else {
             return self.store.remove(name).await;
@@ -87,10 +87,10 @@ impl Guarded {
         }
     }
 
-    /// Takes the announcement back, unless the store may have done what was announced.
+    /// Withdraws the announcement, unless the store may have applied the change.
     async fn not_done(&self, name: &SequenceName, error: Error) -> Error {
         if is_certain(&error) {
-            // If this fails, it stays pending, which permits nothing.
+            // If this fails, the announcement stays pending, which permits nothing.
             let _ = self.amend(name, Ledger::taken_back).await;
         }
         error
@@ -105,8 +105,8 @@ impl Guarded {
     }
 }
 
-/// Writes the ledger that `change` returns; returns it, or `None` if nothing is to be changed. `opened`
-/// stands for a ledger that is missing.
+/// Writes and returns the ledger that `change` returns, or `None` for no change. `opened` is used if there is
+/// no ledger.
 async fn amend(
     witness: &dyn Witness,
     name: &SequenceName,
@@ -124,8 +124,8 @@ async fn amend(
     }
 }
 
-/// The sequence as it is stored and the next id after the change, if that is below what was claimed, or a
-/// step from behind an earlier reset.
+/// Returns the stored sequence and the next id after the change, if the change lowers the claims or leaves an
+/// epoch from before a reset.
 fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(SequenceInfo, u128)> {
     let is_it = stored.identity.incarnation == seen.identity.incarnation
         && change.expect.is_none_or(|expected| expected == stored.identity);
@@ -133,7 +133,7 @@ fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(Seque
         return None;
     }
     let mut after = stored.clone();
-    // The store refuses a change that cannot be applied.
+    // The store rejects a change that cannot be applied.
     after.apply(change).ok()?;
     let start = after.reached();
     let is_meant = change.next.is_some() || start < stored.reached();
@@ -155,7 +155,7 @@ fn overtaken(outcome: &str) -> Error {
 }
 
 impl Announced {
-    /// The command that repeats what is pending.
+    /// Returns the command that repeats the pending change.
     pub(super) const fn repeated(self) -> &'static str {
         match self {
             Self::Resetting { .. } => {

@@ -1,11 +1,11 @@
-//! What an administrator does to a sequence through the guard: announced at the witness, done in the store,
-//! and confirmed at the witness. Pure: no store, no clock.
+//! Resets and removals through the guard: announced at the witness, applied to the store, and confirmed at
+//! the witness. Pure: no store, no clock.
 
 use super::ledger::{Announced, Ledger};
 use idmill::store::{Identity, SequenceInfo};
 
 impl Ledger {
-    /// A ledger without any claim of a sequence as it is stored. The ids before its next one may be in use.
+    /// Creates a ledger without claims for a stored sequence. The ids below its next one may be in use.
     pub fn opened(stored: &SequenceInfo) -> Self {
         let is_unused = stored.next == Some(stored.bounds.start());
         let floor = if is_unused { 0 } else { stored.reached() };
@@ -13,15 +13,14 @@ impl Ledger {
         Self { identity, floor, solid: floor, claims: Vec::new(), announced: None, version: 0, stamp: 0 }
     }
 
-    /// The same ledger, written again: shows that the witness can be written.
+    /// Returns the same ledger with a new version, to check that the witness is writable.
     #[must_use]
     pub fn touched(&self) -> Self {
         Self { version: self.version + 1, ..self.clone() }
     }
 
-    /// The ledger with a pending reset to `start` of the sequence that is stored as `stored`; `None` if that
-    /// is another incarnation. The ledger takes over a later epoch, so that claims of it do not overtake the
-    /// reset.
+    /// Adds a pending reset to `start`. Returns `None` if `stored` is another incarnation. The ledger adopts
+    /// a higher epoch, so that claims of that epoch do not overtake the reset.
     pub fn resetting(&self, stored: Identity, start: u128) -> Option<Self> {
         let Identity { incarnation, epoch } = self.identity;
         (incarnation == stored.incarnation).then(|| Self {
@@ -30,8 +29,9 @@ impl Ledger {
         })
     }
 
-    /// The ledger once the store has confirmed the reset to `start` under the identity `now`; `None` if it is
-    /// no longer of `known`, as it was announced: others claimed under a later epoch.
+    /// Returns the ledger after the store confirmed the reset to `start` under the identity `now`. Returns
+    /// `None` if it no longer has the announced identity `known`, because others claimed under a higher
+    /// epoch.
     pub fn reset(&self, known: Identity, now: Identity, start: u128) -> Option<Self> {
         (self.identity == known).then(|| Self {
             identity: now,
@@ -42,31 +42,31 @@ impl Ledger {
         })
     }
 
-    /// The ledger with a pending removal; `None` if one is pending or done already.
+    /// Adds a pending removal. Returns `None` if a removal is already pending or done.
     pub fn removing(&self) -> Option<Self> {
         let is_new = matches!(self.announced, None | Some(Announced::Resetting { .. }));
         is_new.then(|| self.announce(Some(Announced::Removing)))
     }
 
-    /// The ledger once the store has confirmed the removal; `None` if it is of another incarnation, or done
-    /// already.
+    /// Returns the ledger after the store confirmed the removal. Returns `None` if the ledger has another
+    /// incarnation, or the removal is already done.
     pub fn removed(&self, incarnation: u64) -> Option<Self> {
         let is_done = self.is_removed() || self.identity.incarnation != incarnation;
         (!is_done).then(|| self.announce(Some(Announced::Removed)))
     }
 
-    /// The ledger once the next incarnation of a removed sequence may start anywhere; `None` if it was not
-    /// removed.
+    /// Allows the next incarnation of a removed sequence to start anywhere. Returns `None` if the sequence
+    /// was not removed.
     pub fn forgotten(&self) -> Option<Self> {
         self.is_removed().then(|| self.announce(Some(Announced::Forgotten)))
     }
 
-    /// The ledger without the pending announcement; `None` if there is none.
+    /// Withdraws the pending announcement. Returns `None` if there is none.
     pub fn taken_back(&self) -> Option<Self> {
         self.announced.is_some_and(Announced::is_pending).then(|| self.announce(None))
     }
 
-    /// Whether the sequence was removed, and another incarnation may follow.
+    /// Returns whether the sequence was removed, and another incarnation may follow.
     pub fn is_removed(&self) -> bool {
         matches!(self.announced, Some(Announced::Removed | Announced::Forgotten))
     }
@@ -90,7 +90,7 @@ mod tests {
         Ledger::claim(Some(ledger), identity, IdRange::new(start, 5).unwrap())
     }
 
-    /// Ids 1 to 5 are claimed.
+    /// A ledger in which ids 1 to 5 are claimed.
     fn ledger() -> Ledger {
         Ledger::claim(None, ORDERS, IdRange::new(1, 5).unwrap()).unwrap()
     }

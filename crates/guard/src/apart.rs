@@ -1,7 +1,8 @@
-//! Whether a witness is another place than the store that it guards, and whether it was there before.
+//! Checks that a witness is separate from the guarded store, and whether it existed before.
 //!
-//! A witness in a store has a *mark*: a record with a random text, written when the witness is created. If the
-//! store shows the text that was just written to the witness, both are one place, by whatever names they go.
+//! A witness in a store has a *mark*: a record with a random text, written when the witness is created. If
+//! the store returns the text just written to the witness, both are the same place, even under different
+//! names.
 
 use std::path::Path;
 
@@ -10,10 +11,10 @@ use idmill::store::{Identity, Page, Pages, Store};
 use idmill::{Error, ErrorKind, Result};
 
 const MARK: &str = "idmill:witness";
-/// How often the look is repeated while other processes write the mark.
+/// The maximum number of probes while other processes write the mark.
 const TRIES: usize = 8;
 
-/// Whether the record of this name is the mark, and no ledger.
+/// Returns whether the record of this name is the mark and not a ledger.
 pub(super) fn is_mark(name: &SequenceName) -> bool {
     name.as_str() == MARK
 }
@@ -26,10 +27,12 @@ fn fresh() -> String {
     format!("witness {:016x}{:016x}", Identity::fresh().incarnation, Identity::fresh().incarnation)
 }
 
-/// Whether the witness was there before: marked, or with records from before there were marks.
+/// Returns whether the witness existed before: it has a mark, or records written before marks were
+/// introduced.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if both are one place; those of reading and writing records.
+/// [`InvalidInput`](ErrorKind::InvalidInput) if both are the same place; those of reading and writing
+/// records.
 pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     if probe(store, witness).await? {
         return Ok(true);
@@ -44,21 +47,22 @@ pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
 /// Marks a witness that has no mark yet, and probes it.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if both are one place; those of reading and writing records.
+/// [`InvalidInput`](ErrorKind::InvalidInput) if both are the same place; those of reading and writing
+/// records.
 pub async fn marked(store: &dyn Store, witness: &dyn Store) -> Result<()> {
     mark(witness).await?;
     probe(store, witness).await.map(drop)
 }
 
 async fn mark(witness: &dyn Store) -> Result<()> {
-    // Another process may have been faster, whose mark is as good.
+    // Another process may have written its mark first, which is as good.
     witness.swap_record(&name(), None, &fresh()).await.map(drop)
 }
 
-/// Whether the witness is marked.
+/// Returns whether the witness is marked.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if it is the store itself, and those of both.
+/// [`InvalidInput`](ErrorKind::InvalidInput) if it is the guarded store itself; those of both.
 async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     let (name, mut written) = (name(), None);
     for _ in 0..TRIES {
@@ -78,7 +82,7 @@ async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
         } else if shown == written {
             return Err(is_itself());
         } else {
-            // The same place, or a copy of it: a new mark tells.
+            // The same place, or a copy of it. A new mark distinguishes them.
             let new = fresh();
             if witness.swap_record(&name, Some(&mark), &new).await? {
                 written = Some(new);
@@ -89,10 +93,10 @@ async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     Err(Error::new(ErrorKind::Unavailable, message))
 }
 
-/// Refuses a witness that the server of the store keeps.
+/// Rejects a witness on the same server as the store.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if it does; those of [`Store::server`].
+/// [`InvalidInput`](ErrorKind::InvalidInput) if the server is the same; those of [`Store::server`].
 pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result<()> {
     let Some(server) = witness.server().await? else { return Ok(()) };
     if store.server().await?.as_ref() != Some(&server) {
@@ -105,7 +109,7 @@ pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result
     Err(Error::invalid(message))
 }
 
-/// A sequence of the store that ids were reserved of, or whose ids are not known; `None` if there is none.
+/// Returns a sequence with reserved ids, or one that cannot be read; `None` if there is none.
 ///
 /// # Errors
 /// Those of [`Store::list`].
@@ -123,13 +127,13 @@ pub async fn drawn_from(store: &dyn Store) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Whether both names lead to one file.
+/// Returns whether both paths name the same file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let found = std::fs::canonicalize(one).ok();
     one == other || found.is_some() && found == std::fs::canonicalize(other).ok()
 }
 
-/// The error for a witness that is the store itself.
+/// Returns the error for a witness that is the guarded store itself.
 pub fn is_itself() -> Error {
     Error::invalid(
         "it is the store itself, so one restore takes both back: name another server, or a file on another disk",
@@ -168,7 +172,7 @@ mod tests {
         store.swap_record(&name(), None, &copied).await.unwrap();
         assert!(probe(&store, &witness).await.unwrap());
         assert_ne!(witness.record(&name()).await.unwrap(), Some(copied), "a new mark told them apart");
-        // Each the witness of the other.
+        // Each is the witness of the other.
         assert!(probe(&witness, &store).await.unwrap());
     }
 

@@ -14,22 +14,22 @@ use idmill::SequenceName;
 use idmill::store::{Page, StoreFuture};
 use idmill::{Error, ErrorKind, Result};
 
-/// How long a call waits for other processes that hold the file.
+/// The timeout for the lock of the file.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A witness in a file, for the processes of one machine.
 ///
-/// Every write replaces the file by a new one, which is on disk before it takes the old one's name; a lock on
-/// `FILE.lock` beside it keeps the processes apart. A write costs as much as the file is long: some hundred
-/// bytes for each sequence. Choose a database for thousands of sequences, or for processes on several
-/// machines; a network file system may not keep its locks.
+/// Every write replaces the file: the new one is synced to disk before it is renamed. A lock on `FILE.lock`
+/// excludes other processes. The cost of a write grows with the file, which has some hundred bytes per
+/// sequence. Choose a database for thousands of sequences, or for processes on several machines; a network
+/// file system may not support locks.
 ///
-/// Put it on another disk than the store, and leave it out of the store's backups: what is restored together
-/// with the store notices nothing.
+/// Put the file on another disk than the store, and exclude it from the store's backups. A witness that is
+/// restored together with the store detects nothing.
 ///
-/// A symbolic link is followed. A file with several hard links is refused: a write would leave the other names
-/// with the old content.
+/// A symbolic link is followed. A file with several hard links is rejected, because a write would leave the
+/// old content under the other names.
 #[derive(Clone, Debug)]
 pub struct FileWitness(Arc<Place>);
 
@@ -41,13 +41,13 @@ struct Place {
 }
 
 impl FileWitness {
-    /// Opens the file, and makes it if it does not exist. Blocks.
+    /// Opens the file, and creates it if it does not exist. Blocks.
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) if its directory does not exist; [`Denied`](ErrorKind::Denied);
     /// [`Conflict`](ErrorKind::Conflict) if the file has several hard links;
-    /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or no witness of idmill's;
-    /// [`Unavailable`](ErrorKind::Unavailable) if others hold it for 10 s.
+    /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or is not a witness of idmill;
+    /// [`Unavailable`](ErrorKind::Unavailable) if other processes lock it for 10 s.
     pub fn open(file: impl Into<PathBuf>) -> Result<Self> {
         let place = Place::of(&file.into())?;
         let lock = place.lock()?;
@@ -69,14 +69,14 @@ impl FileWitness {
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
             return Ok(None);
         }
-        // Locked to learn before the first reserve that claims can be written.
+        // Lock it to check before the first reserve that claims can be written.
         drop(place.lock()?);
         place.check_links()?;
         place.read()?;
         Ok(Some(Self(Arc::new(place))))
     }
 
-    /// Opens the file if it exists. Blocks. Reading it needs no right to write, neither the file nor its
+    /// Opens the file if it exists. Blocks. Reading requires no write permission for the file or its
     /// directory.
     ///
     /// # Errors
@@ -88,18 +88,18 @@ impl FileWitness {
         Ok(Self(Arc::new(place)))
     }
 
-    /// The file that its name leads to.
+    /// Returns the path of the file, with symbolic links resolved.
     pub fn path(&self) -> &Path {
         &self.0.file
     }
 
-    /// All ledgers. The file is whole at any moment, since it is only ever replaced, so this takes no lock: it
-    /// has to work where nothing can be written.
+    /// Reads all ledgers. The file is only ever replaced, so it is always complete. Reading takes no lock,
+    /// because it must work without write permission.
     async fn ledgers(&self) -> Result<BTreeMap<SequenceName, Ledger>> {
         self.blocking(Place::read).await
     }
 
-    /// Runs `work` where it may block.
+    /// Runs `work` on a thread that may block.
     async fn blocking<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Place) -> Result<R> + Send + 'static,
@@ -112,7 +112,7 @@ impl FileWitness {
         })
     }
 
-    /// Makes these writes, each if its condition holds, and returns which were made.
+    /// Applies each write if its condition holds. Returns which were applied.
     async fn written(&self, writes: Vec<Write>) -> Result<Vec<bool>> {
         self.blocking(move |place| {
             let _lock = place.lock()?;
@@ -161,7 +161,7 @@ impl Witness for FileWitness {
         })
     }
 
-    /// The file is replaced once for all of them.
+    /// Replaces the file once for all writes.
     fn swap_many<'a>(&'a self, writes: &'a [Write]) -> StoreFuture<'a, Vec<Result<bool>>> {
         Box::pin(async move {
             match self.written(writes.to_vec()).await {
@@ -176,7 +176,7 @@ impl Witness for FileWitness {
     }
 }
 
-/// The same failure for each of several.
+/// Returns the same failure for each call of a batch.
 fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
     let (kind, cause) = (error.kind(), Arc::new(error));
     let failed = || Err(Error::new(kind, "the witness's file was not changed").because_shared(cause.clone()));
@@ -184,7 +184,7 @@ fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
 }
 
 impl Place {
-    /// One place for all names of a file: each process locks beside the file itself, and replaces it there.
+    /// Resolves links, so that all names of a file share one lock and are replaced in the same place.
     fn of(file: &Path) -> Result<Self> {
         let file = resolved(file).map_err(|error| failed(file, &error))?;
         let beside = |ending: &str| {
@@ -257,7 +257,7 @@ impl Place {
         })
     }
 
-    /// What the file is called is on disk once its directory is.
+    /// A rename is on disk once the directory is synced.
     fn sync_directory(&self) -> io::Result<()> {
         if cfg!(unix) {
             let parent = self.file.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -285,7 +285,7 @@ fn failed(file: &Path, error: &io::Error) -> Error {
     Error::new(kind, format!("{}: {error}; {advice}", file.display()))
 }
 
-/// The file behind symbolic links. A file that does not exist yet is in the directory behind them.
+/// Resolves symbolic links. For a file that does not exist yet, resolves its directory.
 fn resolved(file: &Path) -> io::Result<PathBuf> {
     match (std::fs::canonicalize(file), file.file_name()) {
         (Err(error), Some(name)) if error.kind() == io::ErrorKind::NotFound && !file.is_symlink() => {
@@ -296,7 +296,7 @@ fn resolved(file: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// How many names in file systems the file has.
+/// Returns the number of hard links of the file.
 #[cfg(unix)]
 fn links(file: &Path) -> io::Result<u64> {
     use std::os::unix::fs::MetadataExt as _;
@@ -397,7 +397,7 @@ mod tests {
         let first = ledger(None, 1);
         let witness = FileWitness::open(&file).unwrap();
         assert!(witness.swap(&name("orders"), None, &first).await.unwrap());
-        // Nobody can write a directory as a file: as on a read-only mount, for root as well.
+        // A directory cannot be opened for writing, even by root: this simulates a read-only mount.
         std::fs::remove_file(directory.path().join("ids.witness.lock")).unwrap();
         std::fs::create_dir(directory.path().join("ids.witness.lock")).unwrap();
         let looking = FileWitness::open_existing(&file).unwrap();

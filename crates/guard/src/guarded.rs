@@ -16,11 +16,11 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::{Contention, among};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How often a reserve is repeated whose ids were claimed before: once after the store was raised, and again
-/// where other processes were faster each time.
+/// The maximum number of reserves if the ids were claimed before. The second follows the repair of the store;
+/// the others are for lost races.
 const TRIES: usize = 8;
 
-/// How long a refused claim waits for the second half of an announcement.
+/// How long a rejected claim waits for a pending announcement.
 const PENDING: Contention = Contention::new()
     .every(1)
     .pauses(Duration::from_millis(5), Duration::from_millis(100))
@@ -28,24 +28,24 @@ const PENDING: Contention = Contention::new()
 
 /// A store whose grants are used only after a [`Witness`] has recorded them.
 ///
-/// A reserve reads what the witness has, then reserves from the store, then claims what was granted: two more
-/// round trips, all of them in the refill, so that draws do not wait for them while there are ids in memory.
-/// A batch of reserves has no more. While the witness is away, reserves fail with
-/// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim whose outcome is unknown makes the
-/// range a gap. A claim that certainly failed gives the range back to the store, and nothing more is reserved
-/// until the witness can be written.
+/// A reserve reads the ledger, reserves from the store, and then claims the grant. The two extra round trips
+/// are in the refill, so draws do not wait for them while ids are in memory. A batch of reserves needs no
+/// more. While the witness is unreachable, reserves fail with [`Unavailable`](ErrorKind::Unavailable) and
+/// reserve nothing. A claim with an unknown outcome makes the range a gap. After a claim that definitely
+/// failed, the range is returned to the store. No more ids are then reserved until the witness is writable.
 ///
-/// Where ids were claimed before and the sequence is still the same, the store has gone back in time: its
-/// next id is raised above all that was claimed, which is counted in [`healed`](Self::healed) and logged as
-/// an error, and ids go on from there. (A claim that came too late, after many others, is refused as well; it
-/// is neither counted nor logged, and another range is reserved.) Where it is another incarnation, or one
-/// from before a reset, a person has to decide: reserves fail with
+/// If ids were claimed before and the sequence has the same identity, the store went back in time. Its next
+/// id is raised above all claims. [`healed`](Self::healed) counts this, the log has an error, and ids
+/// continue from there. A claim that arrived too late, after many others, is also rejected. It is neither
+/// counted nor logged, and another range is reserved.
+///
+/// For another incarnation, or an epoch from before a reset, manual action is required: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).
 ///
-/// What was claimed stays claimed. Only two calls of this store lower it, once the store has confirmed them:
+/// Claimed ids stay claimed. Only two calls lower the claims, after the store has confirmed them:
 /// [`set`](Store::set) with [`backwards`](Change::backwards), and [`remove`](Store::remove) followed by
-/// [`forget`](super::forget). After a removal without `forget`, the next sequence of the name starts above
-/// all that was claimed.
+/// [`forget`](super::forget). After a removal without `forget`, the next sequence of this name starts above
+/// all claims.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -71,35 +71,34 @@ pub struct Guarded {
     pub(super) store: Arc<dyn Store>,
     pub(super) witness: Arc<dyn Witness>,
     healed: AtomicU64,
-    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store takes
-    /// nothing back.
+    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store does not
+    /// accept returned ids.
     is_doubtful: AtomicBool,
 }
 
-/// Why a grant is not used.
+/// The reason why a grant is not used.
 enum Unused {
-    /// Another is to be reserved.
+    /// Another range must be reserved.
     Again(Error),
     Failed(Error),
 }
 
 impl Guarded {
-    /// Guards a store by a witness. Either may be an `Arc`.
+    /// Guards a store with a witness. Either may be an `Arc`.
     pub fn new(store: impl Store + 'static, witness: impl Witness + 'static) -> Self {
         let is_doubtful = AtomicBool::new(!store.capabilities().gives_back);
         let (store, witness) = (Arc::new(store), Arc::new(witness));
         Self { store, witness, healed: AtomicU64::new(0), is_doubtful }
     }
 
-    /// Returns how often the store was found to have gone back in time, and ids went on above what was
-    /// claimed.
+    /// Returns how many times the store had gone back in time and was raised above all claims.
     pub fn healed(&self) -> u64 {
-        // Relaxed: a count, which nothing else depends on.
+        // Relaxed: a counter that nothing else depends on.
         self.healed.load(Ordering::Relaxed)
     }
 
     async fn claimed(&self, request: &Reserve) -> Result<Grant> {
-        // Nothing is reserved that could not be claimed.
+        // Reserve nothing that could not be claimed.
         let seen = self.witness.read(&request.name).await.map_err(of_the_witness)?;
         let seen = self.writable(&request.name, seen).await?;
         let grant = self.store.reserve(request).await?;
@@ -110,9 +109,9 @@ impl Guarded {
         self.settled(request, grant, first).await
     }
 
-    /// The ledger, once the witness has shown that it is writable, if that is in doubt.
+    /// Returns the ledger. If it is in doubt whether the witness is writable, a write checks this first.
     async fn writable(&self, name: &SequenceName, seen: Option<Ledger>) -> Result<Option<Ledger>> {
-        // Relaxed: a hint, which each process learns by itself.
+        // Relaxed: a hint, local to each process.
         if !self.is_doubtful.load(Ordering::Relaxed) {
             return Ok(seen);
         }
@@ -120,7 +119,7 @@ impl Guarded {
             Some(seen) => seen.touched(),
             None => match self.store.inspect(name).await? {
                 Some(stored) => Ledger::opened(&stored),
-                // It is about to be created.
+                // The reserve will create the sequence.
                 None => return Ok(None),
             },
         };
@@ -130,11 +129,11 @@ impl Guarded {
         }
         // Relaxed: as above.
         self.is_doubtful.store(false, Ordering::Relaxed);
-        // As it is kept: a witness may add a stamp of its own.
+        // Read it back: a witness may add a stamp.
         self.witness.read(name).await.map_err(of_the_witness)
     }
 
-    /// As [`claimed`](Self::claimed), with as many round trips for all of them as for one.
+    /// Like [`claimed`](Self::claimed), with the same number of round trips for the whole batch.
     async fn claimed_many(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let names: Vec<_> = requests.iter().map(|request| request.name.clone()).collect();
         let looked = self.looked(&names).await.into_iter().zip(requests);
@@ -142,7 +141,7 @@ impl Guarded {
         among(asked, ErrorKind::UnknownOutcome, async |asked| self.reserved_many(asked).await).await
     }
 
-    /// Reads the ledgers. If it is in doubt, one of them shows whether the witness is writable.
+    /// Reads the ledgers. If in doubt, a write to one of them checks whether the witness is writable.
     async fn looked(&self, names: &[SequenceName]) -> Vec<Result<Option<Ledger>>> {
         let mut looked = self.witness.read_many(names).await;
         let is_known = |ledger: &Result<_>| matches!(ledger, Ok(Some(_)));
@@ -156,7 +155,7 @@ impl Guarded {
         looked
     }
 
-    /// Reserves, and claims what was granted, by the ledgers of before.
+    /// Reserves, and claims the grants by the ledgers read before.
     async fn reserved_many(&self, asked: Vec<(Reserve, Option<Ledger>)>) -> Vec<Result<Grant>> {
         if asked.is_empty() {
             return Vec::new();
@@ -174,18 +173,18 @@ impl Guarded {
         join_all(settled).await
     }
 
-    /// What comes of a grant, by what came of the first attempt to claim it: `None` where the ledger that was
-    /// seen before speaks against it.
+    /// Returns the grant or its error after the first attempt to claim it. `first` is `None` if the ledger
+    /// that was read before does not allow the claim.
     async fn settled(&self, request: &Reserve, grant: Grant, first: Option<Result<bool>>) -> Result<Grant> {
         match first {
             Some(Ok(true)) => Ok(grant),
             Some(Err(error)) => Err(self.unclaimed(&request.name, &grant, error).await),
-            // That ledger may be out of date.
+            // The ledger may have been stale.
             Some(Ok(false)) | None => self.use_or_again(request, grant).await,
         }
     }
 
-    /// Claims what was granted; reserves another range in place of one that must not be used.
+    /// Claims the grant. If its range must not be used, reserves another.
     async fn use_or_again(&self, request: &Reserve, mut grant: Grant) -> Result<Grant> {
         let mut last = None;
         for _ in 0..TRIES {
@@ -210,7 +209,7 @@ impl Guarded {
         }
     }
 
-    /// Claims a grant; returns the refusal, and the announcement at that time.
+    /// Claims a grant. Returns `None`, or the refusal and the announcement at that time.
     async fn try_claim(
         &self,
         name: &SequenceName,
@@ -236,8 +235,8 @@ impl Guarded {
         }
     }
 
-    /// The error of a claim that failed. If the witness certainly has nothing of the range, the store takes
-    /// it back, and no id is lost.
+    /// Returns the error of a failed claim. If the witness definitely has no claim, the range is returned to
+    /// the store, and no id is lost.
     async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
         if !is_certain(&error) {
             return lost(of_the_witness(error));
@@ -268,7 +267,7 @@ impl Guarded {
             Refusal::BehindReset { known } => behind_reset(grant, known),
         };
         match self.store.inspect(name).await {
-            // Others removed or reset it after the grant.
+            // Others removed or reset the sequence after the grant.
             Ok(stored) if stored.as_ref().is_none_or(|stored| stored.identity != grant.identity) => {
                 Unused::Again(Error::new(ErrorKind::Unavailable, message))
             }
@@ -277,7 +276,7 @@ impl Guarded {
         }
     }
 
-    /// Raises the store above all that was claimed. Reports it if that means that the store went back.
+    /// Raises the store above all claims. Reports it if the store went back in time.
     async fn healed_by(&self, name: &SequenceName, grant: &Grant, top: u128, refusal: Refusal) -> Unused {
         let went_back = match self.heal(name, grant, top).await {
             Ok(Heal::Raise(next)) => {
@@ -288,7 +287,7 @@ impl Guarded {
             }
             Ok(Heal::Nothing) => matches!(refusal, Refusal::Claimed { twice: true, .. }),
             Ok(Heal::Exhausted) => return Unused::Failed(all_claimed(name, grant, refusal)),
-            // Others raised it, or reset it: the next reserve shows what it is.
+            // Others raised or reset the sequence; the next reserve shows its new state.
             Err(error) if error.kind() == ErrorKind::Conflict => false,
             Err(error) => return Unused::Failed(error),
         };
@@ -298,13 +297,12 @@ impl Guarded {
         Unused::Again(claimed_before(grant, top))
     }
 
-    /// Raises the store above all that was claimed, unless it is there already. Only ever raises, so that a
-    /// late or repeated one does no harm.
+    /// Raises the store above all claims. It never lowers it, so a late or repeated call is harmless.
     async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128) -> Result<Heal> {
         let Some(info) = self.store.inspect(name).await? else { return Err(ErrorKind::Conflict.into()) };
         let heal = Heal::of(&info, grant.identity, top);
         if let Heal::Raise(next) = heal {
-            // A rest that is given back leaves the ledger first: with a lower top, this is no restore.
+            // Returned ids leave the ledger first. If the top is now lower, the store was not restored.
             let claimed = self.witness.read(name).await.map_err(of_the_witness)?;
             if claimed.is_some_and(|ledger| ledger.top() < top) {
                 return Err(ErrorKind::Conflict.into());
@@ -326,8 +324,8 @@ impl Guarded {
         );
     }
 
-    /// Has the witness let go of what is given back, before the store can grant it again. After a crash
-    /// between the two it is a gap.
+    /// Removes returned ids from the ledger before the store can grant them again. After a crash between the
+    /// two steps, the ids are a gap.
     async fn released(&self, back: &GiveBack) -> Result<bool> {
         let seen = self.witness.read(&back.name).await.map_err(of_the_witness)?;
         let Some(seen) = seen else { return Ok(false) };
@@ -336,7 +334,8 @@ impl Guarded {
     }
 }
 
-/// How what was granted is claimed, by a ledger that may be out of date; `None` if that speaks against it.
+/// Returns the claim of a grant, by a ledger that may be stale. Returns `None` if the ledger does not allow
+/// it.
 fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<Ledger>)) -> Option<Write> {
     let grant = granted.as_ref().ok()?;
     let wanted = Ledger::claim(seen.as_ref(), grant.identity, grant.range).ok()?;
@@ -360,7 +359,7 @@ fn behind_reset(grant: &Grant, known: Identity) -> String {
     )
 }
 
-/// Adds what is pending: it may be the reason.
+/// Adds the pending announcement, which may be the reason.
 fn with(message: String, announced: Option<Announced>) -> String {
     match announced.filter(|announced| announced.is_pending()) {
         Some(announced) => format!("{message}. {}", announced.repeated()),
@@ -387,14 +386,14 @@ fn claimed_before(grant: &Grant, top: u128) -> Error {
     Error::new(ErrorKind::StoreViolation, message)
 }
 
-/// Nothing was reserved, or it was given back.
+/// Nothing was reserved, or the range was returned.
 fn not_writable(error: Error) -> Error {
     let kind = if is_certain(&error) { error.kind() } else { ErrorKind::Unavailable };
     Error::new(kind, "the witness that guards this store cannot be written; no id was reserved")
         .because(error)
 }
 
-/// The store has granted, and the range is not used: it is a gap, which the caller counts.
+/// The store granted a range that is not used. The caller counts it as a gap.
 fn lost(error: Error) -> Error {
     Error::new(ErrorKind::UnknownOutcome, "a range was reserved and could not be claimed; it is a gap")
         .because(error)

@@ -1,119 +1,120 @@
-//! What a witness remembers of a sequence, and what of that lets a range be used. Pure: no store, no clock.
+//! The claims of a sequence, and the rules for using a range. Pure: no store, no clock.
 
 use idmill::IdRange;
 use idmill::store::{Identity, SequenceInfo};
 
-/// The ranges that were claimed of one sequence.
+/// The ranges claimed of one sequence.
 ///
-/// Everything below `floor` counts as claimed, and so does what the claims above it cover. Ranges and not a
-/// mark alone, since two processes that reserve at the same time may claim in the other order, which a mark
-/// would take for a store that went back in time.
+/// All ids below `floor` count as claimed, and so do the `claims` above it. A high-water mark would not be
+/// enough. Two processes that reserve concurrently may claim in reverse order; with only a mark, the store
+/// would appear to have gone back in time.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Ledger {
-    /// Which sequence the claims are of.
+    /// The sequence that the claims belong to.
     pub identity: Identity,
-    /// No id below it can be claimed any more. 2^64 is possible, hence the width.
+    /// No id below this can be claimed. 2^64 is possible, hence the width.
     pub floor: u128,
-    /// No id from here to the floor is unclaimed: what is lower may have been passed over. At most the floor.
+    /// All ids from here to `floor` are claimed. Lower ids may have been skipped. At most `floor`.
     pub solid: u128,
-    /// What was claimed above the floor: ascending, apart from each other, at most
-    /// [`MOST_CLAIMS`](Self::MOST_CLAIMS).
+    /// The ranges claimed above `floor`: ascending, not adjacent, at most [`MOST_CLAIMS`](Self::MOST_CLAIMS).
     pub claims: Vec<IdRange>,
-    /// What an administrator does to the sequence through the guard, or did.
+    /// The pending or last administrative change through the guard.
     pub announced: Option<Announced>,
-    /// Counts changes, so that no ledger comes twice: a write that is late, or arrives twice, finds another.
+    /// Counts changes, so that no two ledgers are equal. A late or duplicate write then fails its condition.
     pub version: u64,
-    /// Who wrote it, where a witness has to know: random, given by the witness to each write. Two processes
-    /// that a store grants the same range twice want the same ledger otherwise, and one whose answer was lost
-    /// would take the other's for its own.
+    /// A random number that a witness may add to each write to recognize its own. Without it, two processes
+    /// that were granted the same range would write equal ledgers. One that lost its reply would then take
+    /// the other's ledger for its own.
     pub stamp: u64,
 }
 
-/// What an administrator does to a sequence through the guard, or did.
+/// An administrative change of a sequence through the guard.
 ///
-/// An announcement has two halves. It is *pending* before the store is asked and permits nothing. It is
-/// *done* once the store has confirmed the change. If the store certainly refuses, the announcement is taken
-/// back; if the outcome is unknown, it stays pending.
+/// An announcement has two phases. It is *pending* before the change is sent to the store, and permits
+/// nothing. It is *done* once the store has confirmed the change. If the store definitely rejects the change,
+/// the announcement is withdrawn. If the outcome is unknown, it stays pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Announced {
-    /// Pending: the sequence is being set back.
+    /// Pending: the sequence is being set to a lower id.
     Resetting {
-        /// The next id from then on. 2^64 is possible, hence the width.
+        /// The next id after the reset. 2^64 is possible, hence the width.
         start: u128,
     },
     /// Pending: the sequence is being removed.
     Removing,
-    /// Done: the sequence was removed. Another incarnation may follow, above all that was claimed.
+    /// Done: the sequence was removed. A new incarnation must start above all claims.
     Removed,
-    /// Done: the sequence was removed, and the next incarnation may start anywhere.
+    /// Done: the sequence was removed, and a new incarnation may start anywhere.
     Forgotten,
 }
 
 impl Announced {
-    /// Whether the store has not confirmed it.
+    /// Returns whether the store has not yet confirmed the change.
     pub const fn is_pending(self) -> bool {
         matches!(self, Self::Resetting { .. } | Self::Removing)
     }
 
-    /// The announcement after a claim of `now`, which has the incarnation of `known`, the ledger's identity.
+    /// Returns the announcement after a claim under `now`, which has the same incarnation as `known`, the
+    /// ledger's identity.
     fn once_claimed(self, known: Identity, now: Identity) -> Option<Self> {
         match self {
-            // The ledger is no longer of the identity that was to be reset.
+            // The ledger no longer has the identity that was to be reset.
             Self::Resetting { .. } => (now == known).then_some(self),
-            // It is in use: it was put back, or this claim is late. Its claims count again.
+            // The sequence is in use: it was restored, or this claim is late. Its claims count again.
             Self::Forgotten => Some(Self::Removed),
             Self::Removing | Self::Removed => Some(self),
         }
     }
 }
 
-/// Why a range must not be used.
+/// The reason why a range must not be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The ledger is of another incarnation: the store was emptied, restored to before the sequence was
-    /// created, or is another one.
+    /// The ledger belongs to another incarnation. The store was emptied, restored to a state before the
+    /// sequence was created, or is a different store.
     Replaced {
-        /// The one that the ledger is of.
+        /// The identity of the ledger.
         known: Identity,
     },
-    /// The sequence was reset, and the store is back behind that.
+    /// The sequence was reset, and the store has an epoch from before the reset.
     BehindReset {
-        /// The one that the ledger is of.
+        /// The identity of the ledger.
         known: Identity,
     },
-    /// The sequence follows a removed one of the same name and starts below it. Its next id has to be raised;
-    /// nothing is wrong with the store.
+    /// The sequence follows a removed one of the same name and starts below its claims. The store is fine;
+    /// only the next id must be raised.
     Recreated {
-        /// The first id above all that were claimed of the removed one.
+        /// The first id above all claims of the removed sequence.
         top: u128,
     },
     /// Some of the ids were claimed before, or may have been.
     Claimed {
-        /// The first id above all that were claimed.
+        /// The first id above all claims.
         top: u128,
-        /// Whether one of them certainly was, so that the store has granted it twice. If not, the claim may
-        /// have come too late, after many others.
+        /// Whether an id was definitely claimed, so that the store granted it twice. If not, the claim may
+        /// have arrived too late, after many others.
         twice: bool,
     },
 }
 
-/// What a store that granted claimed ids needs.
+/// The repair of a store that granted claimed ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Heal {
-    /// Nothing: it is above all that was claimed. Other processes reserved later and claimed sooner.
+    /// None: the store is above all claims. Other processes reserved later and claimed earlier.
     Nothing,
-    /// It went back: its next id has to be raised to this one.
+    /// The store went back in time. Its next id must be raised to this one.
     Raise(u64),
-    /// It went back, and every id up to its last was claimed.
+    /// The store went back in time, and all ids up to its last were claimed.
     Exhausted,
 }
 
 impl Heal {
-    /// What a store that has this of the sequence needs, where ids up to `top` were claimed under `identity`.
+    /// Returns the repair of a store with the sequence `stored`, if ids below `top` were claimed under
+    /// `identity`.
     pub fn of(stored: &SequenceInfo, identity: Identity, top: u128) -> Self {
         if stored.identity != identity || stored.reached() >= top {
             return Self::Nothing;
@@ -124,19 +125,19 @@ impl Heal {
 }
 
 impl Ledger {
-    /// How many ranges above the floor are kept apart. Where there would be more, the floor is raised over
-    /// the lowest, and who is slow to claim ids below it has to reserve others.
+    /// The maximum number of separate ranges above the floor. Beyond this, the floor is raised over the
+    /// lowest range. A process that is slow to claim ids below it must then reserve others.
     pub const MOST_CLAIMS: usize = 8;
 
-    /// The ledger once `range` is claimed.
+    /// Returns the ledger after a claim of `range`.
     ///
     /// # Errors
-    /// Why it must not be.
+    /// The reason why `range` must not be used.
     pub fn claim(seen: Option<&Self>, identity: Identity, range: IdRange) -> Result<Self, Refusal> {
         Self::claim_within(Self::MOST_CLAIMS, seen, identity, range)
     }
 
-    /// The same, with at most so many ranges above the floor: for models, which are small.
+    /// Like [`claim`](Self::claim), with at most `most` ranges above the floor: for small models.
     ///
     /// # Errors
     /// As [`claim`](Self::claim).
@@ -160,7 +161,7 @@ impl Ledger {
             next.add(range, most);
             return Ok(next);
         }
-        // A later epoch alone proves nothing: a revocation raises it, and so does a dump that is restored
+        // A higher epoch is no proof of a reset: a revocation raises it, and so does a dump restored
         // elsewhere. Claimed ids stay claimed.
         if identity.epoch < known.epoch {
             return Err(Refusal::BehindReset { known });
@@ -174,8 +175,8 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// The ledger once the rest of a claimed range may be claimed again; `None` if it is not the end of all
-    /// that was claimed.
+    /// Returns the ledger after `rest`, the end of a claimed range, is released. Returns `None` if `rest` is
+    /// not the end of all claims.
     pub fn release(&self, identity: Identity, rest: IdRange) -> Option<Self> {
         if identity != self.identity || rest.is_empty() || rest.end() != self.top() {
             return None;
@@ -194,19 +195,19 @@ impl Ledger {
         Some(ledger)
     }
 
-    /// The first id above all that were claimed.
+    /// Returns the first id above all claims.
     pub fn top(&self) -> u128 {
         self.claims.last().map_or(self.floor, IdRange::end)
     }
 
-    /// What is below the first range was handed out before there was a witness, or nobody knows.
+    /// Ids below the first range were handed out before there was a witness, or their state is unknown.
     fn begun(identity: Identity, range: IdRange, version: u64) -> Self {
         let (floor, solid) = (range.end(), range.start().into());
         Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }
     }
 
-    /// The ledger of another incarnation, which starts above all that was claimed. None of it was claimed of
-    /// that one, so nothing is solid.
+    /// Returns the ledger of a new incarnation that starts above all claims. Nothing is solid, because these
+    /// ids were not claimed of the new incarnation.
     fn followed_by(&self, identity: Identity) -> Self {
         let (floor, version) = (self.top(), self.version + 1);
         let claims = Vec::new();
@@ -218,7 +219,7 @@ impl Ledger {
     }
 
     fn certainly_has_any_of(&self, range: IdRange) -> bool {
-        // Nothing is solid where both are one: all up to the floor was released.
+        // If both are equal, nothing is solid: all ids up to the floor were released.
         let Self { solid, floor, .. } = *self;
         let is_solid = solid < floor && range.end() > solid && u128::from(range.start()) < floor;
         is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))
@@ -240,7 +241,7 @@ impl Ledger {
     }
 }
 
-/// The same ids in as few ranges as can be.
+/// Merges adjacent ranges.
 fn joined(claims: &[IdRange]) -> Vec<IdRange> {
     let mut joined: Vec<IdRange> = Vec::with_capacity(claims.len());
     for claim in claims {
@@ -252,7 +253,7 @@ fn joined(claims: &[IdRange]) -> Vec<IdRange> {
     joined
 }
 
-/// Both as one, if the second begins where the first ends.
+/// Merges two ranges if the second begins where the first ends.
 fn join(first: IdRange, second: IdRange) -> Option<IdRange> {
     let is_next = first.end() == u128::from(second.start());
     is_next.then(|| IdRange::new(first.start(), first.len().checked_add(second.len())?)).flatten()
@@ -353,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set of ids.
+        /// Compares the ledger with a set of ids.
         #[test]
         fn no_id_is_claimed_twice(ranges in prop::collection::vec((0..200_u64, 1..20_u64, any::<bool>()), 1..60)) {
             let (mut ledger, mut used) = (None::<Ledger>, std::collections::BTreeSet::new());
@@ -361,7 +362,7 @@ mod tests {
                 let range = range(start, len);
                 if release {
                     let released = ledger.as_ref().and_then(|ledger| ledger.release(ORDERS, range));
-                    // As its owner does: what it has, and nobody else.
+                    // An owner releases only ids that it claimed.
                     if let Some(released) = released.filter(|_| range.ids().all(|id| used.contains(&id))) {
                         used.retain(|id| !range.contains(*id));
                         ledger = Some(released);

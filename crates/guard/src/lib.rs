@@ -1,22 +1,22 @@
-//! Guards a store by a witness, so that no id is handed out twice although the store lost what it had
-//! committed.
+//! Guards a store with a witness, so that no id is handed out twice even if the store lost committed data.
 //!
-//! A store that goes back in time grants the same ids again: a backup that was restored, a replica that was
-//! promoted without the last writes, a URL that suddenly leads to an empty database. A *witness* is a second
-//! durable place. Before a range is used, it is claimed there, and what was claimed before is refused. The
-//! witness never grants ids, so losing it loses no id; only losing both at the same moment does.
+//! A store that went back in time grants the same ids again. Examples are a restored backup, a replica
+//! promoted without the last writes, or a URL that now names an empty database. A *witness* is a second
+//! durable place. Each range is claimed there before it is used, and a range that was claimed before is
+//! rejected. The witness never grants ids, so losing only the witness loses no id. Ids repeat only if both
+//! are lost at once.
 //!
 //! ```text
 //!   reserve ──► store grants a range ──► witness: claimed before? ──► no: it is used
 //!                                                               └──► yes: the store went back
 //! ```
 //!
-//! - [`Ledger`]: what the witness remembers of a sequence, and every decision. Pure.
-//! - [`Witness`]: where ledgers are kept: [`StoreWitness`], in any other store; [`FileWitness`], for the
-//!   processes of one machine.
+//! - [`Ledger`]: the claims of one sequence, and all decisions. Pure.
+//! - [`Witness`]: stores ledgers: [`StoreWitness`] in any other store, [`FileWitness`] for the processes of
+//!   one machine.
 //! - `WitnessUrl` of `idmill-url`: a witness by its URL, as in `guard=URL` of any store's URL.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
-//! - [`Announced`]: a reset or a removal through the guard, the only events that lower what was claimed.
+//! - [`Announced`]: a reset or a removal through the guard. Nothing else lowers the claims.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod administration;

@@ -7,8 +7,9 @@ use idmill::store::{Durability, Identity, Page, Store, StoreFuture, Unreadable};
 use idmill::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
-/// A witness in any store that keeps [records](idmill::store::Store::swap_record): on another server than
-/// the one that it guards, which is not restored or promoted together with it. `guard=URL` checks that.
+/// A witness in any store that keeps [records](idmill::store::Store::swap_record). The store must be on
+/// another server than the guarded one, so that both are not restored or promoted together. `guard=URL`
+/// checks that.
 ///
 /// ```
 /// # use idmill::store::Store;
@@ -24,11 +25,11 @@ use std::sync::Arc;
 pub struct StoreWitness(Arc<dyn Store>);
 
 impl StoreWitness {
-    /// Keeps ledgers in this store.
+    /// Creates a witness that keeps its ledgers in this store.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if the store keeps no records, or keeps what is written only
-    /// until a process ends.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the store does not keep records, or does not write them to
+    /// disk.
     pub fn new(store: impl Store + 'static) -> Result<Self> {
         let can = store.capabilities();
         if !can.records {
@@ -43,7 +44,7 @@ impl StoreWitness {
         Ok(Self(Arc::new(store)))
     }
 
-    /// The store that keeps the ledgers.
+    /// Returns the store that keeps the ledgers.
     pub fn store(&self) -> &dyn Store {
         &*self.0
     }
@@ -73,8 +74,9 @@ impl Witness for StoreWitness {
     ) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
             let seen = seen.map(text::record);
-            // A store that had no answer looks whether the text is kept: it has to be of this write. An incarnation is
-            // random enough to be given once, over all processes.
+            // A store that got no reply reads the record to see whether its write was applied, so the text
+            // must be unique to this write. An incarnation is random enough to be unique across all
+            // processes.
             let wanted = Ledger { stamp: Identity::fresh().incarnation, ..wanted.clone() };
             self.0.swap_record(name, seen.as_deref(), &text::record(&wanted)).await
         })
@@ -102,7 +104,7 @@ mod tests {
     use crate::Guarded;
     use idmill::store::{Bounds, MemoryStore, Reserve};
 
-    /// As durable as a witness has to be, for tests.
+    /// Reports the durability that a witness requires, for tests.
     #[derive(Clone, Debug)]
     struct Durable(MemoryStore);
 
@@ -131,11 +133,11 @@ mod tests {
         let ledgers = witness.list(&Page::default()).await.unwrap().ledgers;
         assert_eq!(ledgers.len(), 1);
         assert_eq!((ledgers[0].1.identity, ledgers[0].1.top()), (first.identity, 31));
-        // No sequence of the witness's store.
+        // No sequence is created in the witness's store.
         assert_eq!(other.list_all().await.unwrap(), []);
     }
 
-    /// As some stores do that had no answer: what is kept says what became of the write.
+    /// Simulates a store that got no reply and reads the record to determine the outcome.
     #[derive(Clone, Debug)]
     struct Settling(Durable);
 
@@ -160,7 +162,7 @@ mod tests {
     async fn who_is_granted_the_same_takes_nobody_elses_claim_for_its_own() {
         let witness = StoreWitness::new(Settling(Durable(MemoryStore::new()))).unwrap();
         let name = SequenceName::new("orders").unwrap();
-        // After the store was put back, two processes are granted it, and look before either has claimed.
+        // After a restore, two processes are granted the same range, and both read before either claims.
         let range = idmill::IdRange::new(1, 10).unwrap();
         let wanted = Ledger::claim(None, Identity::fresh(), range).unwrap();
         assert!(witness.swap(&name, None, &wanted).await.unwrap());

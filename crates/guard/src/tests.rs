@@ -1,4 +1,4 @@
-//! A guarded store over a store and a witness in memory.
+//! A guarded store with a store and a witness in memory.
 
 use std::sync::Arc;
 
@@ -36,13 +36,13 @@ async fn a_store_that_went_back_is_raised_above_what_was_claimed() {
     store.restore(&backup);
     assert_eq!(starts(&guarded, 5).await.unwrap(), 101);
     assert_eq!(guarded.healed(), 1);
-    // Found also where the store is where it was once it has granted the same again.
+    // A restore is also detected after the store has granted the same ids again.
     let one = store.snapshot();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 106);
     store.restore(&one);
     assert_eq!(starts(&guarded, 5).await.unwrap(), 111);
     assert_eq!(guarded.healed(), 2);
-    // As many at once, of which two are of one ledger.
+    // The same for a batch, in which two requests share a ledger.
     store.restore(&backup);
     let many = guarded.reserve_many(&[orders(1), orders(1)]).await;
     let many: Vec<_> = many.into_iter().map(|grant| grant.unwrap().range.start()).collect();
@@ -168,7 +168,7 @@ async fn set_backwards_of_a_restored_store_is_followed() {
     let backup = store.snapshot();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 6);
     store.restore(&backup);
-    // Forwards for the store, backwards for the ledger: the epoch has to change.
+    // Raises the store but lowers the ledger, so the epoch must change.
     let after = guarded.set(&name(), Change::new().next(8).backwards(true)).await.unwrap();
     assert_eq!(after.identity.epoch, 1);
     assert_eq!(witness.ledger("orders").unwrap().top(), 8);
@@ -176,7 +176,7 @@ async fn set_backwards_of_a_restored_store_is_followed() {
     assert_eq!(guarded.healed(), 0);
 }
 
-/// Refuses to be changed, or loses the answer.
+/// Rejects every change, or loses its reply.
 #[derive(Debug)]
 struct Stubborn {
     store: MemoryStore,
@@ -208,7 +208,7 @@ async fn refused_change_is_taken_back_and_an_unknown_one_is_pending() {
         assert_eq!(announced(), is_pending.then_some(Announced::Resetting { start: 1 }));
         assert_eq!(stubborn.remove(&name()).await.unwrap_err().kind(), kind);
         assert_eq!(announced(), is_pending.then_some(Announced::Removing));
-        // Neither permits anything.
+        // Neither outcome permits anything.
         store.remove(&name()).await.unwrap();
         let refused = starts(&guarded, 1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
@@ -298,7 +298,7 @@ async fn failed_claims_of_a_batch_give_their_ranges_back() {
     }
 }
 
-/// Takes nothing back.
+/// Does not accept returned ids.
 #[derive(Debug)]
 struct Keeping(MemoryStore);
 
@@ -375,7 +375,7 @@ async fn claim_waits_for_an_administrator() {
     }
 }
 
-/// Another process claims between the grant and the claim, and gives a rest back before the store is read.
+/// Another process claims between the grant and the claim, and returns ids before the store is read.
 #[derive(Debug)]
 struct GivesBack {
     store: MemoryStore,

@@ -1,5 +1,5 @@
-//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name,
-//! between a first line that says what the file is and a last one that shows whether all of it is there.
+//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name. The
+//! first line identifies the format; the last has a checksum.
 //!
 //! ```text
 //! idmill-witness 1
@@ -33,7 +33,7 @@ fn line(name: &SequenceName, ledger: &Ledger) -> String {
     format!("{} {}\n", utf8_percent_encode(name, ESCAPED), record(ledger))
 }
 
-/// The ledger of one sequence. The same ledger is always the same text.
+/// Formats the ledger of one sequence. Equal ledgers have equal text.
 pub(super) fn record(ledger: &Ledger) -> String {
     let Ledger { identity: Identity { incarnation, epoch }, floor, solid, claims, announced, version, stamp } =
         ledger;
@@ -43,8 +43,8 @@ pub(super) fn record(ledger: &Ledger) -> String {
     format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {announced} {claims}")
 }
 
-/// None of these is the `removed` of earlier versions, which take it for leave to begin at 1: they refuse the
-/// others.
+/// Does not write `removed`: earlier versions take it as permission to start at 1. They reject the other
+/// words.
 fn announcement(announced: Option<Announced>) -> String {
     match announced {
         None => "-".to_owned(),
@@ -55,11 +55,11 @@ fn announcement(announced: Option<Announced>) -> String {
     }
 }
 
-/// The announcement that [`announcement`] wrote; `None` for any other text.
+/// Parses the text of [`announcement`]; `None` for any other text.
 fn announced_of(text: &str) -> Option<Announced> {
     Some(match text {
         "removing" => Announced::Removing,
-        // The second is of earlier versions.
+        // Earlier versions wrote `removed`.
         "gone" | "removed" => Announced::Removed,
         "forgotten" => Announced::Forgotten,
         _ => Announced::Resetting { start: text.strip_prefix("resetting:")?.parse().ok()? },
@@ -67,7 +67,7 @@ fn announced_of(text: &str) -> Option<Announced> {
 }
 
 /// # Errors
-/// What is wrong with it, after the file's name.
+/// The fault, worded to follow the file's name.
 pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, String> {
     let text = std::str::from_utf8(text).map_err(|_| "is no text, and so no witness of idmill's")?;
     let lines = text.strip_prefix(FIRST).ok_or("is no witness of idmill's, or of a later version")?;
@@ -86,7 +86,7 @@ fn read(line: &str) -> Option<(SequenceName, Ledger)> {
     Some((SequenceName::new(&name).ok()?, ledger_of(ledger)?))
 }
 
-/// What [`record`] wrote; `None` for any other text.
+/// Parses the text of [`record`]; `None` for any other text.
 pub(super) fn ledger_of(record: &str) -> Option<Ledger> {
     let mut words = record.split(' ');
     let mut word = || words.next();

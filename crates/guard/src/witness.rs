@@ -1,4 +1,4 @@
-//! Where ledgers are kept.
+//! Storage for ledgers.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,22 +12,22 @@ use idmill::store::{Cursor, Page, StoreFuture, Unreadable, page_of};
 use idmill::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Keeps the ledger of each sequence, durably and away from the store. It never grants an id; it remembers
-/// what was claimed.
+/// Stores the ledger of each sequence, durably and separate from the store. It records claims and never
+/// grants an id.
 pub trait Witness: Send + Sync + fmt::Debug {
-    /// Reads the ledger of a sequence; `None` if nothing was claimed of it yet.
+    /// Reads the ledger of a sequence. Returns `None` if nothing was claimed yet.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) while the witness cannot be reached, and permanent kinds for
-    /// what does not pass by itself.
+    /// [`Unavailable`](ErrorKind::Unavailable) if the witness is unreachable; a permanent kind if a retry
+    /// cannot help.
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>>;
 
-    /// Writes `wanted` if `seen` (`None`: nothing) is still what is kept; returns whether it was. Once it has
-    /// returned `true`, the ledger survives a crash of the machine.
+    /// Writes `wanted` if `seen` is still stored, where `None` means nothing. Returns whether it was written.
+    /// After `true`, the ledger survives a crash of the machine.
     ///
     /// # Errors
-    /// As [`read`](Self::read), where nothing was written; [`UnknownOutcome`](ErrorKind::UnknownOutcome)
-    /// where it may have been.
+    /// As [`read`](Self::read) if nothing was written; [`UnknownOutcome`](ErrorKind::UnknownOutcome) if it
+    /// may have been.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -35,7 +35,7 @@ pub trait Witness: Send + Sync + fmt::Debug {
         wanted: &'a Ledger,
     ) -> StoreFuture<'a, Result<bool>>;
 
-    /// Reads the ledgers of several sequences at once; the results are in the order of the names.
+    /// Reads the ledgers of several sequences in one call. The results are in the order of the names.
     ///
     /// # Errors
     /// As [`read`](Self::read), for each.
@@ -43,7 +43,7 @@ pub trait Witness: Send + Sync + fmt::Debug {
         Box::pin(join_all(names.iter().map(|name| self.read(name))))
     }
 
-    /// Makes several writes at once; the results are in their order, and each is its own.
+    /// Makes several independent writes in one call. The results are in the order of the writes.
     ///
     /// # Errors
     /// As [`swap`](Self::swap), for each.
@@ -52,14 +52,14 @@ pub trait Witness: Send + Sync + fmt::Debug {
         Box::pin(join_all(writes.iter().map(swap)))
     }
 
-    /// Reads a page of the ledgers, with what pages of [`Store::list`](idmill::store::Store::list) promise.
+    /// Reads a page of ledgers, with the guarantees of [`Store::list`](idmill::store::Store::list).
     ///
     /// # Errors
     /// As [`read`](Self::read).
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>>;
 }
 
-/// A witness that is shared is a witness.
+/// Makes an `Arc` of a witness a witness.
 impl<W: Witness + ?Sized> Witness for Arc<W> {
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
         (**self).read(name)
@@ -87,20 +87,20 @@ impl<W: Witness + ?Sized> Witness for Arc<W> {
     }
 }
 
-/// One of several [writes](Witness::swap_many).
+/// One write of a [batch](Witness::swap_many).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Write {
     /// The sequence.
     pub name: SequenceName,
-    /// What is expected to be kept; `None`: nothing.
+    /// The ledger that must still be stored; `None`: nothing.
     pub seen: Option<Ledger>,
-    /// What is to be kept.
+    /// The ledger to store.
     pub wanted: Ledger,
 }
 
 impl Write {
-    /// This ledger in the place of the one that was seen.
+    /// Creates a write that replaces `seen` with `wanted`.
     pub fn new(name: SequenceName, seen: Option<Ledger>, wanted: Ledger) -> Self {
         Self { name, seen, wanted }
     }
@@ -112,14 +112,14 @@ impl Write {
 pub struct Ledgers {
     /// Each sequence and its ledger.
     pub ledgers: Vec<(SequenceName, Ledger)>,
-    /// What is kept among them, and cannot be read as a ledger.
+    /// Entries that cannot be parsed as a ledger.
     pub unreadable: Vec<Unreadable>,
-    /// Where the next page begins; `None` if this was the last.
+    /// The start of the next page; `None` if this was the last.
     pub next: Option<Cursor>,
 }
 
 impl Ledgers {
-    /// A page of these.
+    /// Creates a page of these ledgers.
     pub(super) fn of(kept: &BTreeMap<SequenceName, Ledger>, page: &Page) -> Self {
         let (rows, next) = page_of(kept, page);
         let ledgers = rows.into_iter().map(|(name, ledger)| (name.clone(), ledger.clone())).collect();
@@ -140,32 +140,32 @@ struct Memory {
 }
 
 impl MemoryWitness {
-    /// A witness that has seen nothing.
+    /// Creates an empty witness.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refuses every call from now on, or answers again.
+    /// Makes every call fail from now on, or succeed again.
     pub fn set_away(&self, away: bool) {
         self.0.lock().away = away;
     }
 
-    /// Refuses every write from now on, or accepts them again.
+    /// Makes every write fail from now on, or succeed again.
     pub fn set_read_only(&self, read_only: bool) {
         self.0.lock().read_only = read_only;
     }
 
-    /// Applies the next writes, so many, without saying so.
+    /// Applies the next `writes` writes, but loses their replies.
     pub fn lose_replies(&self, writes: u32) {
         self.0.lock().lose_replies = writes;
     }
 
-    /// The ledger of a sequence.
+    /// Returns the ledger of a sequence.
     pub fn ledger(&self, name: &str) -> Option<Ledger> {
         self.0.lock().ledgers.get(name).cloned()
     }
 
-    /// Forgets what it knows of a sequence, as a witness does that was restored from a backup.
+    /// Replaces or removes the ledger of a sequence, as restoring the witness from a backup does.
     pub fn set_ledger(&self, name: &SequenceName, ledger: Option<Ledger>) {
         let ledgers = &mut self.0.lock().ledgers;
         match ledger {
@@ -174,7 +174,7 @@ impl MemoryWitness {
         }
     }
 
-    /// Its state, unless it is away.
+    /// Returns the state, or an error while the witness is unreachable.
     fn there(&self) -> Result<MutexGuard<'_, Memory>> {
         let away = || Error::new(ErrorKind::Unavailable, "the witness is away");
         Some(self.0.lock()).filter(|memory| !memory.away).ok_or_else(away)
@@ -214,7 +214,7 @@ impl Witness for MemoryWitness {
     }
 }
 
-/// Whether the store or the witness certainly changed nothing.
+/// Returns whether the store or the witness definitely changed nothing.
 pub(super) fn is_certain(error: &Error) -> bool {
     !matches!(error.kind(), ErrorKind::UnknownOutcome | ErrorKind::Deadline | ErrorKind::StoreViolation)
 }

@@ -1,9 +1,9 @@
-//! `HOST:PORT`, as URLs name servers.
+//! Server addresses in URLs: `HOST:PORT`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
-/// A server's host and port, printed as they are read.
+/// The host and port of a server. `Display` prints a form that [`parse`](Self::parse) accepts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     host: String,
@@ -11,12 +11,12 @@ pub struct Address {
 }
 
 impl Address {
-    /// Reads `HOST:PORT`, and `HOST` where there is a default for the port. An IPv6 address is in brackets.
+    /// Parses `HOST:PORT`, or `HOST` if there is a default port. An IPv6 address must be in brackets.
     ///
-    /// `None` for what is neither. The error is the caller's, who knows whether the text may be shown: it can
-    /// be the middle of a password.
+    /// Returns `None` for anything else. There is no error message here, because the text can be part of a
+    /// password. Only the caller can decide whether to show it.
     pub fn parse(text: &str, default: Option<u16>) -> Option<Self> {
-        // The colons inside the brackets are none of a port.
+        // Colons inside the brackets do not start a port.
         let end = text.rfind(']').map_or(0, |bracket| bracket + 1);
         let (host, port) = match text[end..].split_once(':') {
             Some((tail, port)) => (&text[..end + tail.len()], digits(port)?),
@@ -29,12 +29,12 @@ impl Address {
         (port > 0).then(|| Self { host: bare.to_owned(), port })
     }
 
-    /// Without the brackets of an IPv6 address.
+    /// Returns the host, without the brackets of an IPv6 address.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// 1 to 65535.
+    /// Returns the port, 1 to 65535.
     pub fn port(&self) -> u16 {
         self.port
     }
@@ -55,7 +55,7 @@ fn is_name(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// The zone of one that is local to a link follows a percent sign.
+/// Accepts a link-local address with a zone after a percent sign.
 fn is_ipv6(inner: &str) -> bool {
     let (address, zone) = inner.split_once('%').unwrap_or((inner, "0"));
     address.parse::<Ipv6Addr>().is_ok() && is_name(zone)

@@ -1,9 +1,9 @@
-//! Asks for some of several values together.
+//! Sends the valid values of a batch in one request.
 
 use idmill::{ErrorKind, Result};
 
-/// Asks for those of the values that are none of the errors, all together. Each answer takes the place of its
-/// value; one that does not come is an error of the kind `lost`.
+/// Passes all `Ok` values to `ask` in one call and returns its results in their positions. Errors keep their
+/// positions. A missing result becomes an error of kind `lost`.
 pub async fn among<T, R>(
     all: impl Iterator<Item = Result<T>>,
     lost: ErrorKind,

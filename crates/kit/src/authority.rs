@@ -1,4 +1,4 @@
-//! Who logs in and where: `USER:PASSWORD@HOST:PORT,HOST:PORT`.
+//! The login and hosts of a URL: `USER:PASSWORD@HOST:PORT,HOST:PORT`.
 
 use std::fmt;
 
@@ -7,25 +7,25 @@ use idmill::Result;
 use super::secrets::HIDDEN;
 use super::{Address, query, refuse};
 
-/// The hosts of a URL, and the login before them. Printing hides the password.
+/// The hosts of a URL and the login before them. `Display` and `Debug` hide the password.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Authority {
-    /// `None` for none, which is also an empty one.
+    /// The user name; `None` if it is missing or empty.
     pub user: Option<String>,
-    /// Never printed.
+    /// The password. It is never printed.
     pub password: Option<String>,
-    /// As they were given: `HOST` or `HOST:PORT`.
+    /// The hosts as given: `HOST` or `HOST:PORT`.
     pub hosts: Vec<String>,
 }
 
 impl Authority {
-    /// These hosts, without a login.
+    /// Creates an authority with these hosts and no login.
     pub fn of<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         Self { user: None, password: None, hosts: hosts.into_iter().map(Into::into).collect() }
     }
 
-    /// Reads what lies between the slashes of a URL.
+    /// Parses the text between the slashes of a URL.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a login that is not UTF-8.
@@ -39,17 +39,17 @@ impl Authority {
         })
     }
 
-    /// Sets the login. Both empty is none.
+    /// Sets the login. Two empty strings remove it.
     pub fn log_in(&mut self, user: impl Into<String>, password: impl Into<String>) {
         let (user, password) = (user.into(), password.into());
         self.password = Some(password).filter(|password| !(user.is_empty() && password.is_empty()));
         self.user = Some(user).filter(|user| !user.is_empty());
     }
 
-    /// User and password, which a store needs together; `None` without a login.
+    /// Returns the user and password, or `None` without a login. Both are required together.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of them is missing. The message shows
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if only one of them is set. The message contains
     /// neither.
     pub fn login(&self) -> Result<Option<(&str, &str)>> {
         match (&self.user, &self.password) {
@@ -61,7 +61,7 @@ impl Authority {
         }
     }
 
-    /// The hosts, each with its port or with this one.
+    /// Returns the address of every host. `port` is the default port.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a host is invalid or missing.
@@ -72,7 +72,7 @@ impl Authority {
         self.hosts.iter().map(|host| Self::address(host, port)).collect()
     }
 
-    /// Reads a host that has its port, or this one.
+    /// Parses one host. `port` is the default port.
     ///
     /// # Errors
     /// As [`addresses`](Self::addresses).
@@ -82,7 +82,7 @@ impl Authority {
         })
     }
 
-    /// As a URL has it, with the password: for a driver.
+    /// Returns the text as in a URL, including the password. Pass it only to a driver.
     pub fn revealed(&self) -> String {
         self.text(self.password.as_deref().map(query::encoded))
     }
@@ -98,14 +98,14 @@ impl Authority {
     }
 }
 
-/// With `***` in place of the password.
+/// Prints `***` in place of the password.
 impl fmt::Display for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text(self.password.as_ref().map(|_| HIDDEN.to_owned())))
     }
 }
 
-/// As it is printed.
+/// Uses the `Display` form, which hides the password.
 impl fmt::Debug for Authority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Authority({self})")

@@ -1,5 +1,5 @@
-//! Makes a store of anything that can write on a condition. The loop "read, decide, write if nothing has
-//! changed" is written here, once.
+//! Implements a store on top of conditional writes. This module has the only copy of the loop "read, decide,
+//! write if unchanged".
 
 use std::fmt;
 
@@ -11,68 +11,69 @@ use idmill::store::{
 };
 use idmill::{Error, Operation, Result};
 
-/// A sequence as it was read, with what tells later whether it has changed.
+/// A sequence as it was read, with a version that detects later changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen<V> {
     /// The sequence.
     pub info: SequenceInfo,
-    /// A version, a revision, or the value itself.
+    /// A version number, a revision, or the stored value.
     pub version: V,
 }
 
-/// What became of a write on a condition.
+/// The result of a conditional write.
 #[derive(Clone, Debug)]
 pub enum Swapped<V> {
-    /// It was written.
+    /// The write was applied.
     Done,
-    /// It was certainly not written, since something else is stored. The error is the store's own for that,
-    /// if it has one.
+    /// The write was not applied, because the stored value differs. Contains the store's own error for the
+    /// conflict, if it has one.
     Changed(Option<Error>),
-    /// The same, but this is what is stored instead (`None`: nothing). Nobody has to read it again.
+    /// Like `Changed`, with the sequence that is stored instead (`None`: nothing). No second read is needed.
     Now(Option<Seen<V>>),
 }
 
-/// Whether a write that was not answered may be sent again.
+/// Whether a write without a reply may be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resend {
-    /// It may: its condition can hold only once.
+    /// Safe to send again: the condition can hold only once.
     Harmless,
-    /// It must not: its condition may hold a second time. Writes that give ids back, or create a sequence,
-    /// are like that.
+    /// Must not be sent again: the condition may hold a second time. This applies to writes that give ids
+    /// back or create a sequence.
     Never,
 }
 
-/// A place for sequences that can write *if nothing has changed since the read*: by a transaction of etcd, a
-/// version of a document, an `UPDATE … WHERE`, or a file that is replaced under a lock. Whatever implements
-/// this is a [`Store`](idmill::store::Store).
+/// A storage backend that can write a sequence *if it has not changed since the read*. Examples are an etcd
+/// transaction, a document version, an `UPDATE … WHERE`, or a file replaced under a lock. [`Swapping`]
+/// implements the calls of [`Store`](idmill::store::Store) for it.
 ///
-/// Any future may be dropped at any await point. What it had under way is then applied, or not.
+/// Any future may be dropped at any await point. A write in progress may or may not be applied.
 pub trait CompareAndSet: fmt::Debug + Send + Sync {
-    /// What tells two states of a sequence apart.
+    /// Distinguishes two states of a sequence.
     type Version: Clone + fmt::Debug + Send + Sync;
 
-    /// What this store can do: [`Store::capabilities`](idmill::store::Store::capabilities). It can give back,
-    /// so `gives_back` is `true`, unless the store does not pass that call on.
+    /// Returns [`Store::capabilities`](idmill::store::Store::capabilities). `gives_back` is `true`, unless
+    /// the store does not forward `give_back` to [`Swapping`].
     fn can(&self) -> Capabilities;
 
-    /// Reads a sequence; `None` if there is none of this name.
+    /// Reads a sequence. Returns `None` if there is no sequence of this name.
     ///
     /// # Errors
     /// As [`Store::inspect`](idmill::store::Store::inspect).
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<Self::Version>>>>;
 
-    /// What was last seen of a sequence, if the store remembers that. It may be out of date: what is decided
-    /// from it counts only if it is written.
+    /// Returns the cached sequence, if the store has a cache. It may be stale: a decision based on it is
+    /// valid only if the write succeeds.
     fn remembered(&self, name: &SequenceName) -> Option<Seen<Self::Version>> {
         let _ = name;
         None
     }
 
-    /// Writes `wanted` (`None`: removes the sequence) if `seen` (`None`: nothing) is still what is stored.
+    /// Writes `wanted` if `seen` is still stored. `wanted = None` removes the sequence; `seen = None`
+    /// requires that there is none.
     ///
     /// # Errors
     /// As [`Store::reserve`](idmill::store::Store::reserve):
-    /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) where it may have been written.
+    /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) if the write may have been applied.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -81,8 +82,8 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
         resend: Resend,
     ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
 
-    /// The same for [`Store::set`](idmill::store::Store::set), which a store may have to write although
-    /// nothing about the sequence is to change. By default it is [`swap`](Self::swap), unless nothing is.
+    /// Like [`swap`](Self::swap), for [`Store::set`](idmill::store::Store::set). A store may have to write
+    /// even if the sequence does not change. The default writes only changes.
     ///
     /// # Errors
     /// As [`swap`](Self::swap).
@@ -106,35 +107,34 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// As [`Store::list`](idmill::store::Store::list).
     fn read_page<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
 
-    /// Refuses bounds that this store cannot hold.
+    /// Rejects bounds that this store cannot hold.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), naming the largest id that it can hold.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the largest id that the store can hold.
     fn check(&self, bounds: Bounds) -> Result<()> {
         let _ = bounds;
         Ok(())
     }
 
-    /// How this store tries again when others were faster.
+    /// Returns the retry policy for lost races.
     fn contention(&self) -> Contention {
         Contention::new()
     }
 }
 
-/// The sequence to write (`None`: it is removed), and the answer once that is done.
+/// The sequence to write (`None`: remove it), and the result to return after the write.
 type Decided<R> = Result<(Option<SequenceInfo>, R)>;
 
-/// How a decision is written.
+/// The kind of write that applies a decision.
 #[derive(Clone, Copy)]
 enum Write<'a> {
     Swap(Resend),
     Set(&'a Change),
 }
 
-/// Asks `decide` what a sequence is to become, and writes that if it differs from what is stored. Begins
-/// again if others changed the sequence in between, so `decide` may be called several times. The first time
-/// it may get what the store [remembers](CompareAndSet::remembered); the answer to that counts only if it is
-/// written.
+/// Calls `decide` with the stored sequence and writes its decision if it differs. Retries if the sequence was
+/// changed concurrently, so `decide` may run several times. The first call may get the
+/// [cached](CompareAndSet::remembered) sequence; its result is used only if the write succeeds.
 async fn change<S: CompareAndSet + ?Sized, R>(
     store: &S,
     name: &SequenceName,
@@ -180,7 +180,7 @@ async fn change<S: CompareAndSet + ?Sized, R>(
     }
 }
 
-/// The calls of [`Store`](idmill::store::Store) by compare-and-set. A store passes its own on to them:
+/// The calls of [`Store`](idmill::store::Store), implemented by compare-and-set. A store forwards its calls:
 ///
 /// ```ignore
 /// impl Store for ToyStore {
@@ -212,8 +212,9 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
         })
     }
 
-    /// Reads, and writes once; after a conflict the rest is a gap. The conflict may be with our own write, if
-    /// something on the way sent it twice, and others may have reserved what that gave back.
+    /// Reads, and writes only once. After a conflict, the remaining ids become a gap. The conflict can be
+    /// with our own write if it was sent twice on the network; others may have reserved the returned ids
+    /// since.
     pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         named(&back.name, Operation::GiveBack, async move {
             let taken = |seen: Seen<S::Version>| {
@@ -235,7 +236,7 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
             self.0.check(bounds)?;
             let fresh = SequenceInfo::new(name.clone(), bounds);
             let created = |stored: Option<&SequenceInfo>| match stored {
-                // Our own: something on the way sent it twice, and the second was refused.
+                // This is our own sequence: the request was sent twice, and the second attempt conflicted.
                 Some(info) if info.identity == fresh.identity => Ok((Some(info.clone()), info.clone())),
                 Some(_) => Err(already_exists(name)),
                 None => Ok((Some(fresh.clone()), fresh.clone())),

@@ -1,4 +1,4 @@
-//! Where a column of the user's own is, and the largest id in it.
+//! The path of a user's column, and the largest id in it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,22 +9,23 @@ use idmill::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Largest {
-    /// The largest; `None` if there is none. Below 0 and beyond 2^64 is possible in a column.
+    /// The largest value; `None` if there are no rows. A column may hold values below 0 and above 2^64.
     pub id: Option<i128>,
-    /// The type of the column, in the words of its database; empty if it has none.
+    /// The type of the column as its database names it; empty if it has none.
     pub of_type: String,
-    /// The largest id that this type holds; `None` if that is not known, or enough for any id.
+    /// The largest id that this type can hold. `None` if unknown, or if the type can hold any id.
     pub holds: Option<u64>,
-    /// The largest number below 0: an id above 2^63 is stored as one in a signed column of 64 bits.
+    /// The largest negative value. A signed 64-bit column stores ids from 2^63 as negative values.
     pub negative: Option<i128>,
-    /// Why a larger id may be hidden, such as "row-level security"; `None` if every row was looked at.
+    /// The reason why a larger id may be hidden, such as "row-level security". `None` if every row was
+    /// visible.
     pub hidden_by: Option<String>,
-    /// The default that gives new rows an id without idmill, such as `nextval('orders_id_seq'::regclass)`.
+    /// A default that assigns ids without idmill, such as `nextval('orders_id_seq'::regclass)`.
     pub default: Option<String>,
 }
 
 impl Largest {
-    /// The largest id of a column of this type, which holds ids up to `holds`.
+    /// Creates a result for a column of this type, which can hold ids up to `holds`.
     pub fn new(
         id: impl Into<Option<i128>>,
         of_type: impl Into<String>,
@@ -34,7 +35,7 @@ impl Largest {
         Self { id, of_type, holds, negative: None, hidden_by: None, default: None }
     }
 
-    /// Sets the [largest number below 0](Self::negative).
+    /// Sets the [largest negative value](Self::negative).
     #[must_use]
     pub fn negative(self, negative: impl Into<Option<i128>>) -> Self {
         Self { negative: negative.into(), ..self }
@@ -52,7 +53,8 @@ impl Largest {
         Self { default: default.into(), ..self }
     }
 
-    /// The largest id, where a sequence reaches this one: a number below 0 is one above 2^63.
+    /// Returns the largest id. If the sequence has reached ids above 2^63, a negative value counts as an id
+    /// above 2^63.
     pub fn as_id(&self, reached: u128) -> Option<u128> {
         let positive = self.id.and_then(|id| u128::try_from(id).ok());
         let wrapped = self.negative.and_then(|id| i64::try_from(id).ok()).map(|id| id.cast_unsigned().into());
@@ -60,17 +62,17 @@ impl Largest {
     }
 }
 
-/// Where a column is: a table and the column in it, or also the schema around the table.
+/// The path of a column: table and column, with an optional schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnPath(Vec<String>);
 
 impl ColumnPath {
-    /// Its parts, from the outermost: two or more, none of them empty.
+    /// Returns the parts, outermost first: two or more, none empty.
     pub fn parts(&self) -> &[String] {
         &self.0
     }
 
-    /// The schema, if there is one, the table and the column, each quoted by `quote`: for SQL.
+    /// Returns the table (with its schema, if given) and the column. `quote` quotes each part for SQL.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for more than three parts.
@@ -85,13 +87,13 @@ impl ColumnPath {
         Ok((table.iter().map(|part| quote(part)).collect::<Vec<_>>().join("."), quote(column)))
     }
 
-    /// The error of a column that is not there, where this is missing, such as "table".
+    /// Returns the error for a missing column. `what` is the missing part, such as "table".
     pub fn missing(&self, what: &str) -> Error {
         let message = format!("there is no {what} as in column={self}; correct the name, its case included");
         Error::new(ErrorKind::NotFound, message)
     }
 
-    /// The error of a column that holds something else than integers.
+    /// Returns the error for a column that does not hold integers.
     pub fn not_of_integers(&self, of_type: &str) -> Error {
         let message =
             format!("column={self} is {of_type}, not integer: name the column that holds the ids as numbers");
@@ -99,8 +101,8 @@ impl ColumnPath {
     }
 }
 
-/// Reads `TABLE.COLUMN`, with any number of parts; double quotes are around names that contain a dot, and
-/// doubled within them.
+/// Parses `TABLE.COLUMN` with any number of parts. Names that contain a dot are in double quotes; a quote
+/// inside them is doubled.
 impl FromStr for ColumnPath {
     type Err = Error;
 
@@ -122,7 +124,7 @@ impl FromStr for ColumnPath {
     }
 }
 
-/// The first part, and what follows it.
+/// Splits off the first part. Returns it and the rest.
 fn part(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find('.').unwrap_or(text.len());
@@ -159,7 +161,7 @@ impl fmt::Display for ColumnPath {
     }
 }
 
-/// What a database whose columns nothing here reads says when it is asked.
+/// The error for a database whose columns idmill cannot read.
 pub(super) fn unreadable(scheme: &str) -> Error {
     let message = format!(
         "the columns of `{scheme}:` cannot be read; those of SQLite, PostgreSQL, MySQL and MariaDB can be, and fields of \

@@ -1,4 +1,4 @@
-//! How a change is tried again while others are faster.
+//! The retry policy for lost races.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use idmill::{Error, ErrorKind, Result};
 
-/// How a store tries again when others change a sequence between its read and its write. Mostly it tries at
-/// once: what it knows would only get older in a pause. After every few losses it pauses all the same, for a
-/// random time that grows, so that those who met do not meet again. After a while it gives up.
+/// The retry policy for a sequence that others change between a read and its write. Most retries are
+/// immediate, because a pause would only make the last read older. After every few losses there is a random
+/// pause with a growing limit, so that competing writers spread out. Retrying ends after a timeout.
 ///
 /// ```
 /// # use idmill_kit::Contention;
@@ -36,8 +36,7 @@ impl Default for Contention {
 }
 
 impl Contention {
-    /// A pause after every eighth loss, at first of at most 2 ms and in the end of at most 100 ms. Gives up
-    /// after 30 s.
+    /// Pauses after every eighth loss, at first up to 2 ms and finally up to 100 ms. Gives up after 30 s.
     pub const fn new() -> Self {
         Self {
             every: 8,
@@ -47,35 +46,35 @@ impl Contention {
         }
     }
 
-    /// Pauses after every so many losses, at least 1. Choose few for a store whose writers undo each other
-    /// when they meet, or where each attempt costs money.
+    /// Sets the number of losses between two pauses, at least 1. Choose a small number if competing writers
+    /// abort each other, or if each attempt costs money.
     #[must_use]
     pub const fn every(mut self, losses: u32) -> Self {
         self.every = if losses == 0 { 1 } else { losses };
         self
     }
 
-    /// Pauses for at most `least` at first, and for at most `most` in the end.
+    /// Sets the limit of the first pause, `least`, and of the longest, `most`.
     #[must_use]
     pub const fn pauses(mut self, least: Duration, most: Duration) -> Self {
         (self.least, self.most) = (least, most);
         self
     }
 
-    /// Gives up after this time.
+    /// Sets the timeout for all attempts together.
     #[must_use]
     pub const fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Attempts it until it is done. `None` says that others were faster, and certainly nothing was written.
+    /// Retries until an attempt returns `Some`. `None` means that the race was lost and nothing was written.
     ///
     /// # Errors
-    /// Those of the attempt, and of [`Contest::lost`].
+    /// The errors of the attempt, and of [`Contest::lost`].
     pub async fn until<R, F>(self, mut attempt: impl FnMut() -> F) -> Result<R>
     where
-        // Not an async closure: a task that awaits one cannot be spawned yet.
+        // Not an async closure: a future that awaits one cannot be spawned yet.
         F: Future<Output = Result<Option<R>>>,
     {
         let mut contest = self.begin();
@@ -87,7 +86,7 @@ impl Contention {
         }
     }
 
-    /// Begins to count: the first attempt is about to be made.
+    /// Starts the timeout. Call it just before the first attempt.
     pub fn begin(self) -> Contest {
         let pauses = ExponentialBuilder::new()
             .with_min_delay(self.least)
@@ -98,7 +97,7 @@ impl Contention {
     }
 }
 
-/// The attempts at one change; from [`Contention::begin`].
+/// The attempts at one change. Created by [`Contention::begin`].
 #[derive(Debug)]
 pub struct Contest {
     how: Contention,
@@ -108,12 +107,11 @@ pub struct Contest {
 }
 
 impl Contest {
-    /// To be called when others were faster and nothing was written, for certain. Returns when it is time for
-    /// the next attempt. Needs a tokio runtime with timers.
+    /// Waits until the next attempt is due. Call it only after a lost race in which nothing was written.
+    /// Requires a tokio runtime with timers.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable), with this cause, when [patience](Contention::patience) is
-    /// over.
+    /// [`Unavailable`](ErrorKind::Unavailable), with this cause, after the [timeout](Contention::patience).
     pub async fn lost(&mut self, cause: Option<Error>) -> Result<()> {
         if self.begun.elapsed() > self.how.patience {
             return Err(self.over(cause));
@@ -160,7 +158,7 @@ mod tests {
             }
         };
         assert!((30..31).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-        // Each fourth pauses for 50 ms on average.
+        // A pause after every fourth loss, of 50 ms on average.
         assert!((1_000..10_000).contains(&losses), "{losses}");
         assert!(error.to_string().contains("for 30s; use larger steps"), "{error}");
         assert!(std::error::Error::source(&error).is_some());

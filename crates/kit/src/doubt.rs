@@ -1,48 +1,48 @@
-//! Doubt after a failure: one rule for every store.
+//! The error kind of a request without a reply: one rule for every store.
 
 use std::error::Error as StdError;
 use std::fmt::Display;
 
 use idmill::{Error, ErrorKind};
 
-/// A request to the server, as far as doubt depends on it.
+/// The kind of request, which determines whether a failure leaves an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "the rule is about all of them")]
 pub enum Asked {
-    /// To accept a connection: nothing was sent that could change anything.
+    /// Opening a connection: nothing was sent that could change data.
     Connect,
-    /// To read: no failure leaves anything unknown.
+    /// A read: a failure leaves no unknown outcome.
     Read,
-    /// To write.
+    /// A write.
     Write,
-    /// To write what takes effect with the caller's transaction, and not if that is aborted: a server rolls back
-    /// the transaction of a client that is gone.
+    /// A write that takes effect only if the caller's transaction commits. The server rolls back the
+    /// transaction of a disconnected client.
     InTransaction,
 }
 
 impl Asked {
-    /// The kind of a failure after which nobody knows whether the server did it.
+    /// Returns the error kind for a failure after which the server may have executed the request.
     pub fn doubt(self) -> ErrorKind {
         if self == Self::Write { ErrorKind::UnknownOutcome } else { ErrorKind::Unavailable }
     }
 
-    /// This kind, unless it says that an outcome is unknown where nothing can be.
+    /// Returns `kind`, except that `UnknownOutcome` becomes [`doubt`](Self::doubt).
     pub fn kind(self, kind: ErrorKind) -> ErrorKind {
         if kind == ErrorKind::UnknownOutcome { self.doubt() } else { kind }
     }
 }
 
-/// An error with the advice that follows its cause.
+/// Creates an error whose message ends with advice.
 pub fn advised(kind: ErrorKind, said: impl Display, advice: Option<impl Display>) -> Error {
     Error::new(kind, advice.map_or_else(|| said.to_string(), |advice| format!("{said}; {advice}")))
 }
 
-/// An error and its causes. Many libraries' own text does not say why.
+/// Returns an error and its causes. The text of many library errors omits the cause.
 pub fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |&error| error.source())
 }
 
-/// What an error says, and then each of its causes that says more.
+/// Returns the message of an error and of each cause that adds information.
 pub fn said(error: &(dyn StdError + 'static)) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for text in causes(error).map(ToString::to_string) {
@@ -53,7 +53,7 @@ pub fn said(error: &(dyn StdError + 'static)) -> Vec<String> {
     texts
 }
 
-/// The same as a line.
+/// Joins the messages of [`said`] to one line.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     said(error).join(": ")
 }

@@ -1,15 +1,14 @@
-//! A store in which no sequence is created by using it.
+//! A store that does not create sequences implicitly.
 
 use idmill::SequenceName;
 use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, already_exists};
 use idmill::{Error, ErrorKind, Operation, Result};
 use std::sync::Arc;
 
-/// A store whose sequences have to exist before they are used: a name that was mistyped is
-/// [`NotFound`](ErrorKind::NotFound), and does not begin a sequence of its own. All
-/// else is as the store does it.
+/// A store whose sequences must exist before they are used. A mistyped name is
+/// [`NotFound`](ErrorKind::NotFound) and does not create a new sequence. All other calls are unchanged.
 ///
-/// As an option of a store's URL: `existing=true`.
+/// The option in a store's URL is `existing=true`.
 ///
 /// ```
 /// # async fn demo() -> idmill::Result<()> {
@@ -25,19 +24,19 @@ use std::sync::Arc;
 pub struct Existing(Arc<dyn Store>);
 
 impl Existing {
-    /// Of this store, what exists.
+    /// Wraps a store.
     pub fn of(store: impl Store + 'static) -> Self {
         Self(Arc::new(store))
     }
 }
 
-/// The same request, of what exists.
+/// Returns the request without permission to create the sequence.
 fn demanding(request: &Reserve) -> Reserve {
     request.clone().create(None)
 }
 
-/// The grant, or why there is none: of a sequence that does not exist, although the caller would have created
-/// it. A table or a file that is missing is another matter, and the store's error says so.
+/// Replaces `NotFound` by a clearer error if the sequence does not exist and the caller would have created
+/// it. If a table or file is missing, the store's own error is kept.
 async fn explained(store: &dyn Store, request: &Reserve, granted: Result<Grant>) -> Result<Grant> {
     let is_missing = matches!(&granted, Err(error) if error.kind() == ErrorKind::NotFound);
     if is_missing && request.create.is_some() && matches!(store.inspect(&request.name).await, Ok(None)) {

@@ -1,20 +1,20 @@
-//! Pages of sequences and pages of records, which a store fills alike.
+//! Fills pages of sequences and pages of records in the same way.
 
 use idmill::Result;
 use idmill::store::{Cursor, Listing, Page, Records, SequenceInfo};
 
 /// A page that is filled row by row: [`Listing`] or [`Records`].
 pub trait Fill: Sized {
-    /// What is stored under a name.
+    /// The value stored under a name.
     type Row;
 
-    /// A page without rows, and where the next one begins; `None` if it is the last.
+    /// Creates an empty page. `next` is the start of the next page; `None` if this is the last.
     fn empty(next: Option<Cursor>) -> Self;
 
-    /// Adds what was read under this name, or what is wrong with it.
+    /// Adds the row stored under this name, or the reason why it is invalid.
     fn add(&mut self, name: &str, row: Result<Self::Row>);
 
-    /// A page of these rows.
+    /// Creates a page of these rows.
     fn of<N: AsRef<str>>(
         next: Option<Cursor>,
         rows: impl IntoIterator<Item = (N, Result<Self::Row>)>,
@@ -24,8 +24,8 @@ pub trait Fill: Sized {
         page
     }
 
-    /// A page of these rows, which were read by name. If there are as many as were asked for, the next page
-    /// begins after the last of them.
+    /// Creates a page of rows that were read in the order of their names. If the page is full, the next one
+    /// begins after the last row.
     fn by_name(page: &Page, rows: Vec<(String, Result<Self::Row>)>) -> Self {
         let last = rows.last().filter(|_| rows.len() >= page.limit.max(1));
         Self::of(last.map(|(name, _)| Cursor::new(name.as_str())), rows)
@@ -42,7 +42,7 @@ macro_rules! fill {
             }
 
             fn add(&mut self, name: &str, row: Result<$row>) {
-                // The page's own method.
+                // The inherent method of the page.
                 self.add(name, row);
             }
         }

@@ -1,10 +1,9 @@
-//! What a store does with a sequence that was last written in another history of it: on the server that this
-//! one has replaced, or before a backup was put back.
+//! The policy for a sequence that was last written in another history of its store. The server was replaced,
+//! or a backup was restored.
 //!
-//! A store that can tell keeps, with each sequence, a text that says in which history it was last written, in
-//! words that an error can cite: `cluster 7, timeline 2`. A reserve is granted only if that is the present
-//! one, by a condition in the statement that grants it. If it is another, the store asks [`Failover`] what to
-//! do.
+//! A store that can detect this keeps a text with each sequence, such as `cluster 7, timeline 2`. It names
+//! the history of the last write and appears in errors. The granting statement has the condition that this
+//! history is the current one. If it is not, the store applies [`Failover`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,8 +15,8 @@ use idmill::SequenceName;
 use idmill::store::{Change, SequenceInfo};
 use idmill::{Error, ErrorKind, Result};
 
-/// What is granted of a sequence that was last written in another history of its store. What was reserved
-/// last there may be missing here.
+/// The policy for a sequence that was last written in another history of its store. The last reserves of that
+/// history may be missing here.
 ///
 /// ```
 /// use idmill_kit::history::Failover;
@@ -29,16 +28,16 @@ use idmill::{Error, ErrorKind, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Failover {
-    /// `refuse`: nothing, until somebody sets the next id of the sequence.
+    /// `refuse`: rejects every reserve until the next id of the sequence is set.
     #[default]
     Refuse,
-    /// `allow`: what follows the ids that this history knows of.
+    /// `allow`: continues after the ids recorded in this history.
     Allow,
-    /// `skip:N`: the same, after N ids are left out, once. At least 1.
+    /// `skip:N`: like `allow`, but skips N ids once. N is at least 1.
     Skip(u64),
 }
 
-/// The value of the option `failover`.
+/// The kind of the option `failover`.
 pub const FAILOVER: Kind = text("refuse|allow|skip:N", RULE, |value| read(value).is_some());
 const RULE: &str = "`refuse` (nothing is granted until the next id of the sequence is set), `allow` (what \
                     follows the ids that are known here), or `skip:N` (the same, after N ids are left out once)";
@@ -54,23 +53,23 @@ fn read(text: &str) -> Option<Failover> {
     }
 }
 
-/// What a store found: its own words for the history that a sequence was last written in, and for the present
-/// one.
+/// The history of a sequence's last write and the current history, both as the store words them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the two that differ, made by stores")]
 pub struct Histories<'a> {
-    /// What the sequence says.
+    /// The history stored with the sequence.
     pub was: &'a str,
-    /// What the server says now.
+    /// The current history of the server.
     pub here: &'a str,
 }
 
 impl Failover {
-    /// The sequence as it is to be written to go on here. The write has to be conditional: on everything that
-    /// `info` has, and on the history that was seen. Then no more than one of several processes skips.
+    /// Returns the sequence to write so that it continues in the current history. Write it on the condition
+    /// that neither `info` nor the stored history has changed. Then at most one of several processes skips
+    /// ids.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict) if it is not to go on, with what decides it.
+    /// [`Conflict`](ErrorKind::Conflict) for `refuse`, with the commands that resolve it.
     pub fn adopt(self, info: &SequenceInfo, seen: Histories<'_>) -> Result<SequenceInfo> {
         if self == Self::Refuse {
             return Err(seen.refuse(&info.name));
@@ -80,13 +79,13 @@ impl Failover {
         Ok(SequenceInfo::stored(info.name.clone(), next, info.bounds, info.identity))
     }
 
-    /// How many ids are left out.
+    /// Returns the number of ids to skip.
     pub fn skips(self) -> u64 {
         if let Self::Skip(ids) = self { ids } else { 0 }
     }
 
-    /// Tells the log and the metrics, once it is done: by whoever wrote what [`adopt`](Self::adopt) said, or
-    /// was refused.
+    /// Logs and counts the decision. Call it once: after the write of [`adopt`](Self::adopt)'s result, or
+    /// after the refusal.
     pub fn report(self, name: &SequenceName, seen: Histories<'_>) {
         let Histories { was, here } = seen;
         let decided = match self {
@@ -108,22 +107,22 @@ impl Failover {
     }
 }
 
-/// The counter of [`Failover::report`].
+/// The counter that [`Failover::report`] increments.
 const CHANGES: &str = "idmill_history_changes_total";
 
-/// Whether a change says where ids go on in the store's present history.
+/// Returns whether a change sets the next id for the current history.
 pub const fn decides(change: &Change) -> bool {
     change.next.is_some() && !change.keep_history
 }
 
 impl Histories<'_> {
-    /// Reports the refusal, and returns its error.
+    /// Reports the refusal and returns its error.
     pub fn refuse(self, name: &SequenceName) -> Error {
         Failover::Refuse.report(name, self);
         self.refusal(name)
     }
 
-    /// The error of a reserve that is refused, with the histories and the commands that decide it.
+    /// Returns the error of a rejected reserve, with both histories and the commands that resolve it.
     pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(
@@ -217,7 +216,7 @@ mod tests {
         }
     }
 
-    /// Once by whoever decides, and not by whoever only asks what would follow.
+    /// `report` counts the decision; `adopt` does not.
     #[test]
     fn what_was_decided_is_counted() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};

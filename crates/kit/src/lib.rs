@@ -1,28 +1,29 @@
-//! For those who write stores: what every store needs, so that all of them read, print and fail alike.
+//! Building blocks for store implementations: shared parsing, printing and error handling.
 //!
-//! - [`Address`]: `HOST:PORT`, read and printed.
-//! - [`Authority`]: hosts, and who logs in.
-//! - [`CompareAndSet`]: makes a store of what can write on a condition.
-//! - [`Contention`]: how a store tries again while others are faster.
-//! - [`Remembered`]: sequences as a store last saw them.
-//! - [`Asked`]: doubt after a failure, by the kind of request.
-//! - [`Numbers`]: a stored sequence, checked before it is believed; [`Fault`]: a reason not to.
-//! - [`Fill`]: fills a page of sequences, or of records.
-//! - [`history`]: what a store does after a failover, or a restore, that it has noticed: `failover=refuse`.
-//! - [`options`](mod@options): the options of a store in one table, by which URLs are read, values checked, errors worded
-//!   and pages written.
-//! - [`paging`]: the pages of a list, as drivers want them.
-//! - [`must_fit`], [`typed`]: whether a grant is all that a transaction asked for, and its ids as the caller's type.
-//! - [`query`]: the parts of a URL, read and printed.
-//! - [`secrets`]: what of a URL may be shown.
-//! - [`Mode`]: what opening a store may do, `mode=ro|rw|rwc`.
-//! - [`SharedConnection`]: one connection for all callers, and one attempt to open it.
-//! - [`witness_beside`]: what the table of the records is called; [`never_made`]: the error if it is missing.
-//! - [`store_calls!`](idmill::store_calls): the calls of [`Store`](idmill::store::Store), for a store whose
-//!   work is in methods of its own.
+//! - [`Address`]: parses and prints `HOST:PORT`.
+//! - [`Authority`]: the hosts and the login of a URL.
+//! - [`CompareAndSet`]: turns any storage with conditional writes into a store.
+//! - [`Contention`]: the retry policy for lost races.
+//! - [`Remembered`]: a cache of sequences as last read or written.
+//! - [`Asked`]: the error kind after a failure, by the kind of request.
+//! - [`Numbers`]: validates a stored sequence; [`Fault`]: the reason why it is invalid.
+//! - [`Fill`]: fills a page of sequences or records.
+//! - [`history`]: the policy after a detected failover or restore: `failover=refuse`.
+//! - [`options`](mod@options): declares the options of a store once. URL parsing, validation, errors and
+//!   documentation use this declaration.
+//! - [`paging`]: page limits and cursors in the forms that drivers need.
+//! - [`must_fit`], [`typed`]: check that a grant has every id a transaction requested, and convert the ids to
+//!   the caller's type.
+//! - [`query`]: parses and prints the parts of a URL.
+//! - [`secrets`]: removes passwords and other secrets from URLs.
+//! - [`Mode`]: read-only, read-write, or create: `mode=ro|rw|rwc`.
+//! - [`SharedConnection`]: one connection for all callers, with a single attempt to open it.
+//! - [`witness_beside`]: the name of the records table; [`never_made`]: the error if it is missing.
+//! - [`store_calls!`](idmill::store_calls): implements the calls of [`Store`](idmill::store::Store) by
+//!   methods of another type.
 //!
-//! - [`Target`]: what a URL leads to. Its [`Scheme`] says what reads the URL, and [`connect`] opens it.
-//! - [`Existing`]: a store in which using a sequence does not create it.
+//! - [`Target`]: the store that a URL names. Its [`Scheme`] selects the parser, and [`connect`] opens it.
+//! - [`Existing`]: a store that never creates a sequence implicitly.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;

@@ -1,31 +1,31 @@
-//! What opening a store may do.
+//! Read-only, read-write, or create.
 
 use idmill::{Error, ErrorKind, Result};
 
 use super::options::Word;
 
 idmill::named! {
-    /// What opening a store may do to the database that it is kept in.
+    /// What opening a store may do to its database.
     #[derive(Default)]
     pub enum Mode, "mode" {
-        /// `ro`: look only. The table must exist, and so must the file of SQLite. Every write is
+        /// `ro`: read-only. The table must exist, and so must the SQLite file. Every write is
         /// [`Denied`](idmill::ErrorKind::Denied).
         ReadOnly = "ro",
-        /// `rw`: the table must exist, and so must the file of SQLite. This protects from a mistyped path, where
-        /// sequences would start anew, and needs no permission to change a schema.
+        /// `rw`: the table must exist, and so must the SQLite file. A mistyped path is an error and does not
+        /// start new sequences. Needs no permission to change the schema.
         ReadWrite = "rw",
-        /// `rwc`: creates the table if it does not exist, and with SQLite also the file. On an emulator of
-        /// Spanner, whose memory begins empty, it also creates the instance and the database.
+        /// `rwc`: creates the table if it does not exist, and the SQLite file. On a Spanner emulator, which
+        /// starts empty, it also creates the instance and the database.
         #[default]
         Create = "rwc",
     }
 }
 
-/// What to do about a table that is not there when a store is opened.
+/// Advice for a table that is missing when the store is opened.
 pub const NEVER_MADE: &str = "if it was there before, correct its name, or restore it: made anew, it begins \
                               every sequence at its start; if this is new, mode=rwc makes it (Mode::Create in code)";
 
-/// What to do about a table that is gone from under a store.
+/// Advice for a table that disappears while the store is open.
 pub const GONE: &str = "if it was there before, restore it: made anew, it begins every sequence at its \
                         start, and repeats the ids in use; if this is new, open the store with mode=rwc \
                         (Mode::Create), which makes it";
@@ -39,10 +39,10 @@ impl Word for Mode {
 }
 
 impl Mode {
-    /// Whether anything may be changed.
+    /// Checks that writes are allowed.
     ///
     /// # Errors
-    /// [`Denied`](idmill::ErrorKind::Denied) if not.
+    /// [`Denied`](idmill::ErrorKind::Denied) in read-only mode.
     pub fn must_write(self) -> Result<()> {
         if self == Self::ReadOnly {
             let message =
@@ -52,7 +52,7 @@ impl Mode {
         Ok(())
     }
 
-    /// The same mode, except that it creates nothing.
+    /// Returns the same mode without permission to create.
     #[must_use]
     pub fn existing(self) -> Self {
         match self {

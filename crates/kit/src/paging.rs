@@ -1,22 +1,21 @@
-//! Pages of a list, as drivers want them: the limit as a number, the end of a prefix, and where a page ended
-//! as bytes.
+//! Converts list pages for drivers: the limit as a number, the end of a prefix range, and cursors made of
+//! bytes.
 
 use std::fmt::Write as _;
 
 use idmill::store::{Cursor, Page};
 use idmill::{Error, Operation, Result};
 
-/// The limit of a page as a signed number, which many drivers want; at least 1.
+/// Returns the limit of a page as a signed number, which many drivers require; at least 1.
 pub fn limit(page: &Page) -> i32 {
     i32::try_from(page.limit.max(1)).unwrap_or(i32::MAX)
 }
 
-/// The first text after all those that begin with the prefix, in the order of their bytes; `None` if there
-/// is none.
+/// Returns the first text after all texts with this prefix, in byte order. Returns `None` if there is none.
 pub fn end(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
-        // The numbers of the surrogates are no characters.
+        // Skips the surrogates, which are not characters.
         let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
         if let Some(next) = next {
             end.push(next);
@@ -26,27 +25,27 @@ pub fn end(prefix: &str) -> Option<String> {
     None
 }
 
-/// A cursor for bytes that may be no text.
+/// Creates a cursor from bytes, which need not be UTF-8.
 pub fn cursor(bytes: &[u8]) -> Cursor {
     let mut hex = String::with_capacity(2 * bytes.len());
     for byte in bytes {
-        // A String takes all.
+        // Writing to a String cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     Cursor::new(hex)
 }
 
-/// The bytes of a [`cursor`].
+/// Returns the bytes of a [`cursor`].
 ///
 /// # Errors
-/// [`foreign`] for a cursor that was not made of bytes.
+/// The error of [`foreign`] for a cursor that was not made from bytes.
 pub fn bytes(cursor: &Cursor) -> Result<Vec<u8>> {
     let digits = cursor.as_str().as_bytes().chunks(2);
     let bytes = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());
     bytes.collect::<Option<_>>().ok_or_else(|| foreign(cursor))
 }
 
-/// The error for a cursor of another store.
+/// Returns the error for a cursor of another store.
 pub fn foreign(cursor: &Cursor) -> Error {
     Error::invalid(format!("{cursor:?} is not where a page of this store ended")).during(Operation::List)
 }

@@ -1,4 +1,4 @@
-//! The options in a URL, `?key=value&key=value`, which every store reads and prints alike.
+//! Parses and prints the options of a URL, `?key=value&key=value`, in the same way for every store.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use super::{refuse, secrets};
 use idmill::Result;
 
-/// The characters that would end a part of a URL, or that do not survive being typed.
+/// Characters that would end a part of a URL, or that are lost when a URL is typed.
 pub const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'%')
     .add(b'?')
@@ -20,11 +20,11 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'"')
     .add(b'<')
     .add(b'>');
-/// The same, and `@`: after the hosts of a URL it could be the end of a password, and is
-/// [refused](secrets::check_login).
+/// [`ESCAPED`] and `@`. An `@` after the hosts could be the end of a password and is
+/// [rejected](secrets::check_login).
 pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
-/// The scheme of a URL, in lower case, and the text after its colon. One letter is a drive and not a scheme.
+/// Splits off the scheme of a URL, in lower case. A single letter is a drive, not a scheme.
 pub fn split_scheme(url: &str) -> Option<(String, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -32,7 +32,7 @@ pub fn split_scheme(url: &str) -> Option<(String, &str)> {
     (valid && scheme.len() > 1).then(|| (scheme.to_ascii_lowercase(), rest))
 }
 
-/// The scheme of a URL, which is one of these, and the text after its colon.
+/// Splits off the scheme, which must be one of `schemes`.
 fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str)> {
     let parts = split_scheme(secrets::trimmed(url)?).filter(|(scheme, _)| schemes.contains(&&**scheme));
     parts.ok_or_else(|| {
@@ -42,20 +42,20 @@ fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a 
     })
 }
 
-/// Splits a URL of one of these schemes into its scheme in lower case, the text between the colon and the
-/// question mark, and the query. `form` shows how such a URL is written.
+/// Splits a URL into its scheme in lower case, the text between the colon and the question mark, and the
+/// query. `form` is an example for the error message.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another URL. The message shows nothing of it, since
-/// it may be a password.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other scheme. The message does not contain the
+/// URL, which may contain a password.
 pub fn path<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
     let (scheme, rest) = known(url, schemes, form)?;
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     Ok((scheme, place, query))
 }
 
-/// The same for a URL that names hosts: without the two slashes before them. A password that would be read as
-/// something else is [refused](secrets::check_login).
+/// Like [`path`], for a URL with hosts. The two slashes before the hosts are removed. A password that would
+/// be read as another part is [rejected](secrets::check_login).
 ///
 /// # Errors
 /// As [`path`].
@@ -68,37 +68,37 @@ pub fn hosts<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, 
     Ok((scheme, place, query))
 }
 
-/// What follows `scheme:` in a URL of that scheme.
+/// Returns the text after `scheme:`.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a URL that does not begin with it.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a URL of another scheme.
 pub fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
     let url = secrets::trimmed(url)?;
     let rest = url.strip_prefix(scheme).and_then(|rest| rest.strip_prefix(':'));
     rest.ok_or_else(|| refuse(format!("{:?} does not begin with `{scheme}:`", secrets::redacted(url))))
 }
 
-/// A part of a URL without its percent-encoding.
+/// Decodes a percent-encoded part of a URL.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for what is not UTF-8. The message does not show the
-/// part, which may be a password.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for bytes that are not UTF-8. The message does not
+/// contain the part, which may be a password.
 pub fn decoded(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
 }
 
-/// A part of a URL, percent-encoded wherever it stands.
+/// Percent-encodes a part of a URL so that it is valid at any position.
 pub fn encoded(text: &str) -> String {
     const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.').remove(b'~');
     utf8_percent_encode(text, UNRESERVED).to_string()
 }
 
-/// Takes the option of this name out of what follows a store's scheme. Returns the rest, which the store
-/// reads, and the option's value.
+/// Removes an option from the text after a store's scheme. Returns the remaining text for the store, and the
+/// value of the option.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if it is given twice, or is not UTF-8.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the option is duplicated or not UTF-8.
 pub fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
     let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), None)) };
     let mut values = Vec::new();
@@ -118,14 +118,14 @@ pub fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
     }
     let Some(value) = values.pop() else { return Ok((rest.to_owned(), None)) };
     let separator = if others.is_empty() { "" } else { "?" };
-    // The value may be a URL itself, in which a plus is a plus.
+    // The value may be a URL, in which a plus sign is literal.
     Ok((format!("{place}{separator}{}", others.join("&")), Some(decoded(value)?)))
 }
 
-/// Hands each option to `set`, in the order of the URL.
+/// Calls `set` for each option, in the order of the URL.
 ///
 /// # Errors
-/// Those of `set`; [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an option that is given twice.
+/// The errors of `set`; [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a duplicate option.
 pub fn read<T>(query: &str, options: T, set: impl Fn(T, &str, &str) -> Result<T>) -> Result<T> {
     let mut once = Once::default();
     form_urlencoded::parse(query.as_bytes()).try_fold(options, |options, (key, value)| {
@@ -134,16 +134,15 @@ pub fn read<T>(query: &str, options: T, set: impl Fn(T, &str, &str) -> Result<T>
     })
 }
 
-/// The keys that were read so far. Each may be given once, since of two values neither is more likely to be
-/// meant.
+/// The keys read so far. A duplicate is rejected, because either of its values could be the intended one.
 #[derive(Debug, Default)]
 pub struct Once(Vec<String>);
 
 impl Once {
-    /// Notes a key.
+    /// Records a key.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for one that was read before.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a duplicate key.
     pub fn take(&mut self, key: &str) -> Result<()> {
         if self.0.iter().any(|seen| seen == key) {
             return Err(refuse(format!("the option `{key}` is given twice")));
@@ -153,7 +152,7 @@ impl Once {
     }
 }
 
-/// The units of durations, in nanoseconds, the largest first.
+/// The units of durations in nanoseconds, largest first.
 pub(super) const UNITS: [(&str, u128); 6] = [
     ("h", 3_600_000_000_000),
     ("m", 60_000_000_000),
@@ -163,7 +162,7 @@ pub(super) const UNITS: [(&str, u128); 6] = [
     ("ns", 1),
 ];
 
-/// Reads a whole number and one of the [units](UNITS); `None` for anything else.
+/// Parses a whole number followed by one of the [units](UNITS). Returns `None` for anything else.
 pub(super) fn parse_duration(value: &str) -> Option<Duration> {
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let (number, unit) = value.split_at(digits);
@@ -172,7 +171,7 @@ pub(super) fn parse_duration(value: &str) -> Option<Duration> {
     u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
-/// Adds an option to a URL.
+/// Appends an option to a URL.
 pub fn append(url: &mut String, key: &str, value: &str) {
     let separator = if url.contains('?') { '&' } else { '?' };
     url.extend([separator]);

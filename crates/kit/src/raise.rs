@@ -1,20 +1,20 @@
-//! Raising a sequence, and never lowering it.
+//! Raises a sequence, and never lowers it.
 
 use idmill::SequenceName;
 use idmill::store::{Bounds, Change, GiveBack, Reserve, SequenceInfo, Store, already_exists, not_found};
 use idmill::{Error, ErrorKind, Operation, Result};
 
-/// How often others may be faster before this gives up.
+/// The maximum number of attempts when others change the sequence concurrently.
 const TRIES: usize = 16;
 
-/// Raises what a store has of a sequence, so that no id below `to` is granted any more; returns the sequence
-/// as it is then. Where it is there already, nothing happens: it only ever raises, so that a late or repeated
-/// call does no harm. `to` may be one more than the sequence's max, also 2^64: then all of it is used.
+/// Raises a sequence so that no id below `to` is granted. Returns the sequence after the change. If it is
+/// already at `to` or beyond, nothing changes, so a late or repeated call is harmless. `to` may be one past
+/// the sequence's max, even 2^64; then all ids are used.
 ///
-/// It decides nothing about the store's history: after a failover that the store refuses, it goes on refusing
-/// ([`Change::keep_history`]).
+/// The history of the store is unchanged: after a failover that makes the store reject reserves, it continues
+/// to reject them ([`Change::keep_history`]).
 ///
-/// `seen` is the sequence as it was looked at. If it is another one by now, it is left alone.
+/// `seen` is the sequence as you read it. A sequence with another identity is not changed.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -28,8 +28,8 @@ const TRIES: usize = 16;
 /// ```
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) where `to` is beyond the sequence's max and one;
-/// [`Conflict`](ErrorKind::Conflict) if it was reset, or created again, since it was looked at;
+/// [`InvalidInput`](ErrorKind::InvalidInput) if `to` is more than one past the sequence's max;
+/// [`Conflict`](ErrorKind::Conflict) if the sequence was reset or recreated since it was read;
 /// [`NotFound`](ErrorKind::NotFound) if it was removed; those of [`Store::set`] and [`Store::inspect`].
 pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
     let mut now = seen.clone();
@@ -43,7 +43,7 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
             return Ok(now);
         }
         now = match step(store, &now, to).await {
-            // Others went further meanwhile, or it is another sequence by now.
+            // Others raised the sequence concurrently, or it has a new identity.
             Err(error) if error.kind() == ErrorKind::Conflict => again(store, seen, error).await?,
             outcome => outcome?,
         };
@@ -52,12 +52,11 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
     Err(Error::new(ErrorKind::Unavailable, message).of(&now.name).during(Operation::Set))
 }
 
-/// Creates a sequence of which no id below `to` is granted; or raises the one of the same bounds that others
-/// create meanwhile. `to` may be one more than the max.
+/// Creates a sequence that grants no id below `to`. If others create it concurrently with the same bounds,
+/// raises theirs. `to` may be one past the max.
 ///
-/// In one step, by a reserve that creates: at any moment there is no such sequence, or it is at `to` already.
-/// A window, and a server that refuses the reserve, take two steps; until the second, ids below `to` can be
-/// drawn.
+/// This is one step, a reserve that creates the sequence: at no time does it exist below `to`. A window, and
+/// a server that rejects the reserve, need two steps. Ids below `to` can be drawn between the two.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -70,7 +69,7 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 /// ```
 ///
 /// # Errors
-/// [`AlreadyExists`](ErrorKind::AlreadyExists) if there is one of other bounds; those of [`raise`],
+/// [`AlreadyExists`](ErrorKind::AlreadyExists) if it exists with other bounds; those of [`raise`],
 /// [`Store::create`] and [`Store::reserve`].
 pub async fn create_at(
     store: &dyn Store,
@@ -84,21 +83,21 @@ pub async fn create_at(
     let count = u64::try_from(below).unwrap_or(u64::MAX);
     let created = match store.reserve(&Reserve::new(name.clone(), count).create(bounds)).await {
         Ok(grant) if grant.range.start() == bounds.start() => return at(store, name, to).await,
-        // Others created it, and these ids of theirs are not needed.
+        // Others created it; give these ids back to their sequence.
         Ok(grant) => {
             if store.capabilities().gives_back {
                 let _ = store.give_back(&GiveBack::new(name.clone(), grant.identity, grant.range)).await;
             }
             already_exists(name).during(Operation::Create)
         }
-        // Certainly nothing was reserved: of what may be created, others may still allow more.
+        // Nothing was reserved. `Denied` may apply only to the reserve, so try to create the sequence.
         Err(error) if error.kind() == ErrorKind::Denied => {
             store.create(name, bounds).await?;
             return at(store, name, to).await;
         }
         Err(error) => error,
     };
-    // Whatever became of the reserve: where the sequence is now decides.
+    // The reserve may or may not have been applied, so read the sequence.
     match store.inspect(name).await {
         Ok(Some(found)) if found.bounds == bounds => raise(store, &found, to).await,
         Ok(Some(_)) => Err(already_exists(name).during(Operation::Create)),
@@ -113,7 +112,7 @@ async fn at(store: &dyn Store, name: &SequenceName, to: u128) -> Result<Sequence
 
 async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
     if now.next == Some(u64::MAX) {
-        // No change sets 2^64: the last id there is has to be reserved, and becomes a gap.
+        // No change can set 2^64. The last id must be reserved, and becomes a gap.
         store.reserve(&Reserve::new(now.name.clone(), 1)).await?;
         let mut all_used = now.clone();
         all_used.next = None;
@@ -125,7 +124,7 @@ async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<Sequenc
     store.set(&now.name, change).await
 }
 
-/// The sequence as it is now, if it still is the one that was looked at.
+/// Returns the sequence as it is now, if its identity is unchanged.
 async fn again(store: &dyn Store, seen: &SequenceInfo, refused: Error) -> Result<SequenceInfo> {
     let found = store.inspect(&seen.name).await?;
     let now = found.ok_or_else(|| not_found(&seen.name).during(Operation::Set))?;
@@ -173,7 +172,7 @@ mod tests {
         let (name, bounds) = ("s".parse().unwrap(), Bounds::new(5, 100).unwrap());
         for to in [6, 50, 101] {
             let store = MemoryStore::new();
-            // Both together would leave it at its start in between.
+            // Two separate steps would leave the sequence at its start in between.
             let created = create_at(&Reserving(store.clone()), &name, bounds, to).await.unwrap();
             assert_eq!((created.reached(), created.bounds), (to, bounds));
             assert_eq!(store.inspect(&name).await.unwrap(), Some(created));
@@ -206,7 +205,7 @@ mod tests {
         assert_eq!(create_at(&store, &name, bounds, 50).await.unwrap().next, Some(50));
     }
 
-    /// Only reserves, and says what there is.
+    /// Allows reserves and reads, but neither `create` nor `set`.
     #[derive(Debug)]
     struct Reserving(MemoryStore);
 
@@ -232,7 +231,7 @@ mod tests {
                 let draw = async |count| drop(store.reserve(&Reserve::new(created.name.clone(), count)).await);
                 draw(drawn.max(1)).await;
                 let seen = store.inspect(&created.name).await.unwrap().unwrap();
-                // Others draw between the look and the change.
+                // Others draw between the read and the change.
                 draw(late.max(1)).await;
                 let before = store.inspect(&created.name).await.unwrap().unwrap().reached();
                 let outcome = raise(&store, &seen, to).await;

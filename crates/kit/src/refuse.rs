@@ -1,12 +1,12 @@
-//! The error for a URL, or for options, that cannot be used.
+//! The error for an unusable URL or option.
 
 use std::borrow::Cow;
 
 use idmill::{Error, Operation};
 
-/// The error for a URL, or for options that could have come from one, that cannot be used:
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) while connecting. The message should name the option,
-/// what was given and what can be given instead.
+/// Returns the error for a URL, or an option that a URL can contain, that cannot be used:
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) while connecting. The message should contain the option,
+/// the given value and the valid values.
 pub fn refuse(message: impl Into<Cow<'static, str>>) -> Error {
     Error::invalid(message).during(Operation::Connect)
 }

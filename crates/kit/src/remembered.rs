@@ -1,4 +1,4 @@
-//! Sequences as a store last saw them.
+//! A cache of sequences as last read or written.
 
 use idmill::__private::Recent;
 use idmill::SequenceName;
@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::Seen;
 
-/// Sequences as they were last read or written, of which at least the latest 32,768 are remembered.
+/// A cache of sequences as last read or written. It holds at least the latest 32,768.
 #[derive(Debug)]
 pub struct Remembered<V>(Mutex<Recent<Seen<V>>>);
 
@@ -17,18 +17,18 @@ impl<V> Default for Remembered<V> {
 }
 
 impl<V: Clone> Remembered<V> {
-    /// The sequence of this name, if it is remembered.
+    /// Returns the cached sequence of this name.
     pub fn get(&self, name: &SequenceName) -> Option<Seen<V>> {
         self.0.lock().get(name).cloned()
     }
 
-    /// Remembers a sequence as it is now; forgets it if there is none.
+    /// Stores the current state of a sequence; `None` removes the entry.
     pub fn learn(&self, name: &SequenceName, now: Option<Seen<V>>) {
         self.learn_if(name, now, |_, _| true);
     }
 
-    /// The same, but keeps the remembered one unless it is `older`: answers to requests that were sent side
-    /// by side come in any order.
+    /// Like [`learn`](Self::learn), but replaces a cached sequence only if it is `older`. Replies to
+    /// concurrent requests can arrive in any order.
     pub fn learn_if(
         &self,
         name: &SequenceName,

@@ -1,23 +1,23 @@
-//! Stored sequences, checked before they are believed.
+//! Validates stored sequences.
 
 use std::fmt::Display;
 
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, SequenceName};
 
-/// A reason not to believe a stored row.
+/// The reason why a stored row is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "another version's, or wrong: there is nothing else")]
 pub enum Fault {
-    /// It is in another format, perhaps a later version's.
+    /// The format is unknown, perhaps of a later version.
     Format,
-    /// Anything else, in words that follow what it is: "has no name".
+    /// Any other fault, worded to follow the name of the row: "has no name".
     Wrong(String),
 }
 
 impl Fault {
-    /// The error of `what`, with the consequence, such as "nothing was changed":
-    /// [`Unsupported`](ErrorKind::Unsupported) for another version's, otherwise
+    /// Returns the error for the row `what`. `so` is the consequence, such as "nothing was changed". The kind
+    /// is [`Unsupported`](ErrorKind::Unsupported) for an unknown format and otherwise
     /// [`StoreViolation`](ErrorKind::StoreViolation).
     pub fn error(&self, what: impl Display, so: &str) -> Error {
         match self {
@@ -29,7 +29,7 @@ impl Fault {
         }
     }
 
-    /// The error of `what`, which was to be reserved from.
+    /// Returns the error for a reserve from the row `what`.
     pub fn of(&self, what: impl Display) -> Error {
         self.error(what, "nothing is reserved from it")
     }
@@ -47,7 +47,8 @@ impl From<&str> for Fault {
     }
 }
 
-/// The numbers of a sequence as they are stored. Wider than any of them, so that none is misread.
+/// The numbers of a sequence as stored. Each field is wider than its valid range, so that no value is
+/// truncated.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "made by stores, from rows")]
 pub struct Numbers {
@@ -57,17 +58,17 @@ pub struct Numbers {
     pub start: i128,
     /// The last id.
     pub max: i128,
-    /// Of its identity.
+    /// The incarnation of the identity.
     pub incarnation: i128,
-    /// Of its identity.
+    /// The epoch of the identity.
     pub epoch: i128,
 }
 
 impl Numbers {
-    /// The sequence of this name.
+    /// Validates the numbers and returns the sequence.
     ///
     /// # Errors
-    /// What cannot be about the numbers.
+    /// [`Fault::Wrong`] for values that are not valid together.
     pub fn of(self, name: SequenceName) -> Result<SequenceInfo, Fault> {
         let Self { next, start, max, incarnation, epoch } = self;
         let pair = |a: i128, b: i128| u64::try_from(a).ok().zip(u64::try_from(b).ok());
@@ -83,7 +84,7 @@ impl Numbers {
         Ok(SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch }))
     }
 
-    /// The same, where one past the last id says that all are reserved.
+    /// Like [`of`](Self::of), but a `next` of one past the max means that all ids are reserved.
     ///
     /// # Errors
     /// As [`of`](Self::of).

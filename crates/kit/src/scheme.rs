@@ -1,4 +1,4 @@
-//! The scheme of a store's URLs, what reads them, and how the store is opened.
+//! URL schemes, their parsers, and how a store is opened.
 
 use std::any::TypeId;
 use std::fmt;
@@ -11,14 +11,14 @@ use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 
 use crate::{Target, WindowTarget, query, secrets};
 
-/// How long opening a store on the network may take.
+/// The timeout for opening a store on the network.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens the store at `url`, whose options are `O`, and its sequences. A store's crate has a `connect` that
-/// calls this.
+/// Opens the store at `url` and its sequences. `O` is the type of the store's options. Each store crate has a
+/// `connect` that calls this.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for a URL that `O` rejects; those of opening the store, and
+/// [`InvalidInput`](ErrorKind::InvalidInput) for a URL that `O` rejects; those of opening the store;
 /// [`Unavailable`](ErrorKind::Unavailable) if it is not open within [30 s](CONNECT_TIMEOUT).
 pub async fn connect<O: Target + FromStr<Err = Error>>(url: &str) -> Result<Sequences> {
     let read = || -> Result<O> {
@@ -33,10 +33,10 @@ pub async fn connect<O: Target + FromStr<Err = Error>>(url: &str) -> Result<Sequ
     Sequences::new(open(&target, target.is_remote(), limit, target.connect()).await?)
 }
 
-/// Waits until a store is open, for `limit` at most. The error names the store by its URL, and what to check.
+/// Opens a store within `limit`. An error contains the URL of the store and advice.
 ///
 /// # Errors
-/// Those of opening it; [`Unavailable`](ErrorKind::Unavailable) if it is not open in time.
+/// Those of opening it; [`Unavailable`](ErrorKind::Unavailable) after the timeout.
 pub async fn open(
     url: &(dyn fmt::Display + Sync),
     is_remote: bool,
@@ -59,8 +59,8 @@ pub async fn open(
     opened.map_err(|error| error.during(Operation::Connect))
 }
 
-/// A scheme, such as `postgres`, and what reads the URLs that begin with it. A crate with a store has one for
-/// each way to write its URLs:
+/// A scheme, such as `postgres`, and the parser of its URLs. A store crate has one for each spelling of its
+/// URLs:
 ///
 /// ```
 /// # use std::{fmt, sync::Arc};
@@ -92,11 +92,11 @@ pub async fn open(
 #[derive(Clone, Copy, Debug)]
 pub struct Scheme {
     name: &'static str,
-    /// Empty for another way to write one that has an example.
+    /// Empty for an alias.
     example: &'static str,
     reads: Reads,
-    /// The type that reads it. Two functions cannot be told apart reliably, and two versions of a crate have
-    /// two types.
+    /// The type that parses the URLs. Function pointers cannot be compared reliably; two versions of a crate
+    /// have different types.
     reader: fn() -> TypeId,
 }
 
@@ -104,14 +104,14 @@ pub struct Scheme {
 enum Reads {
     Store(Read<dyn Target>),
     Window(Read<dyn WindowTarget>),
-    /// Nothing, since it is not built in; with the remedy.
+    /// No parser: the store is not built in. Contains the remedy.
     Nothing {
         is_window: bool,
         remedy: &'static str,
     },
 }
 
-/// Reads a whole URL, with the scheme in lower case.
+/// Parses a whole URL, whose scheme is in lower case.
 pub type Read<T> = fn(&str) -> Result<Arc<T>>;
 
 fn store<O: Target + FromStr<Err = Error> + 'static>(url: &str) -> Result<Arc<dyn Target>> {
@@ -123,8 +123,8 @@ fn window<O: WindowTarget + FromStr<Err = Error> + 'static>(url: &str) -> Result
 }
 
 impl Scheme {
-    /// A scheme of stores, whose URLs are read as `O`. The name is in lower case; the example shows a user
-    /// how such a URL is written.
+    /// Creates a scheme of stores, whose URLs are parsed as `O`. The name must be in lower case. Errors show
+    /// the example.
     pub const fn store<O: Target + FromStr<Err = Error> + 'static>(
         name: &'static str,
         example: &'static str,
@@ -132,7 +132,7 @@ impl Scheme {
         Self { name, example, reads: Reads::Store(store::<O>), reader: TypeId::of::<O> }
     }
 
-    /// A scheme of windows, whose URLs are read as `O`.
+    /// Creates a scheme of windows, whose URLs are parsed as `O`.
     pub const fn window<O: WindowTarget + FromStr<Err = Error> + 'static>(
         name: &'static str,
         example: &'static str,
@@ -140,56 +140,56 @@ impl Scheme {
         Self { name, example, reads: Reads::Window(window::<O>), reader: TypeId::of::<O> }
     }
 
-    /// A scheme of stores that is known but cannot be read, and the remedy, such as "build with the cargo
-    /// feature `postgres`". A scheme of this name that can be read takes its place.
+    /// Creates a scheme of stores that is known but not built in. `remedy` is, for example, "build with the
+    /// cargo feature `postgres`". A scheme of the same name that has a parser replaces it.
     pub const fn missing(name: &'static str, example: &'static str, remedy: &'static str) -> Self {
         let reads = Reads::Nothing { is_window: false, remedy };
         Self { name, example, reads, reader: TypeId::of::<()> }
     }
 
-    /// The same of windows.
+    /// Like [`missing`](Self::missing), for windows.
     pub const fn missing_window(name: &'static str, example: &'static str, remedy: &'static str) -> Self {
         let reads = Reads::Nothing { is_window: true, remedy };
         Self { reads, ..Self::missing(name, example, remedy) }
     }
 
-    /// The same scheme by another name, which is not shown among the examples.
+    /// Returns the same scheme with another name, which has no example.
     #[must_use]
     pub const fn alias(self, name: &'static str) -> Self {
         Self { name, example: "", ..self }
     }
 
-    /// What URLs of this scheme begin with, in lower case.
+    /// Returns the name, in lower case.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// How such a URL is written; empty for an alias.
+    /// Returns an example URL; empty for an alias.
     pub fn example(&self) -> &'static str {
         self.example
     }
 
-    /// What reads the URLs of a store of this scheme.
+    /// Returns the parser of a store's URLs.
     pub fn store_reader(&self) -> Option<Read<dyn Target>> {
         if let Reads::Store(read) = self.reads { Some(read) } else { None }
     }
 
-    /// What reads the URLs of a window of this scheme.
+    /// Returns the parser of a window's URLs.
     pub fn window_reader(&self) -> Option<Read<dyn WindowTarget>> {
         if let Reads::Window(read) = self.reads { Some(read) } else { None }
     }
 
-    /// Whether it is a scheme of windows.
+    /// Returns whether this is a scheme of windows.
     pub fn is_window(&self) -> bool {
         matches!(self.reads, Reads::Window(_) | Reads::Nothing { is_window: true, .. })
     }
 
-    /// What to do about a scheme that cannot be read.
+    /// Returns the remedy for a scheme without a parser.
     pub fn remedy(&self) -> Option<&'static str> {
         if let Reads::Nothing { remedy, .. } = self.reads { Some(remedy) } else { None }
     }
 
-    /// The type that reads it; `()` if nothing does.
+    /// Returns the type that parses the URLs; `()` if there is none.
     pub fn reader_type(&self) -> TypeId {
         (self.reader)()
     }

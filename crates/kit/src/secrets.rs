@@ -1,19 +1,19 @@
-//! A URL as somebody gave it: it is trimmed before it is read, and shown without what could be a secret.
+//! Trims URLs from users, and removes secrets before a URL is shown.
 
 use super::refuse;
 use idmill::Result;
 
-/// What stands for a secret where a text is shown.
+/// The replacement for a secret.
 pub const HIDDEN: &str = "***";
-/// An option whose name has one of these in it holds a secret.
+/// An option is a secret if its name contains one of these words.
 const SECRET: [&str; 7] = ["pass", "pwd", "secret", "token", "credential", "auth", "key"];
 
-/// The URL without what an env file, a shell or an editor leaves around it: white space, a line's end, a pair
-/// of quotes. No URL begins or ends with one of these.
+/// Removes white space, line ends and a pair of quotes around a URL. Env files, shells and editors leave
+/// these, and no URL begins or ends with them.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a quote that is left at the beginning, and for a
-/// control character inside. The message does not show the URL.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unmatched quote at the beginning, or a control
+/// character inside. The message does not contain the URL.
 pub fn trimmed(url: &str) -> Result<&str> {
     let outer = trim(url);
     let inner = ['"', '\''].into_iter().find_map(|quote| outer.strip_prefix(quote)?.strip_suffix(quote));
@@ -33,12 +33,12 @@ fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}')
 }
 
-/// Refuses a URL in which a password may stand where a host, a path or an option is read, since those are
-/// printed: one with an `@` after the first `/` or `?`, with a second `@`, or with a port that is not a
-/// number. `rest` is what follows the scheme.
+/// Rejects a URL in which a password could be read as a host, a path or an option, because those are printed.
+/// This is a URL with an `@` after the first `/` or `?`, with a second `@`, or with a port that is not a
+/// number. `rest` is the text after the scheme.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput). The message shows nothing of the URL.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput). The message does not contain any part of the URL.
 pub fn check_login(rest: &str) -> Result<()> {
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -60,15 +60,15 @@ pub fn check_login(rest: &str) -> Result<()> {
     ))
 }
 
-/// The text without what looks like a secret: what stands before an `@`, and the value of every
-/// option that is named like one.
+/// Returns the text without likely secrets: the text before an `@`, and the value of each option with the
+/// name of a secret.
 pub fn redacted(text: &str) -> String {
     let Some(end) = text.rfind('@') else { return without_secrets(&without_ports(text)) };
     let begin = text[..end].find("//").map_or(0, |slashes| slashes + 2);
     without_secrets(&format!("{}{HIDDEN}{}", &text[..begin], &text[end..]))
 }
 
-/// Without what stands in the place of a port and is none.
+/// Hides text in the position of a port that is not a number.
 fn without_ports(text: &str) -> String {
     let Some((before, rest)) = text.split_once("//") else { return text.to_owned() };
     let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
@@ -94,15 +94,15 @@ fn without_secrets(text: &str) -> String {
     shown + rest
 }
 
-/// Whether the name at the end of `text` is one of a secret.
+/// Returns whether `text` ends with the name of a secret.
 fn is_secret(text: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
     let name = text.trim_end().rsplit(|c| !is_part(c)).next().unwrap_or_default().to_ascii_lowercase();
     SECRET.iter().any(|secret| name.contains(secret))
 }
 
-/// Up to the end of a quoted value, or else to what separates options; a quote that is not
-/// closed hides all that follows.
+/// Returns the length of a value: to its closing quote, or else to the next separator. An unclosed quote
+/// hides the rest of the text.
 fn length_of_value(text: &str) -> usize {
     let value = text.trim_start();
     let blanks = text.len() - value.len();
@@ -119,7 +119,7 @@ fn length_of_value(text: &str) -> usize {
     blanks + closing.map_or(value.len(), |(at, _)| at + 1)
 }
 
-/// Whether this is a list of `name=value`, as the drivers of some databases take it.
+/// Returns whether the text is a list of `name=value`, the connection string of some drivers.
 pub fn is_connection_string(text: &str) -> bool {
     let first = text.split_once('=').map_or("", |(name, _)| name.trim());
     let known =

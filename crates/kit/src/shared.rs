@@ -1,4 +1,4 @@
-//! One connection that all callers of a process share.
+//! One connection shared by all callers of a process.
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -7,11 +7,10 @@ use idmill::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A connection that is opened on first use, and replaced when it can no longer be used.
+/// A connection that is opened on first use and replaced when it becomes unusable.
 ///
-/// Callers that need it while it is opened share that one attempt, and each waits until its own deadline. If
-/// they queued for attempts of their own, the last of them would wait for one timeout per caller. A caller
-/// that gives up does not end the attempt.
+/// Callers share one attempt to connect, and each waits until its own deadline. With queued attempts, the
+/// last caller would wait for one timeout per caller. The attempt continues after a caller's deadline.
 #[derive(Debug)]
 pub struct SharedConnection<C>(Mutex<Option<Attempt<C>>>);
 
@@ -24,16 +23,16 @@ impl<C> Default for SharedConnection<C> {
 }
 
 impl<C: Send + Sync + 'static> SharedConnection<C> {
-    /// The connection, if there is one, usable or not.
+    /// Returns the current connection, usable or not.
     pub fn get(&self) -> Option<Arc<C>> {
         self.0.lock().as_ref()?.borrow().as_ref()?.as_ref().ok().cloned()
     }
 
-    /// The connection, if it is `usable`, or else the one that is being opened. `connect` has to have a time
-    /// limit. It runs in a task of its own.
+    /// Returns the connection if it is `usable`, and otherwise joins or starts an attempt to connect.
+    /// `connect` runs in its own task and must have a timeout.
     ///
     /// # Errors
-    /// That of `connect`; [`Unavailable`](ErrorKind::Unavailable) if it has not ended at the deadline.
+    /// The error of `connect`; [`Unavailable`](ErrorKind::Unavailable) if it has not ended at the deadline.
     pub async fn open<F>(
         &self,
         deadline: Instant,
@@ -58,7 +57,7 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
     {
         let mut current = self.0.lock();
         if let Some(attempt) = &*current {
-            // Before its outcome is read: an attempt that ends in between has one.
+            // Before the outcome is read: an attempt that ends in between then has an outcome.
             let ended = attempt.has_changed().is_err();
             let joined = match &*attempt.borrow() {
                 None => !ended,
@@ -77,7 +76,7 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
         current.insert(attempt).clone()
     }
 
-    /// Drops a connection that can no longer be used, unless it was replaced already.
+    /// Drops an unusable connection, unless it was already replaced.
     pub fn discard(&self, connection: &Arc<C>) {
         let mut current = self.0.lock();
         let is_it = |attempt: &Attempt<C>| matches!(&*attempt.borrow(), Some(Ok(open)) if Arc::ptr_eq(open, connection));
@@ -116,7 +115,7 @@ mod tests {
                 (failed, began.elapsed().as_secs())
             }
         };
-        // The last of them came a second before the attempt ended.
+        // The last caller arrived one second before the attempt ended.
         let outcomes = tokio::join!(open(0), open(5), open(9));
         assert_eq!(outcomes, ((true, 10), (true, 10), (true, 10)));
         let brief = shared.open(Instant::now() + LONG / 2, |_| true, silent).await;

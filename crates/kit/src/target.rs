@@ -1,4 +1,4 @@
-//! What URLs name.
+//! The stores and windows that URLs name.
 
 use std::fmt;
 use std::path::Path;
@@ -9,52 +9,52 @@ use idmill::{Error, Result, SequenceName};
 
 use crate::column::{self, ColumnPath, Largest};
 
-/// What a URL names: a store, checked but not yet connected to. The options of a store implement it, and
-/// `FromStr`, by which a URL is read; see [`Scheme::store`](crate::Scheme::store).
+/// A store named by a URL: validated, but not yet connected. A store's options implement this and `FromStr`,
+/// which parses the URL; see [`Scheme::store`](crate::Scheme::store).
 ///
-/// `Display` gives a URL that reads back as the same, except for a password, which must not be shown.
+/// `Display` prints a URL that parses to the same value, except for the password, which it must not show.
 pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
-    /// The scheme, in lower case.
+    /// Returns the scheme, in lower case.
     fn scheme(&self) -> &'static str;
 
-    /// The file that the store is kept in; `None` for a store that is not one file.
+    /// Returns the file of the store; `None` if the store is not a single file.
     fn file(&self) -> Option<&Path> {
         None
     }
 
-    /// The same store, but opening it creates nothing: what does not exist is
+    /// Returns the same store in a mode that creates nothing. Opening a store that does not exist is
     /// [`NotFound`](idmill::ErrorKind::NotFound).
     fn existing(&self) -> Arc<dyn Target>;
 
-    /// Whether opening it waits for another machine or process, which may never answer.
+    /// Returns whether opening the store waits for another machine or process, which may never reply.
     fn is_remote(&self) -> bool {
         true
     }
 
-    /// The statement that creates the table of the store, for those who create tables by migrations of their
-    /// own; `None` for a store that has no table to create.
+    /// Returns the statement that creates the store's table, for use in migrations; `None` for a store
+    /// without a table.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a table that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid table name.
     fn ddl(&self) -> Result<Option<String>> {
         Ok(None)
     }
 
-    /// Looks for the largest id in a column of the user's own, in the same database. Needs no table of
-    /// idmill's, and creates nothing.
+    /// Reads the largest id in a column of a user's table in the same database. Requires no idmill table, and
+    /// creates nothing.
     ///
     /// # Errors
     /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such column;
-    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds no integers, or if this database's columns
-    /// cannot be read, which is the default.
+    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if it does not hold integers. The default always
+    /// returns `Unsupported`.
     fn largest<'a>(&'a self, path: &'a ColumnPath) -> StoreFuture<'a, Result<Largest>> {
         let _ = path;
         Box::pin(async { Err(column::unreadable(self.scheme())) })
     }
 
-    /// What else the same database has under the name of the store, in words, although this URL does not lead
-    /// there: whoever connects with other settings may draw from it. `None` if there is nothing, which is the
-    /// default. Creates nothing.
+    /// Describes other objects of the same database with the store's name that this URL does not use. Clients
+    /// with other settings may draw from them. Returns `None` if there are none, which is the default.
+    /// Creates nothing.
     ///
     /// # Errors
     /// Those of reading.
@@ -62,9 +62,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// The sequences whose next reserve the store would refuse, each with the error of the refusal: they were
-    /// last written in another [history](crate::history). At most a page of them. Reads, and changes
-    /// nothing. None, by default: a store that never refuses, or cannot tell before a reserve.
+    /// Returns the sequences whose next reserve the store would reject, each with the error, up to one page.
+    /// They were last written in another [history](crate::history). Read-only. The default returns none: the
+    /// store never rejects, or cannot detect this before a reserve.
     ///
     /// # Errors
     /// Those of reading.
@@ -72,8 +72,8 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// The statement that creates the table of the store's records, for the same; `None` for a store that has
-    /// none to create. The store runs it before it writes the first record, where it may create tables.
+    /// Returns the statement that creates the table of records, for use in migrations; `None` for a store
+    /// without one. If the store may create tables, it runs the statement before it writes the first record.
     ///
     /// # Errors
     /// As [`ddl`](Self::ddl).
@@ -85,8 +85,8 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     fn connect(&self) -> StoreFuture<'_, Result<Arc<dyn Store>>>;
 }
 
-/// The methods of a [`Target`] that most options have alike: `|options| SCHEME => Store::open`, and
-/// `, existing CHANGE` where opening may create something, which CHANGE of `options` forbids.
+/// Implements the common methods of a [`Target`]: `|options| SCHEME => Store::open`. Add `, existing CHANGE`
+/// if opening may create something; CHANGE must turn that off in `options`.
 #[macro_export]
 macro_rules! target {
     (|$options:ident| $scheme:expr => $open:path $(, existing $change:expr)?) => {
@@ -118,20 +118,20 @@ macro_rules! target {
     };
 }
 
-/// What the option `window=URL` names: a [window](crate::WindowTarget) on a cache, checked but not yet connected to.
-/// See [`Scheme::window`](crate::Scheme::window).
+/// A [window](crate::WindowTarget) on a cache, from the option `window=URL`: validated, but not yet
+/// connected. See [`Scheme::window`](crate::Scheme::window).
 ///
-/// `Display` gives a URL that reads back as the same, except for a password, which must not be shown.
+/// `Display` prints a URL that parses to the same value, except for the password, which it must not show.
 pub trait WindowTarget: fmt::Debug + fmt::Display + Send + Sync {
-    /// Puts the window in front of a store. Does not connect to the cache, since the first draw does: looking
-    /// at sequences needs no cache.
+    /// Puts the window in front of a store. The first draw connects to the cache. Reading sequences needs no
+    /// cache.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for options that cannot be used.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for unusable options.
     fn before(&self, store: Arc<dyn Store>) -> Result<Arc<dyn Store>>;
 
-    /// Looks at the window from outside; `None` if that cannot be done, which is the default. Does not
-    /// connect to the cache, since the first look does.
+    /// Returns a read-only view of the window; `None`, the default, if this is not supported. The first read
+    /// connects to the cache.
     ///
     /// # Errors
     /// As [`before`](Self::before).
@@ -140,14 +140,14 @@ pub trait WindowTarget: fmt::Debug + fmt::Display + Send + Sync {
     }
 }
 
-/// A window that is only looked at.
+/// A read-only view of a window.
 pub trait WindowView: fmt::Debug + Send + Sync {
-    /// How far the window goes: one past the last id that was put into it of this sequence, as its identity
-    /// is here; `None` if there is nothing. The store has granted all ids before it, unless it went back in
-    /// time. Changes nothing.
+    /// Returns the end of the window: one past the last id of this sequence, with this identity, that was put
+    /// into it. Returns `None` if the window is empty. The store has granted all earlier ids, unless it was
+    /// restored to an older state. Read-only.
     ///
     /// # Errors
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) while the cache does not answer, and permanent kinds
-    /// for what does not pass by itself.
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the cache does not reply; a permanent kind if a
+    /// retry cannot help.
     fn end<'a>(&'a self, sequence: &'a SequenceInfo) -> StoreFuture<'a, Result<Option<u128>>>;
 }

@@ -1,14 +1,14 @@
-//! Ids for a transaction: exactly as many as were asked for, or none.
+//! Ids for a transaction: exactly the requested number, or an error.
 
 use idmill::store::Grant;
 use idmill::{Error, ErrorKind, Id, IdRange, Result, SequenceName};
 
-/// Refuses what a transaction cannot use: an id below `floor`, which its type cannot
-/// hold, or fewer than `count` ids.
+/// Rejects a grant that a transaction cannot use: an id below `floor`, which its type cannot hold, or fewer
+/// than `count` ids.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for the first; [`Exhausted`](ErrorKind::Exhausted) for the
-/// second.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an id below `floor`; [`Exhausted`](ErrorKind::Exhausted) for
+/// too few ids.
 pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
     let first = grant.range.start();
     if first < floor {
@@ -25,7 +25,7 @@ pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceil
     Ok(())
 }
 
-/// The ids of a grant that [fits](must_fit), as the caller's type.
+/// Converts the ids of a grant that [fits](must_fit) to the caller's type.
 ///
 /// # Errors
 /// [`StoreViolation`](ErrorKind::StoreViolation) if the type cannot hold all of them.

@@ -1,20 +1,20 @@
-//! What records are kept in, beside the sequences.
+//! The table of records next to the table of sequences.
 
 use idmill::{Error, ErrorKind, Operation, Result};
 
 const DEFAULT_TABLE: &str = "idmill_sequences";
 const SUFFIX: &str = "_witness";
 
-/// What a table of records is called beside this table of sequences: `idmill_witness` beside
-/// `idmill_sequences`, and another beside each other table. Engines that take upper and lower case of the
-/// default for the same table have its records in the same table too.
+/// Returns the name of the records table for a table of sequences: `idmill_witness` for `idmill_sequences`, and
+/// a separate table for each other table. If the default is written in another case, its first part keeps that
+/// case. So an engine that ignores case also has one records table.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name of more than `longest` bytes.
 pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
     let name = match table.split_at_checked("idmill".len()) {
         Some((idmill, _)) if table.eq_ignore_ascii_case(DEFAULT_TABLE) => idmill.to_owned() + SUFFIX,
-        // That name is taken by the default's.
+        // The default table already uses that name.
         Some((idmill, "")) if idmill.eq_ignore_ascii_case("idmill") => format!("{idmill}_sequences{SUFFIX}"),
         _ => format!("{table}{SUFFIX}"),
     };
@@ -29,7 +29,7 @@ pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
     Err(Error::invalid(message).during(Operation::Connect))
 }
 
-/// The error for a record whose table is not there, and is not to be created.
+/// Returns the error for a missing records table that must not be created.
 pub fn never_made(table: &str, ddl: &str) -> Error {
     let message = format!(
         "there is no table {table} to keep records in, and the store was opened so that it creates none; if it was there \

@@ -1,5 +1,5 @@
-//! What a window remembers of each sequence that it serves: for a limited time, since others may reset or
-//! remove the sequence.
+//! A cache of the sequences that a window serves. Entries expire, because others may reset or remove a
+//! sequence.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use idmill::SequenceName;
 use idmill::store::Bounds;
 use parking_lot::Mutex;
 
-/// What is known of each sequence, a `K`, and until when it is valid.
+/// The value `K` of each sequence, with its expiry.
 #[derive(Debug)]
 pub struct Acquainted<K> {
     by_name: Mutex<HashMap<SequenceName, Entry<K>>>,
@@ -25,44 +25,44 @@ struct Entry<K> {
 }
 
 impl<K: Clone> Acquainted<K> {
-    /// Creates an empty memory, whose entries are valid for `refresh`.
+    /// Creates an empty cache whose entries are valid for `refresh`.
     pub fn new(refresh: Duration) -> Self {
         Self { by_name: Mutex::default(), refresh }
     }
 
-    /// Returns what is known, if it is still valid.
+    /// Returns the value, unless it has expired.
     pub fn get(&self, name: &SequenceName) -> Option<K> {
         let by_name = self.by_name.lock();
         let entry = by_name.get(name).filter(|entry| Instant::now() < entry.until);
         entry.map(|entry| entry.known.clone())
     }
 
-    /// As [`get`](Self::get), but also returns what is no longer valid: for uses that only save ids.
+    /// Like [`get`](Self::get), but also returns an expired value: for uses that only save ids.
     pub fn last_known(&self, name: &SequenceName) -> Option<K> {
         self.by_name.lock().get(name).map(|entry| entry.known.clone())
     }
 
-    /// Stores what was heard now, given what was known before.
+    /// Stores a new value, computed from the previous one.
     pub fn introduce(&self, name: &SequenceName, heard: impl FnOnce(Option<&K>) -> K) {
         let mut by_name = self.by_name.lock();
         let now = Instant::now();
         let known = heard(by_name.get(name).map(|entry| &entry.known));
-        // Before it would grow: so the forgotten never outnumber those in use.
+        // Removing expired entries before the map grows bounds their number by that of the live ones.
         if by_name.len() == by_name.capacity() {
             by_name.retain(|_, entry| now < entry.until);
         }
         by_name.insert(name.clone(), Entry { known, until: now + self.refresh });
     }
 
-    /// Changes what is known, if anything is. It stays valid for as long as before.
+    /// Changes the value, if there is one. Its expiry stays the same.
     pub fn update(&self, name: &SequenceName, change: impl FnOnce(&mut K)) {
         if let Some(entry) = self.by_name.lock().get_mut(name) {
             change(&mut entry.known);
         }
     }
 
-    /// The bounds of a sequence after this range was drawn from its window, where these were known. A range
-    /// beyond them was granted by the store too: the end was raised, and others know already.
+    /// Returns the bounds of a sequence after this range was drawn from its window. A range beyond the known
+    /// bounds was also granted by the store: another process raised the end first.
     pub fn bounds_after(&self, name: &SequenceName, range: IdRange, known: Bounds) -> Bounds {
         if range.end() <= u128::from(known.max()) + 1 {
             return known;
@@ -71,7 +71,7 @@ impl<K: Clone> Acquainted<K> {
         range.last().and_then(|last| Bounds::new(known.start(), last).ok()).unwrap_or(known)
     }
 
-    /// Forgets the sequence: it must be introduced again before anything else.
+    /// Removes the sequence, so that it must be introduced again.
     pub fn forget(&self, name: &SequenceName) {
         self.by_name.lock().remove(name);
     }

@@ -1,36 +1,35 @@
-//! What the windows on caches count. Nothing is decided by it.
+//! Statistics of the windows on caches. No decision depends on them.
 
 use std::time::Duration;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The work of a window on a cache since it was made, in this process.
+/// Counters of a window on a cache, for this process and since the window was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowStats<N = u64> {
-    /// Connections opened; 0 where they are not counted.
+    /// Connections opened; 0 if they are not counted.
     pub connections: N,
-    /// Commands or scripts sent. Those that are sent together count once.
+    /// Commands or scripts sent. A pipelined batch counts once.
     pub round_trips: N,
-    /// Ranges put into an empty window, which others waited for, or handed out past it.
+    /// Ranges installed into an empty window, which others waited for, or handed out without the window.
     pub refills: N,
-    /// Ranges put into a window before it was empty, so nobody waited.
+    /// Ranges installed before the window was empty, so that no caller waited.
     pub ahead: N,
     /// Draws that waited for another client's refill.
     pub waits: N,
-    /// Ids that were reserved for a refill but fit neither the window nor its caller: a gap. This happens
-    /// only at the end of a sequence, or if another client reserves from the store directly, sets the
-    /// sequence, or raises its max.
+    /// Reserved ids that fit neither the window nor its caller: a gap. This happens only at the end of a
+    /// sequence, or if another client reserves from the store directly, sets the sequence, or raises its max.
     pub abandoned: N,
-    /// Ids that may have been drawn for a caller that got no answer: a gap, or handed out to another caller.
+    /// Ids that may have been drawn for a caller without a reply: a gap, or handed out to another caller.
     pub uncertain: N,
 }
 
-/// The same as they are counted.
+/// The live counters of [`WindowStats`].
 pub type Counts = WindowStats<Count>;
 
 impl Counts {
-    /// As they are now.
+    /// Returns the current values.
     pub fn stats(&self) -> WindowStats {
         WindowStats {
             connections: self.connections.read(),
@@ -49,8 +48,8 @@ impl Counts {
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds so many, and returns how many there were.
-    // Relaxed, and so is the reading: a count orders nothing, and pairs with nothing.
+    /// Adds `n` and returns the previous value.
+    // Relaxed, as in `read`: a statistic orders nothing and pairs with nothing.
     pub fn add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::Relaxed)
     }
@@ -59,7 +58,7 @@ impl Count {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Ids under way to a caller, counted if it stops waiting or never hears.
+    /// Tracks ids on their way to a caller. They are counted if the caller stops waiting or gets no reply.
     pub fn doubt(&self, ids: u64) -> Doubt<'_> {
         Doubt { count: self, ids }
     }
@@ -69,7 +68,7 @@ impl Count {
 #[derive(Debug)]
 pub struct Doubt<'a> {
     count: &'a Count,
-    /// None, once it is known that nothing was drawn, or that the caller has it.
+    /// 0 once it is known that nothing was drawn, or that the caller has the ids.
     pub ids: u64,
 }
 
@@ -79,7 +78,7 @@ impl Drop for Doubt<'_> {
     }
 }
 
-/// That a refill came after its claim, which is called `claim`, had expired, and would do so again and again.
+/// Reports a refill that arrived after its `claim` had expired. Without a longer lifetime, this would recur.
 pub fn late(claim: &str, took: Duration, lives: Duration, ids: u64) -> String {
     let reason = format!(
         "the store behind took {took:.1?} for a refill, and the {claim} lives for {lives:?}: {ids} ids are a gap. \

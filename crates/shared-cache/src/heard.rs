@@ -1,9 +1,9 @@
-//! The largest ids of each sequence that a process has got through a window and from the source behind it.
+//! The largest ids of each sequence that this process got through a window and from its source.
 //!
-//! A claimed range is above everything that was known before it was requested, since whatever is in a window
-//! was claimed before; otherwise the source went back in time. *Drawn* ids are above those drawn before, as
-//! long as the sequence has one window. A different window, to which the name or address now leads, may have
-//! a range that was claimed earlier.
+//! A claimed range is above all ids that were known before it was requested, because all ids in a window were
+//! claimed before. Otherwise the source went back in time. *Drawn* ids are above those drawn before, as long
+//! as the sequence has one window. If the name or address now belongs to a different window, that window may
+//! have a range that was claimed earlier.
 
 use idmill::__private::Recent;
 use idmill::SequenceName;
@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Heard(Mutex<Recent<Floor>>);
 
-/// What was known when a request was sent. Answers to concurrent requests come in any order.
+/// The known ids when a request was sent. Replies to concurrent requests arrive in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Floor {
     identity: Identity,
     /// The last id that was drawn.
     drawn: u64,
-    /// The last that was drawn or claimed.
+    /// The last id that was drawn or claimed.
     reached: u64,
 }
 
 impl Heard {
-    /// Must be called before a request is sent.
+    /// Returns the known ids. Must be called before the request is sent.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.0.lock().get(name).copied()
     }
@@ -57,8 +57,8 @@ impl Floor {
         if same { (self.drawn - grant.range.start()).saturating_add(1).min(grant.range.len()) } else { 0 }
     }
 
-    /// If a claim shows that the source went back in time, returns the change that makes it continue after
-    /// the known ids.
+    /// If a claim shows that the source went back in time, returns the last known id and the change that
+    /// makes the source continue after it.
     pub(super) fn gone_back(&self, grant: &Grant) -> Option<(u64, Change)> {
         let same = self.identity == grant.identity && grant.range.start() <= self.reached && self.reached > 0;
         let change = Change::default().next(self.reached.checked_add(1)).expect(self.identity);

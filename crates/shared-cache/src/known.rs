@@ -1,4 +1,4 @@
-//! What the windows on caches know of a sequence that they serve.
+//! The cached state of a sequence, for windows on caches.
 
 use std::sync::Arc;
 
@@ -10,30 +10,29 @@ use super::acquainted::Acquainted;
 use super::cache::Layout;
 use super::pace::Pace;
 
-/// How many times in a row a sequence is found busy before its item is looked at:
-/// it may not be a stub at all.
+/// After this many busy results in a row, the item is read: it may not be a stub.
 const LOOK_AT: u32 = 32;
 
-/// One sequence, as the store behind last told of it.
+/// A sequence as last read from the store.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Of its entry in the cache.
+    /// The key of its entry in the cache.
     pub key: Arc<str>,
     pub identity: Identity,
     pub bounds: Bounds,
-    /// What the store will grant next, or less: others reserve too.
+    /// The next id of the store, or a lower one, because others reserve too.
     pub next: Option<u64>,
-    /// What draws and refills showed.
+    /// The rate and duration of draws and refills.
     pub pace: Pace,
-    /// Others seem to reserve from the store directly: how many more times no range is prepared.
+    /// Others seem to reserve from the store directly. For this many more times, no range is prepared.
     pub apart: u32,
-    /// Where the window ended when it was found used up, and when that was first.
+    /// The end of the window when it was found empty, and the time when this was first found.
     pub dry: Option<(u64, Instant)>,
     busy: u32,
 }
 
 impl Known {
-    /// What was read now, which may be older than what this process reserved meanwhile, and knew `before`.
+    /// Combines a new read, which may be older than this process's last reserve, with the state `before`.
     pub fn of(info: &SequenceInfo, key: String, before: Option<&Self>) -> Self {
         let before = before.filter(|known| known.identity == info.identity);
         let next = info.next.map(|next| next.max(before.and_then(|known| known.next).unwrap_or(0)));
@@ -49,12 +48,12 @@ impl Known {
         }
     }
 
-    /// How a number in a cache represents its ids.
+    /// Returns the encoding of ids as a number in the cache.
     pub fn layout(&self) -> Layout {
         Layout::new(self.bounds.start())
     }
 
-    /// The store has granted everything before this id, of the sequence that this is.
+    /// Records that the store has granted all ids before `next`, if the identity is unchanged.
     pub fn advance(&mut self, identity: Identity, next: Option<u64>) {
         if self.identity == identity {
             (self.busy, self.dry) = (0, None);
@@ -62,43 +61,43 @@ impl Known {
         }
     }
 
-    /// The window that ends there is used up; since when.
+    /// Records that the window with this end is empty. Returns the time when this was first found.
     pub fn found_dry(&mut self, end: u64, now: Instant) -> Instant {
         let (_, since) = self.dry.filter(|(known, _)| *known == end).unwrap_or((end, now));
         self.dry = Some((end, since));
         since
     }
 
-    /// Somebody else holds its stub.
+    /// Records that another client holds the stub.
     pub fn found_busy(&mut self) {
         self.busy = self.busy.wrapping_add(1);
     }
 
-    /// Whether a draw may lead above this ceiling, which is not the sequence's own end, if others reserved so
-    /// many ids since the store was last asked.
+    /// Returns whether a draw may exceed `ceiling`, if others have since reserved `reserved` ids. Always
+    /// false for a ceiling at the end of the sequence.
     pub fn near(&self, ceiling: u64, reserved: u64) -> bool {
         let next = self.next.map(|next| next.saturating_add(reserved));
         ceiling < self.bounds.max() && next.is_none_or(|next| next > ceiling)
     }
 
-    /// Whether this draw should look before it adds.
+    /// Returns whether this draw should read the item before it adds.
     pub fn looks_stuck(&self) -> bool {
         self.busy % LOOK_AT == LOOK_AT - 1
     }
 }
 
 impl Acquainted<Known> {
-    /// Stores what the store says now of a sequence, whose entry in the cache has this key.
+    /// Stores the state of a sequence, read from the store. `key` is the key of its entry in the cache.
     pub fn hear(&self, sequence: &SequenceInfo, key: String) {
         self.introduce(&sequence.name, |before| Known::of(sequence, key, before));
     }
 
-    /// The grant of a range that was drawn from the window.
+    /// Returns the grant of a range that was drawn from the window.
     pub fn granted(&self, name: &SequenceName, range: IdRange, known: &Known) -> Grant {
         Grant::new(range, known.identity, self.bounds_after(name, range, known.bounds))
     }
 
-    /// A refill that was begun then claimed nothing; with `lost`, nobody knows.
+    /// Records that a refill claimed nothing. `lost` means that this is unknown.
     pub fn released(&self, name: &SequenceName, begun: Instant, lost: bool) {
         self.update(name, |latest| {
             if !lost {

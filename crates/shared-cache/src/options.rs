@@ -1,4 +1,4 @@
-//! The options that the windows on all caches have, and how they mean the same in each.
+//! The common options of the windows on caches.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use super::cache::Layout;
 use super::pace::Limits;
 use idmill_kit::options::{Kind, duration, text, whole};
 
-/// How long a cache may be waited for.
+/// The timeouts of a cache.
 pub const WAIT: Kind = duration("100ms", "1h");
-/// What keys in a cache may begin with.
+/// The valid prefixes of keys in a cache.
 pub const PREFIX: Kind = text("NAME", "1 to 64 letters, digits, `_`, `.`, `-`, `:`", |prefix| {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:".contains(&byte);
     (1..=64).contains(&prefix.len()) && prefix.bytes().all(plain)
@@ -48,41 +48,41 @@ impl WindowOptions {
     }
 }
 
-/// The setters of these options, which are in the field `window`.
+/// Generates the setters of these options, which are in the field `window`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! window_setters {
     () => {
         idmill_kit::setter! {
-            /// The most ids in the window, 1 to 2^20, unless a caller requests more at once. A cache that
-            /// forgets the window wastes at most this many. Default 1000. With 1, nothing is ever wasted, and
-            /// each id is a write to the store.
+            /// The maximum number of ids in the window, 1 to 2^20, unless a caller requests more in one call.
+            /// A cache that loses the window wastes at most this many. Default 1000. With 1, no id is wasted,
+            /// and each id is a write to the store.
             pub block = window.block: u64
         }
         idmill_kit::setter! {
             /// Limits the window to about the ids drawn in this time, 10 ms to 1 h, if that is less than a
-            /// [block](Self::block). The store is written to two or three times in this time. `None`: the
+            /// [block](Self::block). This needs two or three writes to the store in this time. `None`: the
             /// window always has a block. Default 5 s.
             pub max_skip = window.max_skip: Option<Duration>
         }
         idmill_kit::setter! {
             /// How long others wait for a process that died during a refill, at most 1 h. A reserve from the
-            /// store that takes longer is wasted, and an error; the next may take twice as long. Default 5 s.
+            /// store that takes longer is wasted and fails; the next may take two times as long. Default 5 s.
             pub stub = window.stub: Duration
         }
         idmill_kit::setter! {
-            /// How often the window asks the store about a sequence in use, 100 ms to 1 h. A process can
+            /// How often the window reads a sequence in use from the store, 100 ms to 1 h. A process can
             /// continue for this long with a sequence that was removed or set backwards. Default 5 s.
             pub refresh = window.refresh: Duration
         }
         idmill_kit::setter! {
-            /// How long to wait for the server, 100 ms to 1 h. Default 2 s.
+            /// The timeout for the server, 100 ms to 1 h. Default 2 s.
             pub timeout = window.timeout: Duration
         }
         idmill_kit::setter! {
             /// The prefix of every key: 1 to 64 letters, digits, `_`, `.`, `-`, `:`. Default `idmill`. A copy
-            /// of a store must not share a prefix with the original on one server: to the window the two are
-            /// the same.
+            /// of a store must not share a prefix with the original on one server: the window cannot
+            /// distinguish them.
             pub prefix = window.prefix: String
         }
     };

@@ -1,59 +1,57 @@
-//! How many ids a window in a cache holds, and how long the right to refill it lasts: decisions, pure.
+//! The size of a window in a cache, and the lifetime of the right to refill it. Pure decisions.
 //!
-//! When the cache forgets a window, its ids are skipped. So a window holds about as many ids as are drawn in
-//! a certain time, and never more than a certain number. Every process decides this for its own refills, from
-//! what it sees: each draw shows how far *all* have come. Skipping nothing at all would take a durable write
-//! for each id, which is a window of one id.
+//! If the cache loses a window, its ids are skipped. So a window holds about the ids drawn in a certain time,
+//! up to a maximum. Each process computes this for its own refills: each draw shows the progress of *all*
+//! processes. To skip nothing at all, every id would need a durable write, which is a window of one id.
 //!
-//! If a refill does not get into the window, for whatever reason, the following ones ask for no more than is
-//! wanted at once, until one gets in. So a window that never serves costs the ids that its callers ask for,
-//! not a window's worth for each.
+//! After a refill that did not reach the window, the next ones request only the ids that their callers need,
+//! until one succeeds. So a window that never works costs only those ids, and not a full window for each.
 
 use std::time::Duration;
 
-/// The most ids of a window of which nothing is known yet.
+/// The largest first size of a new window.
 const FIRST: u64 = 16;
-/// By what factor the next range enlarges the window at most.
+/// The largest growth factor of the window per range.
 const GROWTH: u64 = 4;
-/// Draws within less time than this are a burst, not a rate.
+/// Draws within a shorter time are a burst, not a rate.
 const BURST: Duration = Duration::from_millis(100);
-/// A claim lives this many times as long as the slowest recent refill took.
+/// The lifetime of a claim, as a multiple of the slowest recent refill.
 const MARGIN: u32 = 2;
-/// The longest life of a claim, unless its owner says otherwise.
+/// The longest lifetime of a claim, unless the owner sets a longer one.
 const LONGEST_LIFE: Duration = Duration::from_secs(600);
 
 /// The limits that the owner of a window sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most ids in the window.
+    /// The maximum number of ids in the window.
     pub most: u64,
-    /// No more ids than are drawn in this time, if that is less; `None`: no such limit.
+    /// Limits the window to the ids drawn in this time, if that is less; `None`: no such limit.
     pub lasts: Option<Duration>,
-    /// The shortest life of a claim.
+    /// The shortest lifetime of a claim.
     pub claim: Duration,
 }
 
-/// What a process has seen of one window.
+/// The observations of one process about one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
-    /// The end of the window at the last draw, where that draw ended, and when.
+    /// The end of the window at the last draw, the end of that draw, and its time.
     last: Option<(u64, u64, Duration)>,
-    /// How far all draws advanced it, and in how many seconds; both fade.
+    /// The ids drawn by all processes, and the seconds this took. Both decay.
     ids: f64,
     seconds: f64,
-    /// How large the window was at its last refill, as far as is known.
+    /// The size of the window after its last refill, as far as known.
     size: u64,
-    /// Refills that are not known to be in the window, since the last one that is.
+    /// Refills not known to be in the window, since the last one that is.
     failed: u32,
-    /// How long refills took recently.
+    /// The recent duration of refills.
     slowest: Duration,
 }
 
 impl Pace {
-    /// Records that a draw of this process ended at `next`, in a window that ends at `end`, at this time of a
-    /// clock of its own.
+    /// Records that a draw of this process ended at `next`, in a window that ends at `end`. `at` is a time of
+    /// the caller's clock.
     pub fn drawn(&mut self, limits: &Limits, end: u64, next: u64, at: Duration) {
-        // From one window to another nobody knows what was skipped.
+        // Between two windows, an unknown number of ids was skipped.
         if let Some((_, before, since)) = self.last.filter(|(known, ..)| *known == end) {
             self.ids += next.saturating_sub(before) as f64;
             self.seconds += at.saturating_sub(since).as_secs_f64();
@@ -66,15 +64,14 @@ impl Pace {
         self.last = Some((end, next, at));
     }
 
-    /// Records that another process made the window about this large.
+    /// Records the approximate size that another process gave the window.
     pub fn found(&mut self, size: u64) {
         if size > 0 {
             self.size = size;
         }
     }
 
-    /// Returns how many ids the window should have now, for a caller that wants `count` of them: at least
-    /// `count`.
+    /// Returns the size that the window should have for a caller that requests `count` ids: at least `count`.
     pub fn size(&self, limits: &Limits, count: u64) -> u64 {
         let most = limits.most.max(count);
         let Some(lasts) = limits.lasts else { return if self.failed > 0 { count } else { most } };
@@ -83,27 +80,27 @@ impl Pace {
         }
         let grown = self.size.saturating_mul(GROWTH).max(FIRST);
         if self.seconds <= 0.0 {
-            // Not seen at all: as it was, or small.
+            // No rate is known: keep the last size, or a small one.
             return self.size.max(FIRST.min(most)).clamp(count, most);
         }
-        // What was drawn in a moment is not drawn all the time.
+        // A short burst does not continue at the same rate.
         let drawn = self.ids * GROWTH as f64;
         let wanted = (self.ids / self.seconds.max(BURST.as_secs_f64()) * lasts.as_secs_f64()).min(drawn);
-        // A cast of what is too large saturates.
+        // The cast saturates for large values.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let wanted = wanted.round() as u64;
         wanted.min(grown).clamp(count.max(1), most)
     }
 
-    /// Returns how many ids to add to a window that has this many left, before it is empty.
+    /// Returns how many ids to add to a window that has `left` ids left.
     pub fn more(&self, limits: &Limits, left: u64) -> u64 {
         let size = self.size(limits, 1);
-        // Some, also where less is drawn than was.
+        // Add some ids even if the rate has dropped.
         let some = left.min(size / 2).max(1);
         size.saturating_sub(left).max(some).min(limits.most.saturating_sub(left)).max(1)
     }
 
-    /// Records that a refill begins. It counts as not in the window until it is known to be.
+    /// Records the start of a refill. It counts as failed until it is known to be in the window.
     pub fn begins(&mut self) {
         self.failed = self.failed.saturating_add(1);
     }
@@ -114,22 +111,22 @@ impl Pace {
         self.size = size;
     }
 
-    /// Records that a refill ended without claiming anything: nothing is lost by it.
+    /// Records that a refill ended without a claim, so nothing was lost.
     pub fn was_refused(&mut self) {
         self.failed = self.failed.saturating_sub(1);
     }
 
-    /// Records how long a refill took, from its claim on, or after how long it was given up.
+    /// Records the duration of a refill since its claim, or the time until it was given up.
     pub fn took(&mut self, time: Duration) {
         self.slowest = time.max(self.slowest / 2);
     }
 
-    /// Returns how long to wait for a refill that is under way: as long as a slow one takes.
+    /// Returns how long to wait for a refill in progress: the duration of a slow one.
     pub fn patience(&self) -> Duration {
         self.slowest.saturating_mul(MARGIN).min(LONGEST_LIFE)
     }
 
-    /// Returns how long the next claim lives: longer than its refill takes, as far as is known.
+    /// Returns the lifetime of the next claim: longer than its refill should take.
     pub fn life(&self, limits: &Limits) -> Duration {
         self.slowest.saturating_mul(MARGIN).min(LONGEST_LIFE).max(limits.claim)
     }
@@ -143,7 +140,7 @@ mod tests {
     const LIMITS: Limits =
         Limits { most: 1_000, lasts: Some(Duration::from_secs(5)), claim: Duration::from_secs(5) };
 
-    /// So many ids a second for a minute, in a window that is always large enough.
+    /// Draws `rate` ids per second for a minute, from a window that is always large enough.
     fn steady(rate: u64) -> Pace {
         let mut pace = Pace::default();
         for n in 0..60 * rate.max(1) {
@@ -170,7 +167,7 @@ mod tests {
             sizes.push(pace.size(&LIMITS, 1));
             pace.begins();
             pace.installed(sizes[sizes.len() - 1]);
-            // A burst: all of it in a millisecond.
+            // A burst: all draws within a millisecond.
             for n in 0..100 {
                 pace.drawn(&LIMITS, range, n * 10, Duration::from_micros(range * 1_000 + n * 10));
             }
@@ -181,7 +178,7 @@ mod tests {
     #[test]
     fn a_moment_is_not_taken_for_all_the_time() {
         let mut pace = Pace::default();
-        // Thirty ids in a tenth of a second, after nothing: no 1,000 in five seconds.
+        // A burst of thirty ids in 100 ms is not a rate of 1,000 ids in five seconds.
         for n in 0..=30 {
             pace.drawn(&LIMITS, u64::MAX, n, Duration::from_secs_f64(n as f64 / 300.0));
             pace.found(LIMITS.most);
@@ -194,7 +191,7 @@ mod tests {
         let mut pace = steady(10);
         for n in 0..100 {
             let at = Duration::from_millis(60_000 + 200 * n);
-            // Evicted every time: two draws of each range, 1,000 ids apart from the next.
+            // Evicted every time: two draws of each range, and 1,000 ids to the next range.
             pace.drawn(&LIMITS, n / 2, n / 2 * 1_000 + n % 2 * 2, at);
         }
         assert_eq!(pace.size(&LIMITS, 1), 50);

@@ -1,13 +1,13 @@
-//! How large the ranges of datacenter windows must be.
+//! Computes the size of the ranges of datacenter windows.
 
 use std::time::Duration;
 
 use idmill::{Error, Result};
 
-/// The expected use of a sequence, from which [`plan`](Self::plan) computes the size of its windows' ranges.
+/// The expected use of a sequence. [`plan`](Self::plan) computes the size of its windows' ranges from it.
 ///
-/// A window preloads its next range when the current one is down to the threshold. If the datacenter is cut
-/// off at that very moment, only the threshold is left: it must last through the isolation, and a range is
+/// A window preloads its next range when the current one is down to the threshold. If the datacenter is
+/// isolated at that moment, only the threshold is left. It must last through the isolation, so a range is
 /// larger.
 ///
 /// ```
@@ -33,33 +33,34 @@ pub struct Sizing {
 /// The size of a window's ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeSize {
-    /// How many ids a window takes from the global counter at a time.
+    /// The number of ids that a window takes from the global counter at a time.
     pub range: u64,
     /// The percentage of a range left at which the next one is preloaded.
     pub threshold: u8,
-    /// The same in ids: the least that a window holds while the other datacenters can be reached.
+    /// The threshold in ids: the minimum in a window while the other datacenters are reachable.
     pub threshold_ids: u64,
-    /// The most that all windows together may hold: ids that are set aside and not handed out. A reserve of
-    /// more than a range claims that much for itself if its window is dry. The window holds that much more
-    /// until the reserve has drawn it, and still does if the process crashes before that.
+    /// The maximum that all windows together may hold: ids that are set aside and not handed out. If a window
+    /// is dry, a reserve of more than a range claims its full count for itself. The window then holds those
+    /// ids in addition until the reserve has drawn them, and keeps them if the process crashes before.
     pub held: u64,
 }
 
 impl Sizing {
-    /// Creates a sizing for at most this many ids a second in one datacenter, which may be cut off from the
-    /// others for this long. Defaults: two datacenters, the positive 63-bit integers and a threshold of 50 %.
+    /// Creates a sizing for a maximum rate in ids per second in one datacenter, which may be isolated from
+    /// the others for this long. Defaults: two datacenters, the positive 63-bit integers and a threshold of
+    /// 50 %.
     pub fn new(rate: f64, isolation: Duration) -> Self {
         Self { rate, isolation, datacenters: 2, ids: i64::MAX.unsigned_abs(), threshold: 50 }
     }
 
-    /// Sets how many datacenters have windows.
+    /// Sets the number of datacenters with windows.
     #[must_use]
     pub fn datacenters(mut self, datacenters: u32) -> Self {
         self.datacenters = datacenters;
         self
     }
 
-    /// Sets how many ids the sequence has: for the positive 32-bit integers, `i32::MAX`.
+    /// Sets the number of ids of the sequence: for the positive 32-bit integers, `i32::MAX`.
     #[must_use]
     pub fn ids(mut self, ids: u64) -> Self {
         self.ids = ids;
@@ -73,11 +74,11 @@ impl Sizing {
         self
     }
 
-    /// Returns the smallest range that lasts.
+    /// Returns the smallest sufficient range.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for invalid values, or if the windows of all
-    /// datacenters together would not fit into the sequence's ids.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for invalid values, or if the sequence has too few
+    /// ids for the windows of all datacenters.
     pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
@@ -89,9 +90,8 @@ impl Sizing {
     /// Checks that a range of this size lasts and fits.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), saying what to change, if the threshold is used up
-    /// before the isolation ends, or the windows of all datacenters together do not fit into the sequence's
-    /// ids.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with advice, if the threshold is used up before the
+    /// isolation ends, or if the sequence has too few ids for the windows of all datacenters.
     pub fn check(&self, range: u64) -> Result<RangeSize> {
         let needed = self.needed()?;
         let left = u128::from(range) * u128::from(self.threshold) / 100;
@@ -135,7 +135,8 @@ impl Sizing {
 }
 
 impl RangeSize {
-    /// Returns how long a window lasts that is cut off at the worst moment, at this many ids a second.
+    /// Returns how long a window lasts at this rate, in ids per second, if it is isolated at the worst
+    /// moment.
     pub fn outlasts(&self, rate: f64) -> Duration {
         Duration::try_from_secs_f64(self.threshold_ids as f64 / rate).unwrap_or(Duration::MAX)
     }

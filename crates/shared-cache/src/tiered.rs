@@ -1,4 +1,4 @@
-//! A window and the source behind it, as one store.
+//! Combines a window and its source to one store.
 
 use std::collections::HashSet;
 
@@ -13,20 +13,20 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A caller that finds a window busy waits longer each time, up to this many times the first wait.
+/// The wait for a busy window grows up to this multiple of the first wait.
 const LONGEST_WAIT: u32 = 8;
 
 /// A window in front of a store, as one store.
 ///
-/// A reserve draws from the window, and refills it from the source when it is dry or low. At most one refill
-/// of a sequence ahead of need is under way in a process. Administration goes to the source.
+/// A reserve draws from the window. An empty or low window is refilled from the source. A process runs at
+/// most one early refill per sequence. Administration goes to the source.
 ///
-/// A reserve takes as long as the window and its refills take; to limit that, drop the future. The ids that
-/// it had under way then become a gap. A grant also has fewer ids than asked for if the window's range ends.
+/// A reserve has no timeout; drop the future to limit it. Ids in progress then become a gap. At the end of
+/// the window's range, a grant has fewer ids than requested.
 ///
-/// Callers of every id type share the window, so it is refilled without regard to a caller's
-/// [`ceiling`](Reserve::ceiling). If a caller draws ids above its ceiling, they become a gap and it gets
-/// [`Exhausted`](idmill::ErrorKind::Exhausted): the sequence has passed what its type can hold.
+/// Callers of every id type share the window, so a refill ignores the caller's [`ceiling`](Reserve::ceiling).
+/// If a caller draws ids above its ceiling, they become a gap and it gets
+/// [`Exhausted`](idmill::ErrorKind::Exhausted): the sequence has passed the range of its type.
 #[derive(Debug)]
 pub struct Tiered<S, W> {
     inner: Arc<Inner<S, W>>,
@@ -36,13 +36,13 @@ pub struct Tiered<S, W> {
 struct Inner<S, W> {
     source: S,
     window: W,
-    /// Sequences whose window is being refilled ahead of need.
+    /// Sequences with an early refill in progress.
     ahead: Mutex<HashSet<SequenceName>>,
     heard: Heard,
     lost: Lost,
 }
 
-/// Ids that were reserved and did not reach a caller. Only counted: no decision depends on these.
+/// Ids that were reserved and did not reach a caller. Only for statistics.
 #[derive(Debug, Default)]
 struct Lost {
     abandoned: Count,
@@ -67,20 +67,20 @@ impl<S, W> Tiered<S, W> {
         &self.inner.source
     }
 
-    /// Returns how many ids this process took from the source or the window and could not use: a gap.
+    /// Returns how many ids this process took from the source or the window but could not use: a gap.
     pub fn abandoned(&self) -> u64 {
         self.inner.lost.abandoned.read()
     }
 
-    /// Returns how often the window had ids that were not above those drawn before: the same name or address
-    /// now leads to a different window. Those ids are not handed out, so ids still grow within this process,
-    /// but they did not grow across processes.
+    /// Returns how many times the window had ids at or below those drawn before, because its name or address
+    /// now belongs to a different window. Those ids are not handed out, so ids still grow within this
+    /// process, but not across processes.
     pub fn moves(&self) -> u64 {
         self.inner.lost.moves.read()
     }
 
-    /// Returns how many ids this process reserved for the window without ever learning whether they got into
-    /// it. They are handed out from there, or are a gap.
+    /// Returns how many ids this process reserved for the window without learning whether they were
+    /// installed. They are handed out from the window, or are a gap.
     pub fn uncertain(&self) -> u64 {
         self.inner.lost.uncertain.read()
     }
@@ -117,8 +117,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         }
     }
 
-    /// Returns the part of a draw that is above the draws before. The rest is a gap: the window is a
-    /// different one.
+    /// Returns the part of a draw that is above all earlier draws. The rest is a gap, because this is a
+    /// different window.
     fn growing(&self, request: &Reserve, floor: Option<Floor>, mut grant: Grant) -> Option<Grant> {
         let below = floor.map_or(0, |floor| floor.covers(&grant));
         if below > 0 {
@@ -134,7 +134,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         (below == 0 || !grant.range.is_empty()).then_some(grant)
     }
 
-    /// Returns the sequence as the source knows it; creates it there, if the request says how.
+    /// Returns the sequence from the source. Creates it there if the request allows that.
     async fn acquaint(&self, request: &Reserve) -> Result<SequenceInfo> {
         let (store, name) = (self.source.store(), &request.name);
         match request.create {
@@ -143,7 +143,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         }
     }
 
-    /// Claims and installs. Returns the ids that the install answered with, if any.
+    /// Claims and installs a range. Returns the ids that the install returned, if any.
     async fn refill(&self, request: &Reserve, token: W::Token) -> Result<Option<Grant>> {
         let claimed = self.claim(request, &token).await;
         let Ok(Claimed::Range { grant, recorded }) = claimed else {
@@ -151,7 +151,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             self.window.release(request, token, lost).await;
             return claimed.map(|_| None);
         };
-        // A recorded claim is not lost: the source answers with it again.
+        // A recorded claim is not lost: the source returns it again.
         let mut doubt = self.lost.uncertain.doubt(if recorded { 0 } else { grant.range.len() });
         let installed = self.window.install(request, token, grant).await;
         self.lost.settle(request, &mut doubt, &installed);
@@ -170,7 +170,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             if let Some(info) = &info {
                 self.window.introduce(info);
             }
-            // Nothing that could be reserved would be of use to this caller.
+            // No id that could be reserved is within the caller's ceiling.
             if info.and_then(|info| info.next).is_some_and(|next| next > request.ceiling) {
                 return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
             }
@@ -179,7 +179,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         let (floor, asked) =
             (self.heard.floor(&request.name), request.clone().count(count).ceiling(u64::MAX));
         let claimed = self.source.claim(&asked, token).await?;
-        // What is recorded may be told again.
+        // A recorded claim may be returned more than once.
         if let Claimed::Range { grant, recorded: false } = &claimed {
             if let Some((reached, change)) = floor.and_then(|floor| floor.gone_back(grant)) {
                 return Err(self.went_back(request, grant, reached, change).await);
@@ -189,8 +189,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         Ok(claimed)
     }
 
-    /// The source grants ids that are, or were, in the window. Raises the source's `next`, so that other
-    /// processes, which may know less, are not granted them.
+    /// The source granted ids that are, or were, in the window. Raises its `next`, so that other processes,
+    /// which may have a lower floor, are not granted them.
     async fn went_back(&self, request: &Reserve, grant: &Grant, reached: u64, change: Change) -> Error {
         let raised = self.source.store().set(&request.name, change).await;
         let outcome = match &raised {
@@ -222,7 +222,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             return;
         }
         let alone = Ahead { inner: self.clone(), name: request.name.clone() };
-        // Nobody waits for these: the window takes what it takes by itself, however much was asked for last.
+        // No caller waits for this refill, so its size does not depend on the last request.
         let request = request.clone().count(1);
         tokio::spawn(async move {
             if let Err(error) = alone.inner.refill(&request, token).await {
@@ -232,7 +232,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     }
 }
 
-/// The one refill ahead of need of a sequence. It ends when dropped, also by a panic or the end of a runtime.
+/// The early refill of a sequence. Dropping it ends the refill, also after a panic or at the end of a
+/// runtime.
 struct Ahead<S, W> {
     inner: Arc<Inner<S, W>>,
     name: SequenceName,
@@ -245,8 +246,7 @@ impl<S, W> Drop for Ahead<S, W> {
 }
 
 impl Lost {
-    /// Decides about the ids of a range that was to be installed. Unless it is known what became of them, they
-    /// stay in doubt.
+    /// Counts the ids of a range after its install. They stay in doubt until their state is known.
     fn settle(&self, request: &Reserve, doubt: &mut Doubt<'_>, installed: &Result<Installed>) {
         let refused = match installed {
             Ok(Installed::Unknown) => return,

@@ -1,4 +1,4 @@
-//! The handshake with a server, over tokio and with the cryptography of ring.
+//! The TLS handshake with a server, over tokio and with the cryptography of ring.
 
 use std::io;
 use std::path::Path;
@@ -16,33 +16,34 @@ use tokio_rustls::client::TlsStream;
 
 use crate::roots;
 
-/// What errors advise.
+/// The advice in errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Advice {
-    /// The scheme of URLs that does without TLS, such as `redis://`.
+    /// The URL scheme without TLS, such as `redis://`.
     pub without: &'static str,
-    /// How a client shows a certificate, such as `cert=FILE&key=FILE`; `None` for a store that shows none.
+    /// The options for a client certificate, such as `cert=FILE&key=FILE`; `None` for a store without them.
     pub certificate: Option<&'static str>,
 }
 
-/// A configuration that trusts the [roots] of this file, or else the system's. Blocks while they are read.
+/// Creates a configuration that trusts the [roots] in this file, or else the system's. Blocks on reading
+/// them.
 ///
 /// # Errors
 /// Those of [`roots`].
 pub fn trusting(file: Option<&Path>, option: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
-    // Named here, not looked up: where two stores bring a cryptography each, nobody else could choose.
+    // An explicit provider: with two providers in one program, rustls has no default.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
     Ok(builder.with_root_certificates(roots(file, option)?))
 }
 
-/// Shakes hands with the server of this name. `config` may block, and is called each time: certificates may
-/// be renewed under a running service.
+/// Performs the handshake with the server `host`. `config` may block. It runs on each call, so that
+/// certificates can be renewed without a restart.
 ///
 /// # Errors
-/// Those of `config`. [`Denied`](ErrorKind::Denied) for a certificate that is not trusted, or one that the
-/// server demands; [`Unsupported`](ErrorKind::Unsupported) for a server that does not speak TLS;
-/// [`Unavailable`](ErrorKind::Unavailable) for what may work later.
+/// Those of `config`. [`Denied`](ErrorKind::Denied) if a certificate is not trusted, or the server requires
+/// one; [`Unsupported`](ErrorKind::Unsupported) if the server does not use TLS;
+/// [`Unavailable`](ErrorKind::Unavailable) for temporary failures.
 pub async fn shake_hands(
     config: impl FnOnce() -> Result<ClientConfig> + Send + 'static,
     host: &str,

@@ -1,6 +1,5 @@
-//! The root certificates that a server's certificate is checked against, and the handshake (feature
-//! `client`): for the stores of [`idmill`] that speak TLS. Connections in Redis' protocol, with it or
-//! without (feature `resp`).
+//! TLS for the stores of [`idmill`]: root certificates, and the handshake (feature `client`). Also
+//! connections in the Redis protocol, with or without TLS (feature `resp`).
 
 #[cfg(feature = "client")]
 pub mod client;
@@ -17,11 +16,11 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
-/// Those of this file (PEM), which `option` named, or else the system's; `SSL_CERT_FILE` in the environment
-/// names others. Blocks for as long as it takes to read them.
+/// Loads root certificates from this PEM file, given by `option`, or else from the system. The environment
+/// variable `SSL_CERT_FILE` replaces the system's. Blocks.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where there are none, with what to do about it.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if there are none, with advice.
 pub fn roots(file: Option<&Path>, option: &str) -> Result<RootCertStore> {
     match file {
         Some(file) => of_file(file, option),
@@ -31,7 +30,7 @@ pub fn roots(file: Option<&Path>, option: &str) -> Result<RootCertStore> {
 
 fn of_system(option: &str) -> Result<RootCertStore> {
     let mut roots = RootCertStore::empty();
-    // One that cannot be read is of no use, and no reason to do without the others.
+    // Skip an unreadable certificate and use the others.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(refuse(format!(
@@ -56,11 +55,11 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
     Ok(roots)
 }
 
-/// A configuration that shows the certificate of these files (`cert=FILE&key=FILE`, PEM), if there are some.
-/// Blocks while they are read.
+/// Completes a configuration with the client certificate in these PEM files (`cert=FILE&key=FILE`), if they
+/// are set. Blocks on reading them.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that cannot be used.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unusable file.
 pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls) -> Result<ClientConfig> {
     let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(builder.with_no_client_auth()) };
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
@@ -73,7 +72,7 @@ fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
     refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
 }
 
-/// The methods of rustls' `ServerCertVerifier` that check signatures: by the provider of cryptography in this
+/// Implements the signature checks of rustls' `ServerCertVerifier` by the cryptography provider in this
 /// field.
 #[doc(hidden)] // for the stores with a verifier of their own
 #[macro_export]

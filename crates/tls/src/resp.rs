@@ -1,7 +1,8 @@
-//! Connections in Redis' protocol, which servers of more than one kind speak, and what their failures mean.
+//! Connections in the Redis protocol, which several kinds of servers use, and the classification of their
+//! failures.
 //!
-//! The driver speaks the protocol and matches answers with questions. It never connects by itself and never
-//! sends anything again: it is given the socket, and when that breaks, everything under way on it is unknown.
+//! The driver implements the protocol and matches replies with requests. It never connects and never resends
+//! a request. It uses the given socket. When that breaks, the outcome of all requests in progress is unknown.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,43 +20,43 @@ use tokio::task::JoinHandle;
 
 use crate::client::{Advice, shake_hands};
 
-/// How a call can fail.
+/// The failure of a call.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "stores decide by all of them")]
 pub enum Fault {
-    /// There was no connection to send it on.
+    /// There was no connection, so nothing was sent.
     NotSent(Error),
-    /// The server's own words.
+    /// An error reply of the server.
     Server {
-        /// The first of them.
+        /// The first word of the reply.
         code: String,
-        /// The others.
+        /// The rest of the reply.
         detail: String,
     },
-    /// The connection broke after it was sent, or may have been.
+    /// The connection broke after the request was sent, or may have been sent.
     Lost(Arc<str>),
-    /// No answer in time.
+    /// No reply within the timeout.
     Silent(Duration),
-    /// The same, of a call that spent most of its time on the connection.
+    /// The same, for a call that spent most of its time on connecting.
     Late(Duration),
-    /// An answer that is not one to this question. Nothing of it is believed.
+    /// A reply that does not fit the request. It is ignored.
     Garbled(String),
-    /// Done, and known to fewer replicas than were asked for.
+    /// The write was applied, but on fewer replicas than requested.
     Unreplicated {
-        /// So many know of it.
+        /// The number of replicas that confirmed the write.
         known: i64,
-        /// So many were asked for.
+        /// The requested number of replicas.
         wanted: u32,
     },
 }
 
 impl Fault {
-    /// The server's refusal.
+    /// Creates the fault of an error reply.
     pub fn server(code: &str, detail: Option<&str>) -> Self {
         Self::Server { code: code.to_owned(), detail: detail.unwrap_or_default().to_owned() }
     }
 
-    /// Its code and the rest of it; empty if it is no refusal.
+    /// Returns the code and the detail of an error reply; both are empty for another fault.
     pub fn words(&self) -> (&str, &str) {
         if let Self::Server { code, detail } = self { (code, detail) } else { ("", "") }
     }
@@ -74,35 +75,35 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The words of servers of one kind.
+/// The error texts of one kind of server.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a constant of each store")]
 pub struct Dialect {
-    /// What such a server is called in errors.
+    /// The name of the server in errors.
     pub name: &'static str,
-    /// The kind of a refused change, by the code and detail.
+    /// Returns the error kind of a rejected change, by code and detail.
     pub of_code: fn(&str, &str) -> ErrorKind,
-    /// Advice for a failure of this kind.
+    /// Returns advice for a failure of this kind.
     pub remedy: fn(&Fault, ErrorKind) -> Option<Cow<'static, str>>,
-    /// Advice where the server hung up on the first words.
+    /// Advice for a server that closed the connection during the login.
     pub stranger: &'static str,
 }
 
-/// A connection; it ends when it is dropped.
+/// A connection. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Line {
-    /// The driver's.
+    /// The connection of the driver.
     pub connection: MultiplexedConnection,
     task: JoinHandle<()>,
 }
 
 impl Line {
-    /// Whether it has ended, as far as is known.
+    /// Returns whether the connection is known to have ended.
     pub fn is_closed(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// Ends it. The outcome of the calls under way on it is unknown.
+    /// Ends the connection. The outcome of calls in progress is unknown.
     pub fn close(&self) {
         self.task.abort();
     }
@@ -115,7 +116,7 @@ impl Drop for Line {
 }
 
 impl Dialect {
-    /// The kind of a failure.
+    /// Returns the error kind of a failure.
     pub fn classify(&self, fault: &Fault, asked: Asked) -> ErrorKind {
         asked.kind(match fault {
             Fault::NotSent(error) => error.kind(),
@@ -124,7 +125,7 @@ impl Dialect {
         })
     }
 
-    /// A failure as an error; `server` is where.
+    /// Returns a failure as an error. `server` is the address for the message.
     pub fn failed(&self, fault: &Fault, asked: Asked, server: &dyn fmt::Display) -> Error {
         if let Fault::NotSent(error) = fault {
             return error.clone();
@@ -133,15 +134,15 @@ impl Dialect {
         advised(kind, format_args!("{} at {server}: {fault}", self.name), (self.remedy)(fault, kind))
     }
 
-    /// The error for a new connection that was refused: nothing of the caller's was sent yet.
+    /// Returns the error for a rejected new connection. Nothing of the caller's was sent.
     pub fn refused(&self, fault: &Fault) -> Error {
         let kind = self.classify(fault, Asked::Read);
         advised(kind, fault, (self.remedy)(fault, kind))
     }
 
-    /// There is no connection: nothing of the caller's was sent yet.
+    /// Returns the error for a failed connection. Nothing of the caller's was sent.
     pub fn not_connected(&self, error: &RedisError) -> Error {
-        // A refusal to change to a database has no code of its own.
+        // A failed SELECT of a database has no code.
         let code = error.code().or(error.detail().map(|_| "ERR"));
         let said = code.map(|code| Fault::server(code, error.detail()));
         let kind = match error.kind() {
@@ -154,10 +155,10 @@ impl Dialect {
         advised(kind, error, advice)
     }
 
-    /// Connects and logs in; over TLS if `tls` says how.
+    /// Connects and logs in, over TLS if `tls` is given.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if the server cannot be reached; those of TLS and the login.
+    /// [`Unavailable`](ErrorKind::Unavailable) if the server is unreachable; those of TLS and the login.
     pub async fn open(
         &self,
         server: &Address,
@@ -166,7 +167,7 @@ impl Dialect {
     ) -> Result<Line> {
         let unreachable = |error: std::io::Error| Error::new(ErrorKind::Unavailable, error.to_string());
         let stream = TcpStream::connect((server.host(), server.port())).await.map_err(unreachable)?;
-        // A call is one small packet each way: waiting for more to send would be all of its time.
+        // A call is one small packet each way. Nagle's algorithm would only delay it.
         stream.set_nodelay(true).map_err(unreachable)?;
         let line = match tls {
             Some((config, advice)) => {
@@ -182,7 +183,7 @@ async fn log_in<S>(stream: S, login: &RedisConnectionInfo) -> RedisResult<Line>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    // The caller's are the only timeouts: they know what was asked.
+    // Only the callers set timeouts: they depend on the request.
     let config = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let (connection, driver) = MultiplexedConnection::new_with_config(login, stream, config).await?;
     Ok(Line { connection, task: tokio::spawn(driver) })

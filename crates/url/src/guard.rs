@@ -1,4 +1,4 @@
-//! `guard=URL` in the URL of any store: a witness beside it.
+//! `guard=URL` in the URL of any store: guards it with a witness.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::WitnessUrl;
 
 /// Opens a store and its witness.
 pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
-    // First, so that a witness that cannot be opened leaves no new store behind.
+    // Before the store, so that an invalid witness leaves no new store behind.
     let found = witness.find().await?;
     let file = store.file();
     let store = store.connect().await?;
@@ -21,8 +21,8 @@ pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<A
     Ok(Arc::new(Guarded::new(store, witness)))
 }
 
-/// Opens a store, and its witness when it is first asked: a store can be looked at while the witness is
-/// unreachable, and looking creates none.
+/// Opens a store, and its witness on first use. The store can then be read while the witness is unreachable,
+/// and reading creates no witness.
 pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
     let file = store.file().map(Path::to_owned);
     let store = store.connect().await?;
@@ -30,11 +30,11 @@ pub(crate) async fn looked_at(store: &dyn Target, witness: &WitnessUrl) -> Resul
     Ok(Arc::new(Guarded::new(store, witness)))
 }
 
-/// A witness that is opened when it is first asked.
+/// A witness that is opened on first use.
 #[derive(Debug)]
 struct Lazily {
     url: WitnessUrl,
-    /// The store that it guards, and the file of that store.
+    /// The guarded store, and the file of that store.
     store: Arc<dyn Store>,
     file: Option<PathBuf>,
     opened: OnceCell<Arc<dyn Witness>>,

@@ -1,7 +1,7 @@
-//! URLs of stores: the store that a URL names, and what it puts before and beside the store.
+//! URLs of stores: parses the store and the options that add a window, a guard or `existing=true`.
 //!
-//! A URL is read by the [`Schemes`] of a program, a value to which the crate of each store adds its own.
-//! `idmill-any` has those of all stores, by feature.
+//! A program parses URLs with its [`Schemes`]; each store crate adds its own. `idmill-any` has the
+//! schemes of all stores, by feature.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod guard;

@@ -1,4 +1,4 @@
-//! `memory:`, a new store in memory.
+//! The URL `memory:` of a new store in memory.
 
 use std::fmt;
 use std::str::FromStr;

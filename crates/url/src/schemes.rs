@@ -1,4 +1,4 @@
-//! The schemes that URLs begin with, and the errors for URLs that nothing reads.
+//! URL schemes, and the errors for URLs without a parser.
 
 use std::sync::Arc;
 
@@ -8,8 +8,9 @@ use idmill_kit::{Read, Scheme, Target, WindowTarget, query, secrets};
 
 use crate::memory::MemoryTarget;
 
-/// The stores whose URLs a program reads. `idmill-any` has all of this project as one value; a crate of
-/// somebody else's is added [with](Self::with) its schemes. A library takes a store, or this, from its caller.
+/// The stores whose URLs a program can parse. `idmill-any` has all stores of this project in one value; add
+/// those of another crate [with](Self::with) its schemes. A library should take a store, or this, from its
+/// caller.
 ///
 /// The default has only `memory:`.
 #[derive(Clone, Debug)]
@@ -22,11 +23,11 @@ impl Default for Schemes {
 }
 
 impl Schemes {
-    /// Adds these schemes. Those that are there already change nothing.
+    /// Adds these schemes. Schemes that are already present change nothing.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict) if another crate, or another version of the same, has one of the
-    /// names.
+    /// [`Conflict`](ErrorKind::Conflict) if another crate, or another version of the same crate, has one of
+    /// the names.
     pub fn with(mut self, schemes: &[Scheme]) -> Result<Self> {
         schemes.iter().try_for_each(|scheme| self.add(*scheme))?;
         Ok(self)
@@ -35,7 +36,7 @@ impl Schemes {
     fn add(&mut self, new: Scheme) -> Result<()> {
         let known = self.0.iter_mut().find(|known| is(known, new.name(), new.is_window()));
         match known {
-            // `memory:` stays the last: it is nobody's first choice.
+            // `memory:` stays last in the examples.
             None => self.0.insert(self.0.len() - 1, new),
             Some(_) if new.remedy().is_some() => {}
             Some(known) if known.remedy().is_some() => *known = new,
@@ -55,7 +56,7 @@ impl Schemes {
         self.0.iter().find(|known| is(known, name, is_window))
     }
 
-    /// What reads the URLs of stores with this scheme, in lower case.
+    /// Returns the parser for URLs of stores. The scheme must be in lower case.
     pub(crate) fn store(&self, name: &str) -> Result<Read<dyn Target>> {
         let known = self.find(name, false);
         if let Some(remedy) = known.and_then(Scheme::remedy) {
@@ -70,7 +71,7 @@ impl Schemes {
         })
     }
 
-    /// Reads the URL of a window.
+    /// Parses the URL of a window.
     pub(crate) fn window(&self, url: &str) -> Result<Arc<dyn WindowTarget>> {
         let (name, rest) = query::split_scheme(secrets::trimmed(url)?).unwrap_or_default();
         let known = self.find(&name, true);
@@ -79,7 +80,7 @@ impl Schemes {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let read = known.and_then(Scheme::window_reader).ok_or_else(|| {
-            // Not the text itself: it may hold a password.
+            // Omit the text, which may contain a password.
             let message =
                 "a window is written `memcached://HOST:PORT?block=1000` or `redis://HOST:PORT?block=1000`";
             Error::invalid(message)
@@ -87,7 +88,7 @@ impl Schemes {
         read(&format!("{name}:{rest}"))
     }
 
-    /// The error for a text without a scheme.
+    /// Returns the error for a text without a scheme.
     pub(crate) fn none(&self, url: &str) -> Error {
         let examples = self.examples(|_| true);
         if url.is_empty() {
@@ -104,14 +105,14 @@ impl Schemes {
         let begun = self.0.iter().map(Scheme::name).find(|name| lower.starts_with(&format!("{name}//")));
         let remedy = match begun {
             Some(name) => format!("write `{name}://`, with a colon"),
-            // Not what was given: with something hidden, it is no path that could be typed.
+            // A text with a hidden part is not a usable path.
             None if shown != url || self.find("sqlite", false).is_none() => format!("there are {examples}"),
             None => format!("for an SQLite database write `sqlite:{url}`; there are {examples}"),
         };
         Error::invalid(format!("{shown:?} is not the URL of a store: it begins with no scheme; {remedy}"))
     }
 
-    /// How the URLs of these stores are written.
+    /// Lists examples of the URLs of these stores.
     fn examples(&self, of: fn(&Scheme) -> bool) -> String {
         let stores = self.0.iter().filter(|scheme| !scheme.is_window() && of(scheme));
         let examples = stores.map(Scheme::example).filter(|example| !example.is_empty());
@@ -123,7 +124,7 @@ fn is(scheme: &Scheme, name: &str, is_window: bool) -> bool {
     scheme.name() == name && scheme.is_window() == is_window
 }
 
-/// Takes a boolean option out of a URL.
+/// Removes a boolean option from a URL and returns its value.
 pub(crate) fn take_flag(option: &str, url: &str) -> Result<(String, bool)> {
     let (rest, value) = query::take(option, url)?;
     if let Some(value) = &value {

@@ -1,4 +1,4 @@
-//! From a URL to a store.
+//! Parses the URL of a store and opens the store.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use percent_encoding::utf8_percent_encode;
 use crate::schemes::take_flag;
 use crate::{Schemes, WitnessUrl, guard};
 
-/// The URL of a store, checked but not yet connected to.
+/// The URL of a store: validated, but not yet connected.
 ///
 /// | URL | crate, store |
 /// | --- | --- |
@@ -33,47 +33,47 @@ use crate::{Schemes, WitnessUrl, guard};
 /// | `idmill://HOST:PORT,…`, or `idmills://` | `idmill_remote::RemoteStore` |
 /// | `memory:` | a new [`MemoryStore`](idmill::store::MemoryStore), for tests |
 ///
-/// Read by the [`Schemes`] that have the crate, and so are the URLs of any other crate.
+/// The [`Schemes`] of the program must include the crate, as for the URLs of any other crate.
 ///
-/// Options follow as `?key=value&key=value`; the page of a store's crate has a table of them. All have the
-/// same grammar: a boolean is `true` or `false`, and a duration is a whole number and its unit, `ms`, `s`,
-/// `m` or `h`, as in `timeout=500ms`.
+/// Options follow as `?key=value&key=value`. The page of each store crate has a table of them. All have the
+/// same grammar: a boolean is `true` or `false`. A duration is a whole number with its unit, `ms`, `s`, `m`
+/// or `h`, as in `timeout=500ms`.
 ///
-/// Every store takes three more:
+/// Every store has three more options:
 ///
 /// - `window=memcached://HOST:PORT`, with `idmill-memcached`, or `window=redis://HOST:PORT`, with
 ///   `idmill-redis`, puts a window (`idmill-shared-cache`) on a cache in front of the store, as in
-///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. The window's own options are percent-encoded:
+///   `sqlite:ids.db?window=memcached://10.0.0.7:11211`. Percent-encode the window's own options:
 ///   `…window=memcached://10.0.0.7%3Fblock%3D5000`.
-/// - `guard=URL` has each range claimed at a [witness](idmill_guard) before it is used, so that no id comes
-///   twice although the store was restored from a backup. The witness is `file:PATH`, or any other store that
-///   keeps records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Special characters are
-///   percent-encoded. A witness that is the store itself, or is kept by the same server, is refused, and so
-///   is a missing one where ids were reserved before: see [`WitnessUrl`].
+/// - `guard=URL` claims each range at a [witness](idmill_guard) before it is used, so that no id repeats
+///   after the store is restored from a backup. The witness is `file:PATH`, or any other store that keeps
+///   records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Percent-encode special characters. The
+///   witness must not be the store itself or on the same server. If ids were already reserved, the witness
+///   must exist: see [`WitnessUrl`].
 /// - `existing=true` creates nothing, neither the store nor a sequence: see
 ///   [`Existing`](idmill_kit::Existing).
 ///
-/// Upper and lower case are the same in a scheme. White space and a pair of quotes around a URL are taken
-/// off. A URL prints as one that reads back as the same, except for a password, which is hidden.
+/// Schemes are case-insensitive. White space and a pair of quotes around a URL are removed. `Display` prints
+/// a URL that parses to the same value, except for the password, which is hidden.
 #[derive(Clone, Debug)]
 pub struct StoreUrl {
     target: Arc<dyn Target>,
     guard: Option<WitnessUrl>,
     window: Option<Arc<dyn WindowTarget>>,
-    /// What using it may create.
+    /// The objects that using the store may create.
     creates: Creates,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Creates {
-    /// No store, no witness and no sequence.
+    /// Neither a store nor a witness nor a sequence.
     Nothing,
-    /// Sequences only: the store is looked at.
+    /// Only sequences.
     Sequences,
     All,
 }
 
-/// Two URLs are equal if they print the same, whatever their passwords.
+/// Two URLs are equal if they print the same. Passwords are ignored.
 impl PartialEq for StoreUrl {
     fn eq(&self, other: &Self) -> bool {
         self.to_string() == other.to_string()
@@ -101,47 +101,48 @@ impl StoreUrl {
         Ok(if existing { url.existing_sequences() } else { url })
     }
 
-    /// The scheme, in lower case.
+    /// Returns the scheme, in lower case.
     pub fn scheme(&self) -> &'static str {
         self.target.scheme()
     }
 
-    /// The file that the store is kept in, as it was given; `None` for a store that is not one file.
+    /// Returns the file of the store, as it was given; `None` if the store is not a single file.
     pub fn file(&self) -> Option<&Path> {
         self.target.file()
     }
 
-    /// The same store, but opening it creates nothing: what does not exist is
-    /// [`NotFound`](ErrorKind::NotFound). For looking at a store, where a mistyped path should not leave an
-    /// empty one behind. `memory:` stays as it is.
+    /// Returns the same store in a mode that creates nothing. Opening a store that does not exist is
+    /// [`NotFound`](ErrorKind::NotFound). Use it for inspection: a mistyped path then creates no empty store.
+    /// `memory:` is unchanged.
     #[must_use]
     pub fn existing(self) -> Self {
         Self { target: self.target.existing(), creates: self.creates.min(Creates::Sequences), ..self }
     }
 
-    /// The same store, but neither opening nor using it creates anything: a draw from a sequence that does
-    /// not exist is [`NotFound`](ErrorKind::NotFound) too. `existing=true` says so in a URL; see
+    /// Returns the same store in a mode that creates neither the store nor sequences. A draw from a sequence
+    /// that does not exist is [`NotFound`](ErrorKind::NotFound) too. The URL form is `existing=true`; see
     /// [`Existing`].
     #[must_use]
     pub fn existing_sequences(self) -> Self {
         Self { creates: Creates::Nothing, ..self.existing() }
     }
 
-    /// The statement that creates the table of the store, for those who create tables by migrations of their
-    /// own; `None` for a store that has no table to create. Touches neither disk nor network.
+    /// Returns the statement that creates the store's table, for use in migrations; `None` for a store
+    /// without a table. Does no I/O.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for a table that cannot be.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid table name.
     pub fn ddl(&self) -> Result<Option<String>> {
         self.target.ddl()
     }
 
-    /// The store itself, without what the URL puts before and beside it.
+    /// Returns the store itself, without its window and guard.
     pub fn target(&self) -> &dyn Target {
         &*self.target
     }
 
-    /// The window in front of the store, for looking at it; `None` without one, or if it cannot be.
+    /// Returns a read-only view of the window in front of the store; `None` without a window, or if it has no
+    /// view.
     ///
     /// # Errors
     /// As [`WindowTarget::view`].
@@ -149,18 +150,18 @@ impl StoreUrl {
         self.window.as_ref().map_or(Ok(None), |window| window.view())
     }
 
-    /// What else the same database has under the store's name, in words; `None` if there is nothing.
+    /// Describes other objects of the same database with the store's name; `None` if there are none.
     ///
     /// # Errors
-    /// As [`Target::lookalikes`]; [`Unavailable`](ErrorKind::Unavailable) without an answer in time.
+    /// As [`Target::lookalikes`]; [`Unavailable`](ErrorKind::Unavailable) after 30 s.
     pub async fn lookalikes(&self) -> Result<Option<String>> {
         self.in_time(self.target.lookalikes()).await
     }
 
-    /// The sequences whose next reserve would be refused, each with the error.
+    /// Returns the sequences whose next reserve the store would reject, each with the error.
     ///
     /// # Errors
-    /// As [`Target::refused`]; [`Unavailable`](ErrorKind::Unavailable) without an answer in time.
+    /// As [`Target::refused`]; [`Unavailable`](ErrorKind::Unavailable) after 30 s.
     pub async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
         self.in_time(self.target.refused()).await
     }
@@ -173,15 +174,15 @@ impl StoreUrl {
         })
     }
 
-    /// The witness that `guard=URL` names.
+    /// Returns the witness of `guard=URL`.
     pub fn guard(&self) -> Option<&WitnessUrl> {
         self.guard.as_ref()
     }
 
-    /// The same store, guarded by a witness, as by `guard=URL`.
+    /// Returns the same store guarded by a witness, as with `guard=URL`.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if it is guarded already, or if the witness is in the store
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if it is already guarded, or if the witness is the store
     /// itself.
     pub fn guarded(self, witness: WitnessUrl) -> Result<Self> {
         if self.guard.is_some() {
@@ -193,9 +194,9 @@ impl StoreUrl {
         Ok(Self { guard: Some(witness), ..self })
     }
 
-    /// The statement that creates the table of the store's [records](Store::swap_record), for the
-    /// same: needed only where the store is a [witness](idmill_guard::StoreWitness), which creates it by
-    /// itself unless it may not.
+    /// Returns the statement that creates the table of the store's [records](Store::swap_record), for use in
+    /// migrations. It is needed only if the store is a [witness](idmill_guard::StoreWitness) that may not
+    /// create tables.
     ///
     /// # Errors
     /// As [`ddl`](Self::ddl).
@@ -203,19 +204,19 @@ impl StoreUrl {
         self.target.witness_ddl()
     }
 
-    /// Opens the store. Each call opens another: of `memory:`, an empty one.
+    /// Opens the store. Each call opens a new one; for `memory:`, an empty one.
     ///
-    /// A store on the network gets [30 s](idmill_kit::CONNECT_TIMEOUT) for this. The `timeout` in its URL bounds
-    /// each request, and opening takes several.
+    /// The timeout for a store on the network is [30 s](idmill_kit::CONNECT_TIMEOUT). The `timeout` in its
+    /// URL limits each request; opening needs several.
     ///
     /// # Errors
-    /// Those of opening the store; [`Unavailable`](ErrorKind::Unavailable) if it is not open in time.
+    /// Those of opening the store; [`Unavailable`](ErrorKind::Unavailable) after the timeout.
     pub async fn connect(&self) -> Result<Arc<dyn Store>> {
         let is_remote = self.is_remote();
         open(self, is_remote, is_remote.then_some(CONNECT_TIMEOUT), self.opened()).await
     }
 
-    /// Opens the store within this time. Needs a tokio runtime with timers.
+    /// Opens the store within `limit`. Requires a tokio runtime with timers.
     ///
     /// # Errors
     /// As [`connect`](Self::connect).
@@ -236,7 +237,7 @@ impl StoreUrl {
                 }
                 Some(witness) => guard::looked_at(&*self.target, witness).await?,
             };
-            // What a window holds was claimed when it was reserved.
+            // A window needs no second guard: its ids were claimed when they were reserved.
             let store = match &self.window {
                 None => store,
                 Some(window) => window.before(store)?,
@@ -247,12 +248,11 @@ impl StoreUrl {
 }
 
 impl Schemes {
-    /// Reads the URL of a store. Touches neither disk nor network, and never panics.
+    /// Parses the URL of a store. Does no I/O, and never panics.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is not the URL of a store, with what could
-    /// have been meant; [`Unsupported`](ErrorKind::Unsupported) for a store that is not compiled in, with the
-    /// remedy.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid URL, with a suggestion;
+    /// [`Unsupported`](ErrorKind::Unsupported) for a store that is not compiled in, with the remedy.
     pub fn parse(&self, url: &str) -> Result<StoreUrl> {
         StoreUrl::read(self, url).map_err(|error| error.during(Operation::Connect))
     }
@@ -265,7 +265,7 @@ impl Schemes {
         self.parse(url)?.connect().await
     }
 
-    /// Opens the store at `url`, and its sequences, on the current tokio runtime.
+    /// Opens the store at `url` and its sequences on the current tokio runtime.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).
@@ -279,7 +279,7 @@ impl fmt::Display for StoreUrl {
         let mut url = self.target.to_string();
         let mut add = |name: &str, value: &str| {
             url.push(if url.contains('?') { '&' } else { '?' });
-            // The address stays readable: errors name the store by its URL.
+            // Keep the address readable, because errors contain the URL.
             url.extend([name, "="].into_iter().chain(utf8_percent_encode(value, ESCAPED_VALUE)));
         };
         if let Some(witness) = &self.guard {
@@ -303,7 +303,7 @@ mod tests {
     use idmill_kit::Scheme;
     use proptest::prelude::*;
 
-    /// As a program reads it that knows three more schemes, and has none of their crates.
+    /// Parses a URL with three more schemes that are known but not built in.
     fn parse(url: &str) -> Result<StoreUrl> {
         let missing = [
             Scheme::missing("sqlite", "sqlite:PATH", "add the crate `idmill-sqlite`"),
@@ -324,7 +324,7 @@ mod tests {
         StoreUrl { target: Arc::new(target), guard: None, window: None, creates: Creates::All }
     }
 
-    /// Is never open, on this machine or another.
+    /// A store that never opens, local or remote.
     #[derive(Debug)]
     struct Stuck {
         is_remote: bool,
@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Takes connections and never answers.
+    /// Accepts connections and never replies.
     #[derive(Debug)]
     struct Silent;
 

@@ -1,4 +1,4 @@
-//! The URL of a witness, and how it is opened.
+//! Parses the URL of a witness and opens the witness.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,16 +17,16 @@ use idmill_guard::{
 use idmill_kit::query::ESCAPED;
 use idmill_kit::{Target, query, secrets};
 
-/// The option that says that the witness is new.
+/// The option for a new witness.
 const NEW: &str = "new";
 
-/// The URL of a [witness](idmill_guard), checked but not yet opened: `file:PATH`, for the processes of one
-/// machine, or the URL of any store that keeps records. In the path, `%3F` is a question mark and `%25` is a
-/// percent sign.
+/// The URL of a [witness](idmill_guard): validated, but not yet opened. It is `file:PATH`, for the processes
+/// of one machine, or the URL of any store that keeps records. In a path, write `%3F` for a question mark and
+/// `%25` for a percent sign.
 ///
-/// A witness that does not exist is created, unless ids of the store were reserved before: then it was lost,
-/// or its disk is not mounted, or the store is guarded for the first time. For the last, `?new=true` creates
-/// it; take the option out again afterwards.
+/// A missing witness is created, unless ids of the store were already reserved. In that case the witness was
+/// lost, its disk is not mounted, or the store had no guard before. For a new guard, `?new=true` creates the
+/// witness; remove the option afterwards.
 ///
 /// ```
 /// use idmill_url::Schemes;
@@ -36,11 +36,11 @@ const NEW: &str = "new";
 /// # Ok::<(), idmill::Error>(())
 /// ```
 ///
-/// A URL prints as one that reads back as the same, except for a password, which is hidden.
+/// `Display` prints a URL that parses to the same value, except for the password, which is hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessUrl {
     place: Place,
-    /// Whether it may be created beside a store that is in use.
+    /// Whether it may be created for a store that is in use.
     new: bool,
 }
 
@@ -50,20 +50,20 @@ enum Place {
     Store(Box<StoreUrl>),
 }
 
-/// A witness that is open.
+/// An open witness.
 pub(crate) struct Found {
     witness: Arc<dyn Witness>,
-    /// The store that keeps it; `None` for a file.
+    /// The store that holds the witness; `None` for a file.
     kept_by: Option<Arc<dyn Store>>,
 }
 
-/// What opening a witness may do.
+/// The mode for opening a witness.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Create,
-    /// Of what exists, without the right to write.
+    /// Requires an existing witness, but no write permission.
     Look,
-    /// Of what may not exist.
+    /// Returns `None` if there is no witness.
     Find,
 }
 
@@ -78,9 +78,9 @@ impl WitnessUrl {
         Ok(Self { place, new })
     }
 
-    /// Opens the witness, and creates it if it does not exist. Without a store to compare it with, this
-    /// detects neither a witness that was lost nor one that is the store itself: `guard=URL` in the URL of a
-    /// store detects both.
+    /// Opens the witness, and creates it if it does not exist. There is no store to compare it with. So this
+    /// detects neither a lost witness nor one that is the store itself; `guard=URL` in the URL of a store
+    /// detects both.
     ///
     /// # Errors
     /// Those of [`FileWitness::open`], of [`StoreUrl::connect`], and of [`StoreWitness::new`].
@@ -88,8 +88,7 @@ impl WitnessUrl {
         Ok(self.opened(How::Create).await?.witness)
     }
 
-    /// Opens the witness if it exists, for looking at it: a mistyped path should not leave an empty one
-    /// behind.
+    /// Opens an existing witness for inspection. A mistyped path creates no empty witness.
     ///
     /// # Errors
     /// As [`open`](Self::open); [`NotFound`](ErrorKind::NotFound) if it does not exist.
@@ -97,9 +96,8 @@ impl WitnessUrl {
         Ok(self.opened(How::Look).await?.witness)
     }
 
-    /// The statement that creates the table of the witness's records, for those who create tables by
-    /// migrations of their own; `None` for a witness that has no table to create. Touches neither disk nor
-    /// network.
+    /// Returns the statement that creates the table of the witness's records, for use in migrations; `None`
+    /// for a witness without a table. Does no I/O.
     ///
     /// # Errors
     /// As [`StoreUrl::witness_ddl`].
@@ -110,7 +108,7 @@ impl WitnessUrl {
         }
     }
 
-    /// Compares the URLs, without opening either.
+    /// Compares the URLs without opening them.
     pub(crate) fn must_differ(&self, store: &dyn Target) -> Result<()> {
         let is_same = match &self.place {
             Place::File(file) => store.file() == Some(file),
@@ -119,7 +117,7 @@ impl WitnessUrl {
         if is_same { Err(self.not_opened(is_itself())) } else { Ok(()) }
     }
 
-    /// The witness as it is, without creating anything.
+    /// Opens the witness if it exists. Creates nothing.
     pub(crate) async fn find(&self) -> Result<Option<Found>> {
         self.sought(How::Find).await.map_err(|error| self.not_opened(error))
     }
@@ -133,7 +131,7 @@ impl WitnessUrl {
         match &self.place {
             Place::File(file) => {
                 let file = file.clone();
-                // It waits for the disk, and for others.
+                // Opening waits for the disk and for a lock.
                 let opening = tokio::task::spawn_blocking(move || match how {
                     How::Create => FileWitness::open(file).map(Some),
                     How::Look => FileWitness::open_existing(file).map(Some),
@@ -151,7 +149,7 @@ impl WitnessUrl {
         }
     }
 
-    /// Opens the witness of this store, which is kept in `file`, after what [`find`](Self::find) found.
+    /// Opens the witness of this store after [`find`](Self::find). `file` is the file of the store, if any.
     pub(crate) async fn beside(
         &self,
         found: Option<Found>,
@@ -166,12 +164,12 @@ impl WitnessUrl {
         }
         let drawn = if self.new { None } else { drawn_from(store).await? };
         let Some(sequence) = drawn else { return self.made(store).await };
-        // Another process may have created it before it drew.
+        // Another process may have created the witness before it drew.
         let opened = self.checked(self.find().await?, store).await?;
         opened.ok_or_else(|| self.missing(&sequence))
     }
 
-    /// Returns the witness that was found if it is another place than the store and was used before.
+    /// Returns the witness if it is separate from the store and was used before.
     async fn checked(&self, found: Option<Found>, store: &dyn Store) -> Result<Option<Arc<dyn Witness>>> {
         let Some(Found { witness, kept_by }) = found else { return Ok(None) };
         let checked = async {
@@ -222,10 +220,10 @@ impl WitnessUrl {
 }
 
 impl Schemes {
-    /// Reads the URL of a witness. Touches neither disk nor network.
+    /// Parses the URL of a witness. Does no I/O.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for what is neither a file nor a store, and those of
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if it is neither a file nor a store; those of
     /// [`parse`](Self::parse).
     pub fn witness(&self, url: &str) -> Result<WitnessUrl> {
         WitnessUrl::read(self, url).map_err(|error| error.during(Operation::Connect))
@@ -238,12 +236,12 @@ async fn in_a_store(url: &StoreUrl, how: How) -> Result<Found> {
     Ok(Found { witness: Arc::new(StoreWitness::new(store.clone())?), kept_by: Some(store) })
 }
 
-/// A URL without its options.
+/// Returns a URL without its options.
 fn place(url: &str) -> &str {
     url.split_once('?').map_or(url, |(place, _)| place)
 }
 
-/// Reads the part of this URL after `file:`.
+/// Parses the part of this URL after `file:`.
 fn read_file(url: &str, file: &str) -> Result<PathBuf> {
     let shown = secrets::redacted(url);
     let path = match file.strip_prefix("//") {
@@ -275,7 +273,7 @@ impl fmt::Display for WitnessUrl {
         let url = match &self.place {
             Place::File(file) => {
                 let path = percent_encode(file.as_os_str().as_encoded_bytes(), ESCAPED).to_string();
-                // Two slashes at the beginning would be read as those of a host.
+                // Two slashes at the beginning would start a host.
                 let path = if path.starts_with("//") { path.replacen("//", "/%2F", 1) } else { path };
                 format!("file:{path}")
             }

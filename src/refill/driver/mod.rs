@@ -1,4 +1,4 @@
-//! Carries out the engine's decisions for one sequence: on its stock, and on the callers that wait for it.
+//! Carries out the engine's decisions for one sequence: on its stock and its waiting callers.
 
 use std::fmt;
 
@@ -19,10 +19,10 @@ use crate::sync::Arc;
 /// A generation that no stock has.
 const NOTHING: u64 = u64::MAX;
 
-/// A caller that waits.
+/// A waiting caller.
 struct Caller {
     answer: Answer,
-    /// Ids that it has already, and that are older than others in memory: its own or nobody's.
+    /// Ids that it already has, older than other ids in memory: no other caller can use them.
     part: Option<Part>,
 }
 
@@ -45,30 +45,30 @@ impl Waiter for Caller {
     }
 }
 
-/// All ids of memory, which are too few.
+/// All ids that memory had, fewer than wanted.
 struct Short {
-    /// Nobody can have drawn larger ones.
+    /// No larger ids can have been drawn.
     newest: Ranges,
     older: Ranges,
 }
 
-/// One sequence as the actor has it.
+/// The actor's state of one sequence.
 pub(crate) struct Driver {
     core: Arc<Core>,
     engine: Engine<Caller>,
     /// The stock's generation when the reserve in flight was sent.
     sent_under: u64,
-    /// The stock's generation before the engine got what it holds, which is void if another stands now;
-    /// [`NOTHING`] where it holds nothing.
+    /// The stock's generation before the engine got the ids it holds. They are void if the generation has
+    /// changed. [`NOTHING`] if it holds none.
     held_under: u64,
-    /// Whether the permit of low water is the actor's: callers do not signal what the engine knows.
+    /// Whether the actor has the low-water permit: callers do not signal while the engine has noted low
+    /// memory.
     has_permit: bool,
-    /// The timer that the actor was asked for and that has not come yet.
+    /// The actor's timer that has not fired yet.
     armed: Option<Time>,
-    /// What is more than memory may hold, or was left in it when it was closed. Boxed, since there is seldom
-    /// any.
+    /// Ids above the memory limit, or left in memory at close. Boxed, since there are seldom any.
     rest: Option<Box<Rest>>,
-    /// What the store is to be raised by. Boxed likewise.
+    /// The change that raises the stored sequence. Boxed, likewise.
     raise: Option<Box<Change>>,
 }
 
@@ -87,7 +87,7 @@ impl Driver {
         }
     }
 
-    /// One that takes up what was seen of the sequence before it was evicted.
+    /// Creates a driver with the history of the sequence from before its eviction.
     pub(crate) fn remembering(core: Arc<Core>, seen: Seen) -> Self {
         if seen.identity().is_some() {
             core.stats.meet();
@@ -97,7 +97,7 @@ impl Driver {
         driver
     }
 
-    /// What was seen of the sequence.
+    /// Returns the history of the sequence.
     pub(crate) fn seen(&self) -> &Seen {
         self.engine.seen()
     }
@@ -106,18 +106,18 @@ impl Driver {
         &self.core
     }
 
-    /// A draw crossed the watermark, and left the actor the permit.
+    /// A draw crossed the watermark, and passed the permit to the actor.
     pub(crate) fn low(&mut self, now: Time) -> Option<Reserve> {
         self.has_permit = true;
         if !self.engine.is_low() {
-            // Before the look at the level: a draw after that signals again.
+            // Before the level is read: a later draw signals again.
             self.give_permit_back();
         }
         self.measure(now);
         self.step(Event::Low { level: self.core.stock.remaining() }, now)
     }
 
-    /// A caller found nothing in memory; but memory may have been filled since.
+    /// A caller found no ids in memory; memory may have been filled since.
     pub(crate) fn request(&mut self, request: Request, now: Time) -> Option<Reserve> {
         let Request { question: Question { mut want, part, known }, deadline, reply, .. } = request;
         if reply.is_closed() && part.is_none() {
@@ -129,7 +129,7 @@ impl Driver {
             return None;
         }
         want -= waiter.part.as_ref().map_or(0, |part| part.ids().len());
-        // Callers who wait already come first. Without any, memory may serve this one.
+        // Callers that already wait come first. Without any, memory may serve this one.
         if self.engine.waiting() == 0 && taken.is_empty() {
             let generation = if want > 1 { self.core.stock.generation() } else { NOTHING };
             match self.take_from_memory(want) {
@@ -149,12 +149,12 @@ impl Driver {
         self.step(Event::Request { waiter, want, taken, known, deadline }, now)
     }
 
-    /// Splits the ids that a `take` already has: the first may serve others, because no larger ones were handed
-    /// out, and the second only this caller.
+    /// Splits the ids that a `take` already has. The first part may serve others, because no larger ids were
+    /// handed out; the second part only this caller.
     fn brought_back(&mut self, part: Option<Part>) -> (Ranges, Option<Part>) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         let mut newest = Ranges::none();
-        // Revoked since, they are a gap.
+        // If they were revoked since, they are a gap.
         let Some(mut part) = part.filter(|part| stock.stands(part.generation())) else {
             return (newest, None);
         };
@@ -163,7 +163,7 @@ impl Driver {
             return (newest, Some(part));
         }
         self.held_under = part.generation();
-        // Between two ranges others may have drawn.
+        // Only the last range: others may have drawn the ids between two ranges.
         if let Some(range) = part.pop() {
             stats.unpublish(range.len());
             newest.push(range);
@@ -171,7 +171,7 @@ impl Driver {
         (newest, Some(part).filter(|part| !part.ids().is_empty()))
     }
 
-    /// What a caller wants, or the part of it that there is.
+    /// Takes `want` ids from memory, or all ids there if they are fewer.
     fn take_from_memory(&self, want: u64) -> Result<Ranges, Short> {
         if want == 0 {
             return if self.core.stock.remaining() > 0 {
@@ -180,7 +180,7 @@ impl Driver {
                 Err(Short { newest: Ranges::none(), older: Ranges::none() })
             };
         }
-        // Nobody else adds any: there are no more than that.
+        // Only this task adds ids, so there are no more than this.
         let most = want.min(self.core.stock.remaining());
         self.core.stats.unpublish(most);
         let ids = self.core.take(want);
@@ -190,7 +190,8 @@ impl Driver {
         ids.map_err(|mut newest| {
             let mut older = Ranges::none();
             if len < most {
-                // Others drew meanwhile, perhaps from the last range. As if this caller had drawn those before it.
+                // Others drew concurrently, perhaps from the last range. The ids before it count as drawn by
+                // this caller.
                 let last = newest.pop();
                 older = std::mem::replace(&mut newest, Ranges::none());
                 if let Some(last) = last {
@@ -208,7 +209,7 @@ impl Driver {
         let latency = now.saturating_sub(self.engine.asked().unwrap_or(now));
         metrics::harmless(&self.core, || metrics::answered(&self.core, latency, &outcome));
         match outcome {
-            // Counted once the engine has judged it: what a mad store says is nobody's statistics.
+            // Counted after the engine has checked it: rejected grants are not counted.
             Ok(grant) => {
                 self.core.stats.note_latency(latency);
                 if self.held_under == NOTHING {
@@ -225,8 +226,7 @@ impl Driver {
         }
     }
 
-    /// A sequence that was seen before and is not found has been lost: what the store said of it is not all
-    /// that is to be said.
+    /// Converts `NotFound` for a sequence that was seen before into the error for a lost sequence.
     fn not_gone(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::NotFound && self.core.stats.is_met() {
             return self.seen().gone(&self.core.name, &error).during(Operation::Reserve);
@@ -234,65 +234,65 @@ impl Driver {
         error
     }
 
-    /// Everything in memory was revoked.
+    /// All ids in memory were revoked.
     pub(crate) fn revoked(&mut self, now: Time) -> Option<Reserve> {
         self.core.revocation_seen();
         self.step(Event::Revoked, now)
     }
 
-    /// The store was asked to raise the sequence, whatever came of it.
+    /// The raise of the stored sequence has ended, with any outcome.
     pub(crate) fn raised(&mut self, now: Time) -> Option<Reserve> {
         self.step(Event::Raised { level: self.core.stock.remaining() }, now)
     }
 
-    /// A range that was shed has reached the store, or is lost.
+    /// A shed range has reached the store, or is lost.
     pub(crate) fn returned(&mut self, now: Time) -> Option<Reserve> {
         self.step(Event::Returned, now)
     }
 
-    /// A timer that was asked for has come.
+    /// The timer fired.
     pub(crate) fn tick(&mut self, now: Time) -> Option<Reserve> {
         self.armed = self.armed.filter(|armed| *armed > now);
         self.stop_if_unused();
         self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
-    /// No more refills; callers hear that it is closed. What is left of the ids that were granted last is
-    /// returned: nobody can draw it any more.
+    /// Ends the refills; waiting callers fail with `Closed`. Returns the rest of the ids that were granted
+    /// last: they can no longer be drawn.
     pub(crate) fn close(&mut self, now: Time) -> Option<Rest> {
         let _ = self.step(Event::Close, now);
         self.surplus()
     }
 
-    /// Ids that are more than memory may hold, for a store that takes them back.
+    /// Returns ids above the memory limit, for a store that takes them back.
     pub(crate) fn surplus(&mut self) -> Option<Rest> {
         self.rest.take().map(|rest| *rest)
     }
 
-    /// By what the store is to be raised, before [`raised`](Self::raised).
+    /// Returns the change that raises the stored sequence; [`raised`](Self::raised) must follow.
     pub(crate) fn raise(&mut self) -> Option<Change> {
         self.raise.take().map(|change| *change)
     }
 
-    /// When [`tick`](Self::tick) was due and when it is, where that is another time now.
+    /// Returns the old and the new time of the next [`tick`](Self::tick), if it has changed.
     pub(crate) fn rearm(&mut self) -> Option<(Option<Time>, Option<Time>)> {
         let (before, due) = (self.armed, self.engine.next_timer());
         self.armed = due;
         (before != due).then_some((before, due))
     }
 
-    /// The time of the one timer that has been asked for and has not come yet.
+    /// Returns the time of the timer that has not fired yet.
     pub(crate) fn armed(&self) -> Option<Time> {
         self.armed
     }
 
-    /// Whether nothing waits or is under way.
+    /// Whether no caller waits and nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }
 
-    /// Ends attempts that nobody is there to profit from: each whose reply is lost makes a gap. Who comes
-    /// later and finds nothing in memory asks.
+    /// Stops the attempts for a sequence without users: each lost reply makes a gap. A later caller that
+    /// finds memory empty starts a new attempt.
     fn stop_if_unused(&mut self) {
         if !self.core.is_used() {
             self.engine.abandoned();
@@ -300,8 +300,7 @@ impl Driver {
     }
 
     fn measure(&mut self, now: Time) {
-        // What callers wait for counts as drawn: while they wait they draw nothing, and the load would look
-        // light just when it is heavy.
+        // Wanted ids count as drawn: waiting callers draw nothing, and a heavy load would appear light.
         let wanted = self.core.drawn().saturating_add(self.engine.demand());
         let policy = self.engine.policy();
         policy.drawn(wanted, now);
@@ -318,9 +317,9 @@ impl Driver {
             return reserve;
         }
         self.give_permit_back();
-        // A draw that crossed the watermark before that has not signalled. Where nothing is left that was not just
-        // published, the next draw does; after a failure the next caller makes the next attempt; and for nobody
-        // nothing is reserved.
+        // A draw that crossed the watermark before this did not signal, so the level is checked here. Except:
+        // if memory is empty and nothing was just published, the next draw signals; after a failure the next
+        // caller makes the next attempt; without users nothing is reserved.
         let level = self.core.stock.remaining();
         let is_low = (level > 0 || has_published) && level < self.engine.policy().plan().watermark;
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
@@ -334,7 +333,7 @@ impl Driver {
         self.core.low_is_over();
     }
 
-    /// What is to be reserved, and whether a range was published.
+    /// Returns the next reserve, and whether a range was published.
     fn carry_out_all(&mut self, event: Event<Caller>, now: Time) -> (Option<Reserve>, bool) {
         let Output { reserve, effects } = self.engine.on(event, now);
         let has_published = effects.iter().any(|effect| matches!(effect, Effect::Publish { .. }));
@@ -354,14 +353,14 @@ impl Driver {
         self.core.stats.add_reserves(1);
         let settings = &self.core.settings;
         tracing::debug!(sequence = %self.core.name, count, "reserving");
-        // Not anew: a store that has lost it would grant again what it granted before.
+        // Never created again: a store that has lost it would grant the same ids.
         let create = (!self.core.stats.is_met()).then_some(settings.bounds);
         Reserve { name: self.core.name.clone(), count, ceiling: settings.ceiling, create }
     }
 
     fn note_failure(&self, error: &Error) {
         let (name, kind) = (&self.core.name, error.kind().as_str());
-        // Only changes: a sequence that was removed fails as often as somebody draws from it.
+        // Warns only about changes: a removed sequence fails at every draw.
         if self.core.note_failure(error) {
             tracing::warn!(sequence = %name, kind, %error, "reserve failed");
         } else {
@@ -394,8 +393,8 @@ impl Driver {
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
                 self.core.revoke_stock(ErrorKind::Dry);
                 self.core.give_up_stripes();
-                // One further, and not as far as it is: a revocation by somebody else, not heard of yet, goes
-                // on to void the range that comes.
+                // One more, not the current generation: a concurrent revocation that is not handled yet must
+                // still void the new range.
                 self.sent_under += 1;
                 self.held_under = self.sent_under;
             }
@@ -404,7 +403,7 @@ impl Driver {
                 if stock.publish(range, watermark, under) {
                     stats.add_published(range.len());
                 } else {
-                    // Revoked while it was under way.
+                    // Revoked while it was in flight.
                     stats.gap_abandoned(range.len());
                 }
             }
@@ -412,7 +411,7 @@ impl Driver {
                 self.rest = Some(Box::new(self.rest_of(rest, identity)));
             }
             Effect::Reply { waiter, ids } => self.reply(waiter, ids),
-            // Nobody is there to hear it: nothing is lost by that.
+            // If the caller is gone, nothing is lost.
             Effect::Fail { waiter, error } => _ = waiter.answer.send(Err(error.of(&self.core.name))),
             Effect::Finish(ErrorKind::Closed) => {
                 let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
@@ -441,7 +440,7 @@ impl Driver {
     }
 
     fn reply(&self, waiter: Caller, ids: Ranges) {
-        // Counted before the caller can look.
+        // Counted before the caller can read the counters.
         self.core.stats.add_replied(ids.len());
         let ids = match waiter.part {
             None => ids,
@@ -449,13 +448,13 @@ impl Driver {
         };
         let len = ids.len();
         if !waiter.answer.send(Ok(ids)) {
-            // It gave up in this very moment.
+            // It has just given up.
             self.core.stats.gap_dropped(len);
         }
     }
 
-    /// Joins both parts of a `take`. Empty if the first was revoked or reset meanwhile: the rest may be of another
-    /// identity, and contain the same numbers.
+    /// Joins both parts of a `take`. Empty if the first part was revoked or reset since: the rest may be of
+    /// another identity, with the same numbers.
     fn joined(&self, part: Part, rest: Ranges) -> Ranges {
         if !self.core.stock.stands(part.generation()) {
             self.core.stats.gap_dropped(rest.len());

@@ -1,4 +1,4 @@
-//! What becomes of grants, signals and parts of a take, over a driver without an actor.
+//! Tests of grants, signals and parts of a `take`, with a driver without an actor.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn dry_sequence_signals_once_until_it_is_refilled() {
     assert_eq!(signals(), 1, "a draw below the watermark");
 }
 
-/// As a `take` of `want` ids that has got `part` of them.
+/// Sends the request of a `take` of `want` ids that has already got `part`.
 fn ask(core: &Arc<Core>, mailbox: &Mailbox, want: u64, part: Ranges) -> (Reply, Request) {
     let part = Some(Part::new(core.clone(), part, core.stock.generation()));
     let reply = Reply::ask(core, Question { want, part, known: None }, Time::MAX, None).unwrap();
@@ -107,7 +107,7 @@ fn a_grant_that_is_refused_counts_as_a_failure_and_shows_nowhere_else() {
     assert!(driver.answered(Ok(grant(11, 3)), now).is_none());
     let _ = core.take(1);
     assert!(driver.low(now).is_some());
-    // It went back in time: callers hear of it once it was raised.
+    // It went back in time: callers get the error after the raise.
     assert!(driver.answered(Ok(grant(1, 2)), now).is_none());
     assert_eq!(driver.raise().and_then(|change| change.next), Some(21));
     assert_eq!((core.stats.failures(), driver.is_idle()), (0, false));
@@ -135,7 +135,7 @@ fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
     assert!(driver.answered(Ok(grant(11, 0)), now).is_none());
     let _ = core.take(1);
     assert!(driver.low(now).is_some());
-    // The driver has not heard of it when the answer comes.
+    // The driver has not handled the revocation when the answer arrives.
     assert_eq!(core.revoke(), 9);
     let _ = driver.answered(Ok(grant(1, 1)), now);
     assert_eq!(core.stock.remaining(), 0, "reserved before the revocation");

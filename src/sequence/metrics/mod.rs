@@ -1,8 +1,8 @@
 //! Counters, gauges and a histogram through the [`metrics`] facade, by the feature `metrics`; labelled with
 //! the sequence's name. `docs/metrics.md` lists them.
 //!
-//! Recorded by the actor at every event of a refill, and for all sequences by
-//! [`Sequences::record_metrics`](crate::Sequences::record_metrics); never by a draw.
+//! The actor records them at every event of a refill, and
+//! [`Sequences::record_metrics`](crate::Sequences::record_metrics) for all sequences. Draws never do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,7 +51,7 @@ const LAST_GRANT: &str = "idmill_last_grant_timestamp_seconds";
 const HEALTH: &str = "idmill_health";
 const LATENCY: &str = "idmill_reserve_seconds";
 
-/// Tells the recorder what everything means. One that is installed later is told by the next call.
+/// Registers the descriptions of all metrics. A recorder that is installed later gets them at the next call.
 pub(crate) fn describe() {
     for (name, unit, what) in COUNTERS {
         describe_counter!(name, unit, what);
@@ -62,13 +62,13 @@ pub(crate) fn describe() {
     describe_histogram!(LATENCY, Unit::Seconds, "How long the store took to answer a reserve, by outcome");
 }
 
-/// Counts one of what a wrapper or a store has seen, so that they need no feature of their own.
+/// Increments a counter of a wrapper or a store, which then needs no feature for metrics.
 pub fn count(counter: &'static str, labels: &[(&'static str, &str)]) {
     let labels: Vec<_> = labels.iter().map(|&(label, value)| Label::new(label, value.to_owned())).collect();
     counter!(counter, labels).increment(1);
 }
 
-/// The store answered a reserve, or was not heard of, after this time.
+/// Records the latency of a reserve that was answered or timed out.
 pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) {
     let outcome = match outcome {
         Ok(_) => "granted",
@@ -78,17 +78,17 @@ pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) 
     histogram!(LATENCY, "sequence" => shared(core), "outcome" => outcome).record(latency.as_secs_f64());
 }
 
-/// Tells the recorder; one that panics loses what it was told, and harms nobody else.
+/// Calls the recorder. If it panics, this record is lost, and callers are not affected.
 pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {
         tracing::warn!(sequence = %core.name, "the recorder of metrics panicked");
     }
 }
 
-/// All that is counted of a sequence, as of `now` by the actor's clock.
+/// Records all metrics of a sequence, as of `now` by the actor's clock.
 pub(crate) fn record(core: &Core, now: Duration) {
     let (name, told) = (|| shared(core), &core.told);
-    // Looked at before the rest of it: what was drawn and then dropped is told as both.
+    // Read before the other counters: ids drawn and then dropped count as both.
     let draws = core.left();
     let now = Snapshot::of(core, now);
     tell(&counter!("idmill_draws_total", "sequence" => name()), &told.draws, draws);
@@ -111,9 +111,9 @@ pub(crate) fn record(core: &Core, now: Duration) {
     record_health(core, &now);
 }
 
-/// Tells how much further it is than was told; several threads may.
+/// Increments the counter by the difference to the last report. Several threads may call it concurrently.
 fn tell(counter: &metrics::Counter, told: &Counter, now: u64) {
-    // Relaxed: of two that tell at the same time, each tells its part.
+    // Relaxed: of two concurrent reports, each reports its part.
     counter.increment(now.saturating_sub(told.fetch_max(now, Ordering::Relaxed)));
 }
 
@@ -135,7 +135,7 @@ fn shared(core: &Core) -> Arc<str> {
     core.name.clone().into()
 }
 
-/// For ever, where nothing is drawn.
+/// Infinite if nothing is drawn.
 fn seconds(duration: Option<Duration>) -> f64 {
     duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
 }

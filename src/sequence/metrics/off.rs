@@ -1,4 +1,4 @@
-//! What nobody is told without the feature `metrics`.
+//! No-op functions without the feature `metrics`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Formats as texts: codecs with arguments, separated by bars; and how they are printed.
+//! Parses and prints formats: codecs with arguments, separated by bars.
 //!
 //! ```text
 //! format = codec { "|" codec }
@@ -8,7 +8,8 @@
 //!        | '"' any characters, \" and \\ for these two '"'
 //! ```
 //!
-//! Errors repeat no value and no name after a key: a mistake in a format with a key must not print the key.
+//! Errors contain neither values nor a name after a key, so that a mistake in a format does not print the
+//! key.
 
 use std::fmt;
 
@@ -17,10 +18,10 @@ use crate::base::Base;
 use crate::fault;
 use idmill::{Error, Result};
 
-/// What ends a value that is not between quotes.
+/// The characters that end an unquoted value.
 const SPECIAL: [char; 5] = ['|', '(', ')', ',', '"'];
 
-/// A codec by its name, at a byte of the text.
+/// A codec call, with its byte position in the text.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) name: &'a str,
@@ -30,18 +31,18 @@ pub(super) struct Call<'a> {
 
 #[derive(Debug)]
 pub(super) struct Argument<'a> {
-    /// What stands before `=`.
+    /// The name before `=`.
     pub(super) name: Option<&'a str>,
     pub(super) value: String,
     pub(super) at: usize,
 }
 
-/// An error about a format at the byte `at`. The format itself is not repeated: it may hold a key.
+/// Creates an error at the byte `at` of a format. The message omits the format, which may contain a key.
 pub(super) fn wrong(text: &str, at: usize, what: impl fmt::Display) -> Error {
     Error::invalid(format!("format, character {}: {what}", fault::place(text, at)))
 }
 
-/// The codecs of a format as they are written.
+/// Returns the codec calls of a format.
 pub(super) fn calls(text: &str) -> Result<Vec<Call<'_>>> {
     let mut cursor = Cursor { text, at: 0 };
     let mut calls = Vec::new();
@@ -75,7 +76,7 @@ impl<'a> Cursor<'a> {
         self.rest().is_empty()
     }
 
-    /// Passes `expected` if that is what comes.
+    /// Skips `expected` if it is next.
     fn passes(&mut self, expected: char) -> bool {
         self.skip_blanks();
         let comes = self.rest().starts_with(expected);
@@ -138,7 +139,7 @@ impl<'a> Cursor<'a> {
         rest[..end].trim()
     }
 
-    /// Up to the quote that ends what another began.
+    /// Parses up to the closing quote.
     fn quoted(&mut self) -> Result<String> {
         let (began, mut value) = (self.at - 1, String::new());
         let mut rest = self.rest().char_indices();
@@ -163,7 +164,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Format {
-    /// As it is read, with each key as `key` has it.
+    /// Prints the format in its parseable form; `key` formats each key.
     fn print(&self, f: &mut fmt::Formatter<'_>, key: impl Fn(&super::Permutation) -> String) -> fmt::Result {
         for mapping in &self.mappings {
             match mapping {
@@ -191,14 +192,14 @@ impl Format {
     }
 }
 
-/// The format as it is read, **with the keys** that are written into it.
+/// Prints the parseable form, **including keys** that are written into the format.
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.print(f, super::Permutation::written_key)
     }
 }
 
-/// The format without the keys.
+/// Prints the format without keys.
 impl fmt::Debug for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Format(")?;
@@ -207,7 +208,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// A value, between quotes where it has to be.
+/// A value, quoted if necessary.
 struct Value<'a>(&'a str);
 
 impl fmt::Display for Value<'_> {

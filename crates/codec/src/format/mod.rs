@@ -1,4 +1,4 @@
-//! Codecs in a row, as one.
+//! Formats: sequences of codecs.
 
 mod grammar;
 mod parse;
@@ -12,7 +12,7 @@ use super::permutation::Permutation;
 use super::reversal::BitReversal;
 use idmill::{Error, Result};
 
-/// The longest prefix, and suffix, in bytes.
+/// The maximum length of a prefix or suffix, in bytes.
 const LONGEST: usize = 64;
 
 /// A codec from numbers to numbers.
@@ -38,7 +38,7 @@ impl From<BitReversal> for Mapping {
 }
 
 impl Mapping {
-    /// The numbers that it takes and makes.
+    /// Returns the numbers that it accepts and produces.
     pub fn domain(&self) -> Domain {
         match self {
             Self::Permutation(permutation) => permutation.domain(),
@@ -50,7 +50,7 @@ impl Mapping {
         match self {
             Self::Permutation(permutation) if back => permutation.decode(number),
             Self::Permutation(permutation) => permutation.encode(number),
-            // Its own inverse.
+            // The reversal is its own inverse.
             Self::Reversal(reversal) => reversal.encode(number),
         }
     }
@@ -63,12 +63,12 @@ impl Mapping {
     }
 }
 
-/// How ids are written: codecs in a row, each of which can be undone.
+/// The written form of ids: a sequence of reversible codecs.
 ///
 /// # As a text
 ///
-/// Codecs separated by `|`, applied from left to right: first those that turn numbers into numbers, then how
-/// the number is written, then what is put around it.
+/// Codecs are separated by `|` and applied from left to right: first those from numbers to numbers, then the
+/// base and its layout, then prefix and suffix.
 ///
 /// | codec | does |
 /// | --- | --- |
@@ -80,10 +80,10 @@ impl Mapping {
 /// | `group(N)` | for `crockford`: a hyphen between every N symbols, counted from the end |
 /// | `prefix(TEXT)`, `suffix(TEXT)` | a text around it, of at most 64 bytes |
 ///
-/// `KEY` is `env:NAME` or `file:PATH`, which [`load`](Self::load) looks up, or the key itself, as
-/// [`Key::parse`](super::Key::parse) reads it; everybody who sees the format sees such a key. Put a value
-/// that contains one of `|(),"=`, or has blanks at its ends, between double quotes, with `\"` and `\\` for
-/// these two characters.
+/// `KEY` is `env:NAME` or `file:PATH`, which [`load`](Self::load) reads, or the key itself, in the form of
+/// [`Key::parse`](super::Key::parse). A key in the format is visible to every reader of the format. Put a
+/// value in double quotes if it contains one of `|(),"=` or has blanks at its ends. Inside the quotes, write
+/// `\"` and `\\` for these two characters.
 ///
 /// # Reading
 ///
@@ -93,7 +93,7 @@ impl Mapping {
 ///
 /// # Printing
 ///
-/// `Display` gives a text that reads back as the same format, **including a key that was written into it**.
+/// `Display` prints a text that parses to the same format, **including a key that was written into it**.
 /// `Debug` does not show keys.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Format {
@@ -109,7 +109,7 @@ impl Format {
         Self { layout: Layout { base, ..Layout::default() }, ..Self::default() }
     }
 
-    /// Adds a codec from numbers to numbers after those already there.
+    /// Adds a codec from numbers to numbers after the existing ones.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the codecs before it produce larger numbers than
@@ -129,7 +129,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Pads with zeros in front to at least this many symbols, 1 to 32, including a check symbol.
+    /// Pads with leading zeros to at least this many symbols, 1 to 32, including a check symbol.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of symbols.
@@ -138,7 +138,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Writes a hyphen between every this many symbols, 1 to 32, counted from the end.
+    /// Writes a hyphen between groups of this many symbols, 1 to 32, counted from the end.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other number of symbols, and for a base
@@ -155,7 +155,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Puts a text in front: 1 to 64 bytes without control characters.
+    /// Sets a text before the number: 1 to 64 bytes without control characters.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other text.
@@ -164,7 +164,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Puts a text after the number: 1 to 64 bytes without control characters.
+    /// Sets a text after the number: 1 to 64 bytes without control characters.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for any other text.
@@ -178,7 +178,7 @@ impl Format {
         self.mappings.first().map_or(Domain::ALL, Mapping::domain)
     }
 
-    /// Returns the text of an id, which can be printed to any [`fmt::Write`] without allocating.
+    /// Returns the text of an id, which can be written to any [`fmt::Write`] without allocating.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -216,11 +216,11 @@ impl Format {
         Ok(())
     }
 
-    /// Returns the id that a text stands for.
+    /// Returns the id of a text.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the place, for a text that this format does not
-    /// write.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the position, for a text that this format does
+    /// not write.
     pub fn decode(&self, text: &str) -> Result<u64> {
         let (from, to) = self.without_affixes(text)?;
         let number = self.layout.read(text, from, to)?;
@@ -232,7 +232,7 @@ impl Format {
         })
     }
 
-    /// Where the digits are.
+    /// Returns the byte range of the digits.
     fn without_affixes(&self, text: &str) -> Result<(usize, usize)> {
         let from = self.prefix.len();
         let Some(rest) = text.get(from..).filter(|_| self.same(&text[..from], &self.prefix)) else {
@@ -256,7 +256,7 @@ impl Format {
         if self.layout.base.ignores_case() { text.eq_ignore_ascii_case(affix) } else { text == affix }
     }
 
-    /// How far a text begins with the prefix.
+    /// Returns the length of the common prefix of the text and the expected prefix.
     fn agree(&self, text: &str) -> usize {
         let mut both = text.char_indices().zip(self.prefix.chars());
         let differs = both.find(|((_, c), expected)| {
@@ -266,7 +266,7 @@ impl Format {
     }
 }
 
-/// An id as a [`Format`] writes it.
+/// An id in the form of a [`Format`].
 #[derive(Clone, Copy)]
 pub struct Text<'a> {
     format: &'a Format,

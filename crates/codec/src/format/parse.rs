@@ -1,4 +1,4 @@
-//! What the codecs of a format and their arguments mean.
+//! Interprets the codecs of a format and their arguments.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use crate::permutation::Permutation;
 use crate::reversal::BitReversal;
 use idmill::{Error, Operation, Result};
 
-/// Every codec, with its place in a row. Only those of the first place may be there several times.
+/// Every codec and its required position. Only codecs of position 0 may be repeated.
 const CODECS: [(&str, u8); 9] = [
     ("permute", 0),
     ("reverse", 0),
@@ -28,7 +28,7 @@ const ORDER: &str =
     "the order is: permute and reverse; a base (decimal, base62, crockford); pad; group; prefix and suffix";
 
 impl Format {
-    /// Reads a format. Keys that are kept elsewhere are loaded from there: environment variables, files.
+    /// Parses a format. Loads keys from environment variables and files.
     ///
     /// # Errors
     /// Those of [`parse_with`](Self::parse_with) and of [`KeySource::load`].
@@ -36,17 +36,17 @@ impl Format {
         Self::parse_with(text, KeySource::load)
     }
 
-    /// Reads a format; `keys` loads the keys that are kept elsewhere. Does nothing else outside memory.
+    /// Parses a format; `keys` loads keys from their locations. Does no other I/O.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid format, with the place and what could
-    /// have been meant, and without any key; and errors of `keys`.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid format, with the position and a
+    /// suggestion, and without any key; those of `keys`.
     pub fn parse_with(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Self> {
         format(text, keys).map_err(|error| error.during(Operation::Configure))
     }
 }
 
-/// Reads a format that is complete in itself; for keys that are kept elsewhere use [`Format::load`].
+/// Parses a format without external keys. For those, use [`Format::load`].
 impl FromStr for Format {
     type Err = Error;
 
@@ -69,7 +69,7 @@ fn format(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<For
 }
 
 fn check_order(text: &str, calls: &[Call<'_>]) -> Result<()> {
-    // What follows a key may be part of it, by a mistake with quotes.
+    // With misplaced quotes, the text after a key may be a part of the key.
     let mut key_seen = false;
     for (index, call) in calls.iter().enumerate() {
         let place = place(call.name).ok_or_else(|| {
@@ -101,7 +101,7 @@ struct Reader<'a, K> {
 }
 
 impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
-    /// The base that a codec names, if it names one.
+    /// Returns the base that a codec names, if any.
     fn base(&self, call: &Call<'_>) -> Result<Option<Base>> {
         let base = match call.name {
             "decimal" => Base::Decimal,
@@ -130,7 +130,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
             "group" => format.group(self.symbols(call)?),
             "prefix" => format.prefix(self.value(call, "write `prefix(TEXT)`")?),
             "suffix" => format.suffix(self.value(call, "write `suffix(TEXT)`")?),
-            // A base, which was read before.
+            // The base was parsed before.
             _ => Ok(format),
         };
         added.map_err(|error| self.wrong(call.at, &error))
@@ -144,7 +144,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
                 Some("key") if key.is_none() => key = Some(self.key(argument)?),
                 Some("bits") if domain.is_none() => domain = Some(self.bits(argument)?),
                 Some("below") if domain.is_none() => domain = Some(self.below(argument)?),
-                // Version 1 is what `permute` means, and will mean.
+                // `permute` means version 1, permanently.
                 Some("v") if argument.value == "1" => {}
                 _ => return Err(wrong(self.text, argument.at, usage)),
             }
@@ -168,7 +168,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
     fn key(&mut self, argument: &Argument<'_>) -> Result<(Key, Option<KeySource>)> {
         let source = KeySource::of(&argument.value);
         let key = source.as_ref().map_or_else(|| Key::parse(&argument.value), |source| (self.keys)(source));
-        // Only what lies in the text is wrong at a place of it.
+        // Only an error in the text itself has a position.
         match key {
             Err(error) if source.is_none() => Err(self.wrong(argument.at, &error)),
             key => Ok((key?, source)),
@@ -191,7 +191,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
         number(self.value(call, &usage)?).ok_or_else(|| wrong(self.text, call.at, usage))
     }
 
-    /// The one argument of a codec that has no name.
+    /// Returns the only argument of a codec, which must be unnamed.
     fn value<'c>(&self, call: &'c Call<'_>, usage: &str) -> Result<&'c str> {
         match &*call.arguments {
             [Argument { name: None, value, .. }] => Ok(value),
@@ -207,13 +207,13 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
             .map_or(Ok(()), |more| Err(wrong(self.text, more.at, format_args!("`{}`: {usage}", call.name))))
     }
 
-    /// An error of a part, with its place.
+    /// Adds the position to an error.
     fn wrong(&self, at: usize, error: &Error) -> Error {
         wrong(self.text, at, fault::message(error))
     }
 }
 
-/// Digits only: `parse` takes a sign too.
+/// Accepts only digits: `parse` would also accept a sign.
 fn number<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }

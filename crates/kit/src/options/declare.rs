@@ -3,18 +3,18 @@
 /// Declares the options of a store: a struct, its defaults, its setters and its
 /// [`Options`](crate::options::Options).
 ///
-/// - The fields in braces are set by a constructor. [`Options`](crate::options::Options) among them are part
-///   of the options by `use FIELD;`, or by `use FIELD as FILTER;`, where `FILTER` maps an
-///   [`Entry`](crate::options::Entry) to an optional one.
-/// - Each option is `name: Type = DEFAULT in KIND;`, or `name ("key"): …` if the URL spells it otherwise. It
-///   has a setter of the same name and visibility. The first paragraph of its documentation is also its sentence
-///   on the store's page.
-/// - `with_defaults(FIELDS…)` makes a value with every option at its default.
+/// - The fields in braces are set by a constructor. If such a field has [`Options`](crate::options::Options),
+///   `use FIELD;` includes them. `use FIELD as FILTER;` includes a subset: `FILTER` maps an
+///   [`Entry`](crate::options::Entry) to an `Option`.
+/// - Each option is `name: Type = DEFAULT in KIND;`, or `name ("key"): …` if its key in the URL differs. It
+///   has a setter of the same name and visibility. The first paragraph of its documentation also appears on
+///   the store's page.
+/// - `with_defaults(FIELDS…)` creates a value with every option at its default.
 ///
-/// With `at hosts "SCHEME" as "EXAMPLE"`, or `at path …` for URLs that name no host, the struct has `parse`,
+/// With `at hosts "SCHEME" as "EXAMPLE"`, or `at path …` for URLs without hosts, the struct also has `parse`,
 /// `FromStr`, `Display` and `Debug`. They call three methods of the struct: `at(scheme, place) ->
-/// Result<Self>` reads what lies before the question mark, `place(&self) -> String` prints it, and
-/// `check(&self) -> Result<_>` finds everything that is wrong without asking anybody.
+/// Result<Self>` parses the text before the question mark, `place(&self) -> String` prints it, and
+/// `check(&self) -> Result<_>` validates all values without I/O.
 #[macro_export]
 macro_rules! options {
     (
@@ -38,7 +38,7 @@ macro_rules! options {
         }
 
         impl $name {
-            #[allow(dead_code)] // what a store has no use for
+            #[allow(dead_code)] // not used by every store
             pub(crate) fn with_defaults($($plain: $plain_type),*) -> Self {
                 Self {
                     $($option: $crate::described!($option $(($key))?, $default, $kind, "").usual(),)*
@@ -86,7 +86,7 @@ macro_rules! described {
     };
 }
 
-/// A setter of an option by its type.
+/// Generates the setter of an option from its type.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setter {
@@ -111,7 +111,7 @@ macro_rules! setter {
     (@ $(#[$doc:meta])* $vis:vis $name:ident = $($field:ident).+, $value:ident, $type:ty, $set:expr) => {
         $(#[$doc])*
         #[must_use]
-        #[allow(dead_code)] // of an option that only URLs set
+        #[allow(dead_code)] // for an option that is set only by URLs
         $vis fn $name(mut self, $value: $type) -> Self {
             self.$($field).+ = $set;
             self
@@ -119,7 +119,7 @@ macro_rules! setter {
     };
 }
 
-/// The setters of [`Tls`](crate::options::Tls) in this field, each of which turns it on.
+/// Generates the setters for a field of type [`Tls`](crate::options::Tls). Each of them turns TLS on.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tls_setters {
@@ -127,8 +127,8 @@ macro_rules! tls_setters {
         $($crate::tls_setters! { @ $name $field })+
     };
     (@ optional [$($field:ident).+]) => {
-        /// Whether connections are encrypted. Default: only if a certificate is named. Trusts the system's
-        /// authorities, unless [`ca`](Self::ca) names others.
+        /// Turns TLS on or off. Default: on only if a certificate is set. Trusts the system's authorities,
+        /// unless [`ca`](Self::ca) replaces them.
         #[must_use]
         pub fn tls(mut self, tls: bool) -> Self {
             self.$($field).+.on = Some(tls);
@@ -136,7 +136,7 @@ macro_rules! tls_setters {
         }
     };
     (@ tls [$($field:ident).+]) => {
-        /// Uses TLS, and trusts the system's authorities.
+        /// Turns TLS on, with the system's authorities.
         #[must_use]
         pub fn tls(mut self) -> Self {
             self.$($field).+.on = Some(true);
@@ -144,7 +144,7 @@ macro_rules! tls_setters {
         }
     };
     (@ ca [$($field:ident).+]) => {
-        /// Uses TLS, and trusts the authorities in this PEM file in place of the system's. It is read when
+        /// Turns TLS on, with the authorities in this PEM file instead of the system's. The file is read when
         /// the store connects.
         #[must_use]
         pub fn ca(mut self, file: impl Into<::std::path::PathBuf>) -> Self {
@@ -153,8 +153,8 @@ macro_rules! tls_setters {
         }
     };
     (@ client_certificate [$($field:ident).+]) => {
-        /// Uses TLS, and shows the certificate in this PEM file, whose key is in the other. They are read
-        /// when the store connects.
+        /// Turns TLS on, with the client certificate in this PEM file and its key in the other. The files are
+        /// read when the store connects.
         #[must_use]
         pub fn client_certificate(
             mut self,
@@ -168,16 +168,16 @@ macro_rules! tls_setters {
     };
 }
 
-/// Reads and prints the options as a URL.
+/// Parses and prints the options as a URL.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! by_url {
     ($name:ident, $place:ident, $schemes:expr, $form:literal) => {
         impl $name {
-            /// Reads a URL. Touches no network.
+            /// Parses a URL. Does no I/O.
             ///
             /// # Errors
-            /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the remedy, and never with a password.
+            /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with advice, and never with a password.
             pub fn parse(url: &str) -> $crate::idmill::Result<Self> {
                 let (scheme, place, query) = $crate::query::$place(url, &$schemes, $form)?;
                 let options = $crate::options::Options::read(Self::at(&scheme, place)?, query)?;
@@ -189,7 +189,7 @@ macro_rules! by_url {
     };
 }
 
-/// `FromStr`, `Display` and `Debug` of options by their `parse` and `place`.
+/// Implements `FromStr`, `Display` and `Debug` by `parse` and `place`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! shown_as_url {
@@ -202,14 +202,14 @@ macro_rules! shown_as_url {
             }
         }
 
-        /// The URL, with `***` in place of a password.
+        /// Prints the URL, with `***` in place of a password.
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 f.write_str(&$crate::options::Options::url(self, self.place()))
             }
         }
 
-        /// As it is printed.
+        /// Uses the `Display` form, which hides the password.
         impl ::std::fmt::Debug for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 write!(f, "{}({self})", stringify!($name))

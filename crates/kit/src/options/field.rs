@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use super::super::query::{UNITS, parse_duration};
 
-/// A type that an option can have. In an `Option`, it need not be given.
+/// A type that an option can have. An `Option` makes the value optional.
 pub trait Typed: Sized {
-    /// Reads it as a URL has it.
+    /// Parses the text of a URL.
     fn of(text: &str) -> Option<Self>;
 
-    /// As a URL has it; `None` if it is not set.
+    /// Returns the text for a URL; `None` if the value is unset.
     fn text(&self) -> Option<String>;
 
-    /// The value that is not set, if the type has one.
+    /// Returns the unset value, if the type has one.
     fn unset() -> Option<Self> {
         None
     }
@@ -21,14 +21,14 @@ pub trait Typed: Sized {
 
 /// An enumeration whose values are written as words, such as `mode=ro`.
 pub trait Word: Copy + PartialEq + 'static {
-    /// Each value with its word, and what that means, for messages and for the store's page; empty if it goes
-    /// without saying.
+    /// Each value with its word and its meaning, for messages and the store's page. The meaning is empty if
+    /// it is obvious.
     const WORDS: &'static [(Self, &'static str, &'static str)];
 
-    /// The word for this value.
+    /// Returns the word for this value.
     ///
     /// # Panics
-    /// If it is not one of [`WORDS`](Self::WORDS).
+    /// If the value is not one of [`WORDS`](Self::WORDS).
     fn word(self) -> &'static str {
         let known = Self::WORDS.iter().find(|(value, ..)| *value == self);
         known.map(|(_, word, _)| *word).expect("every value has its word")
@@ -54,7 +54,7 @@ impl Typed for Duration {
         parse_duration(text)
     }
 
-    /// In the largest unit of which it is a multiple.
+    /// Uses the largest unit that divides the duration.
     fn text(&self) -> Option<String> {
         let nanos = self.as_nanos();
         let whole = UNITS.into_iter().find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit));
@@ -88,7 +88,7 @@ impl Typed for String {
     }
 }
 
-/// A URL has only paths that are UTF-8.
+/// A URL contains only UTF-8 paths.
 impl Typed for PathBuf {
     fn of(text: &str) -> Option<Self> {
         Some(text.into())
@@ -115,10 +115,10 @@ impl<T: Typed> Typed for Option<T> {
 
 /// A field of a store's options, of any type that is [`Typed`].
 pub trait Field {
-    /// Its value as a URL has it; `None` if it is not set.
+    /// Returns the text for a URL; `None` if the value is unset.
     fn get(&self) -> Option<String>;
 
-    /// Sets it, and returns whether it can have this value.
+    /// Sets the value. Returns whether the field can hold it.
     fn set(&mut self, text: Option<&str>) -> bool;
 }
 

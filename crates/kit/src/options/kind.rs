@@ -1,4 +1,4 @@
-//! What values an option takes, and how messages and pages say so.
+//! The valid values of an option, and their description in messages and pages.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use super::super::refuse;
 use super::field::{Typed as _, Word};
 use idmill::Result;
 
-/// For a duration that need not be: no such time.
+/// The value of an optional duration that is unset.
 pub(super) const NONE: &str = "none";
 
-/// Which values an option takes. Made by [`words`], [`whole`], [`duration`] and [`text`].
+/// The valid values of an option. Created by [`words`], [`whole`], [`duration`] and [`text`].
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Kind {
-    /// One of these words, each with what it means.
+    /// One of these words, each with its meaning.
     Words(fn() -> Vec<(&'static str, &'static str)>),
     /// A whole number within these bounds, in digits.
     Whole {
@@ -24,50 +24,50 @@ pub enum Kind {
         /// The largest.
         most: u64,
     },
-    /// A time within these bounds, each as in a URL.
+    /// A duration within these bounds, each written as in a URL.
     Duration {
         /// The shortest.
         least: &'static str,
         /// The longest.
         most: &'static str,
-        /// Of what it is a multiple; empty if of nothing.
+        /// The duration must be a multiple of this; empty for no restriction.
         step: &'static str,
-        /// Whether it may be `none`.
+        /// Whether the value may be `none`.
         none: bool,
     },
-    /// Whatever fits.
+    /// Text that meets a rule.
     Text {
-        /// What stands for it in a list of options: `NAME`.
+        /// The placeholder in a list of options: `NAME`.
         hint: &'static str,
-        /// What fits, to be read after "write".
+        /// The rule, worded to follow "write".
         rule: &'static str,
-        /// Whether this fits.
+        /// Returns whether a text meets the rule.
         fits: fn(&str) -> bool,
     },
 }
 
-/// The words of an enumeration; `true` or `false` for a `bool`.
+/// Allows the words of an enumeration; `true` or `false` for a `bool`.
 pub const fn words<W: Word>() -> Kind {
     Kind::Words(|| W::WORDS.iter().map(|(_, word, means)| (*word, *means)).collect())
 }
 
-/// A whole number, at least `least` and at most `most`.
+/// Allows a whole number from `least` to `most`.
 pub const fn whole(least: u64, most: u64) -> Kind {
     Kind::Whole { least, most }
 }
 
-/// A time, at least `least` and at most `most`, both as in a URL: `duration("100ms", "1h")`.
+/// Allows a duration from `least` to `most`, both written as in a URL: `duration("100ms", "1h")`.
 pub const fn duration(least: &'static str, most: &'static str) -> Kind {
     Kind::Duration { least, most, step: "", none: false }
 }
 
-/// A text that fits a rule, which is said in words and checked by a function. `hint` stands for it in a list
-/// of options.
+/// Allows any text that meets a rule. `rule` describes the rule, `fits` checks it, and `hint` is the
+/// placeholder in a list of options.
 pub const fn text(hint: &'static str, rule: &'static str, fits: fn(&str) -> bool) -> Kind {
     Kind::Text { hint, rule, fits }
 }
 
-/// How long one request to a store may take.
+/// The timeout of one request to a store.
 pub const TIMEOUT: Kind = duration("1ms", "24h");
 
 /// The path of a file.
@@ -78,8 +78,8 @@ pub const ADDRESS: Kind =
     text("HOST:PORT", "HOST:PORT, as in `localhost:9010`", |text| Address::parse(text, None).is_some());
 
 impl Kind {
-    /// The same time, or `none`: the field is an `Option`, and `None` means none even where the default is a
-    /// time.
+    /// Also allows `none`. The field must be an `Option`; `None` means none even if the default is a
+    /// duration.
     #[must_use]
     pub const fn or_none(self) -> Self {
         match self {
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// The same time, if it is a multiple of this.
+    /// Requires a multiple of `step`.
     #[must_use]
     pub const fn in_steps_of(self, step: &'static str) -> Self {
         match self {
@@ -97,10 +97,11 @@ impl Kind {
         }
     }
 
-    /// Checks a value that is not in a URL, such as one of the environment. `what` says where it was found.
+    /// Checks a value that does not come from a URL, such as an environment variable. `what` names its
+    /// source.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if it is none of these, with what can be written.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid value, with the valid ones.
     pub fn check(self, what: &str, value: &str) -> Result<()> {
         if self.fits(value) {
             return Ok(());
@@ -112,7 +113,7 @@ impl Kind {
         matches!(self, Self::Duration { none: true, .. })
     }
 
-    /// Whether it takes this value, which is not `none`.
+    /// Returns whether a value other than `none` is valid.
     pub(super) fn fits(self, text: &str) -> bool {
         match self {
             Self::Words(words) => words().iter().any(|(word, _)| *word == text),
@@ -127,7 +128,7 @@ impl Kind {
         }
     }
 
-    /// What stands for a value in a list of options.
+    /// Returns the placeholder for a value in a list of options.
     pub(super) fn hint(self, default: &'static str) -> String {
         match self {
             Self::Words(words) => words().iter().map(|(word, _)| *word).collect::<Vec<_>>().join("|"),
@@ -138,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// What is wrong with a value of this option, and what to write.
+    /// Describes the fault of a value and the valid ones.
     pub(super) fn remedy(self, key: &str, default: &str) -> String {
         let example = if default.is_empty() { String::new() } else { format!(", such as {key}={default}") };
         let number = "write a whole number";
@@ -161,7 +162,7 @@ impl Kind {
         }
     }
 
-    /// What it takes, for a page.
+    /// Describes the valid values, for a page.
     pub(super) fn takes(self) -> String {
         match self {
             Self::Words(words) => {
@@ -173,7 +174,7 @@ impl Kind {
         }
     }
 
-    /// What its words mean, for a page.
+    /// Describes the meanings of the words, for a page.
     pub(super) fn glossary(self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let means = words().into_iter().filter(|(_, means)| !means.is_empty());
@@ -191,7 +192,7 @@ impl Kind {
     }
 }
 
-/// A bound, which a table has as text so that messages cite it.
+/// Parses a bound. Bounds are kept as text so that messages can quote them.
 fn bound(text: &str) -> Duration {
     parse_duration(text).expect("a table's bounds are durations")
 }

@@ -1,6 +1,6 @@
-//! The options of a store: a struct whose fields have a default, bounds and a sentence each, declared once by
-//! [`options!`](crate::options!). URLs are read by this declaration, the values that setters gave are checked
-//! by it, and the errors, the printed URL and the table on the store's page come from it.
+//! The options of a store: a struct, declared once by [`options!`](crate::options!), whose fields each have a
+//! default, bounds and a description. The declaration drives URL parsing, the validation of values from
+//! setters, the errors, the printed URL and the table on the store's page.
 //!
 //! ```
 //! use std::time::Duration;
@@ -62,26 +62,26 @@ pub use field::{Field, Typed, Word};
 pub use kind::{ADDRESS, FILE, Kind, TIMEOUT, duration, text, whole, words};
 pub use tls::Tls;
 
-/// Options that are declared by [`options!`](crate::options!), which implements this.
+/// Options declared by [`options!`](crate::options!), which implements this trait.
 pub trait Options: Clone {
-    /// Each option with its field, in the order in which they are printed.
+    /// Returns each option with its field, in printing order.
     fn entries(&mut self) -> Vec<Entry<'_>>;
 
-    /// Reads what follows the question mark of a URL, percent-decoded.
+    /// Parses the text after the question mark of a URL, percent-decoded.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an option that does not exist, that is given
-    /// twice, or whose value cannot be used. The message says what can.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unknown or duplicate option, or an invalid
+    /// value. The message lists the valid ones.
     fn read(self, query: &str) -> Result<Self> {
         query::read(query, self, |mut options, key, value| {
             if options.set(key, value)? { Ok(options) } else { Err(options.unknown(key)) }
         })
     }
 
-    /// Sets the option `key`, and returns whether it exists.
+    /// Sets the option `key`. Returns whether it exists.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a value that cannot be used.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid value.
     fn set(&mut self, key: &str, value: &str) -> Result<bool> {
         let Some(entry) = self.entries().into_iter().find(|entry| entry.about.key == key) else {
             return Ok(false);
@@ -89,7 +89,7 @@ pub trait Options: Clone {
         if entry.about.set(entry.field, value) { Ok(true) } else { Err(entry.about.refuse(value)) }
     }
 
-    /// Checks all values, as [`read`](Self::read) does. For those that setters gave.
+    /// Checks all values, including those from setters, by the same rules as [`read`](Self::read).
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -100,7 +100,7 @@ pub trait Options: Clone {
         })
     }
 
-    /// The URL: `place`, and the options that are not at their defaults.
+    /// Returns the URL: `place`, and the options that are not at their defaults.
     fn url(&self, mut place: String) -> String {
         for Entry { about, field } in self.clone().entries() {
             let value = about.text(field.get());
@@ -111,7 +111,7 @@ pub trait Options: Clone {
         place
     }
 
-    /// The error for an option that does not exist: it lists all options.
+    /// Returns the error for an unknown option, which lists all options.
     fn unknown(&self, key: &str) -> Error {
         if key == "failover" {
             return refuse(
@@ -122,7 +122,7 @@ pub trait Options: Clone {
         refuse(format!("unknown option `{key}`; there are {}", self.known()))
     }
 
-    /// All options, each with its default or its kind of value, for messages: `timeout=5s, ca=FILE`.
+    /// Lists all options for messages, each with its default or its placeholder: `timeout=5s, ca=FILE`.
     fn known(&self) -> String {
         let mut known = String::new();
         for Entry { about: Described { key, kind, default, .. }, .. } in self.clone().entries() {
@@ -132,55 +132,56 @@ pub trait Options: Clone {
         known
     }
 
-    #[doc(hidden)] // for a test of each store
+    #[doc(hidden)] // used by a test of each store
     fn documented(&self, page: &str, name: &str) {
         page::documented(&self.clone().entries(), page, name);
     }
 }
 
-/// One option, with its field.
+/// An option with its field.
 #[expect(missing_debug_implementations, reason = "a field may be part of a secret")]
 #[expect(clippy::exhaustive_structs, reason = "the two parts of which `options!` makes it")]
 pub struct Entry<'a> {
-    /// As users see it.
+    /// The description of the option.
     pub about: Described,
-    /// Where its value is.
+    /// The field with the value.
     pub field: &'a mut dyn Field,
 }
 
 impl Entry<'_> {
-    /// The same, if it is one of these: for `use FIELD as FILTER` in [`options!`](crate::options!).
+    /// Returns the entry if its key is one of `keys`: for `use FIELD as FILTER` in
+    /// [`options!`](crate::options!).
     pub fn among(self, keys: &[&str]) -> Option<Self> {
         keys.contains(&self.about.key).then_some(self)
     }
 }
 
-/// An option as users see it.
+/// The description of an option.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "made by `options!`")]
 pub struct Described {
-    /// `key=VALUE` in a URL.
+    /// The key in a URL, `key=VALUE`.
     pub key: &'static str,
-    /// Which values it takes.
+    /// The valid values.
     pub kind: Kind,
-    /// Written as in a URL; empty for none.
+    /// The default, written as in a URL; empty for none.
     pub default: &'static str,
-    /// Its meaning, in Markdown. The first paragraph is for the store's page.
+    /// The meaning, in Markdown. The first paragraph appears on the store's page.
     pub means: &'static str,
 }
 
 impl Described {
-    /// The default as the value of a field.
+    /// Returns the default as the value of a field.
     ///
     /// # Panics
-    /// If a URL cannot have this default, or the field cannot hold it.
+    /// If the default is invalid, or the field cannot hold it.
     pub fn usual<T: Typed>(self) -> T {
         let unset = self.default.is_empty().then(T::unset).flatten();
         let usual = unset.or_else(|| self.kind.fits(self.default).then(|| T::of(self.default)).flatten());
         usual.unwrap_or_else(|| panic!("{}={} cannot be the default", self.key, self.default))
     }
 
-    /// Sets the field, and returns whether it can have this value.
+    /// Sets the field. Returns whether the value is valid.
     fn set(self, field: &mut dyn Field, text: &str) -> bool {
         if self.kind.takes_none() && text == kind::NONE {
             return field.set(None);
@@ -188,12 +189,12 @@ impl Described {
         self.kind.fits(text) && field.set(Some(text))
     }
 
-    /// Whether the value may be: within its bounds, or not given where it need not be.
+    /// Returns whether the value is valid: within its bounds, or missing where it is optional.
     fn fits(self, value: Option<&str>) -> bool {
         value.map_or(self.default.is_empty() || self.kind.takes_none(), |value| self.kind.fits(value))
     }
 
-    /// The value as a URL has it; empty if it has not.
+    /// Returns the text for a URL; empty or `none` if the value is unset.
     fn text(self, value: Option<String>) -> String {
         let unset = if self.kind.takes_none() { kind::NONE } else { "" };
         value.unwrap_or_else(|| unset.to_owned())
@@ -325,7 +326,7 @@ mod tests {
         }
     }
 
-    /// It would do nothing, and whoever writes it counts on it.
+    /// The option would have no effect, but its user would rely on it.
     #[test]
     fn a_store_that_cannot_tell_its_history_says_so() {
         let error = usual().read("failover=refuse").unwrap_err();

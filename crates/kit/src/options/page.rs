@@ -2,15 +2,15 @@
 
 use super::{Described, Entry};
 
-/// The table as Markdown, a row an option.
+/// Returns the table as Markdown, with a row per option.
 fn markdown(entries: &[Entry<'_>]) -> String {
     let head = "| option | takes | default | meaning |\n|---|---|---|---|\n".to_owned();
     head + &entries.iter().map(|entry| entry.about.row()).collect::<String>()
 }
 
-/// Checks that the page, a file of Markdown, has the table of these options between the lines `<!-- options
-/// -->` and `<!-- end of options -->`. `name` is the word in place of `options`, of a page that has several
-/// tables. If the environment has `IDMILL_DOCS=write`, the table is written there instead.
+/// Checks that the Markdown file `page` contains the table of these options, between the lines `<!-- options
+/// -->` and `<!-- end of options -->`. `name` replaces the word `options` on a page with several tables. With
+/// `IDMILL_DOCS=write` in the environment, the table is written instead.
 pub(super) fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
     let read = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{page}: {error}"));
     let written = with_table(&read, name, &markdown(entries));
@@ -36,12 +36,12 @@ impl Described {
     }
 }
 
-/// The page with this table in place of the one between its markers; `None` if it has no markers.
+/// Replaces the table between the markers of a page. Returns `None` if there are no markers.
 fn with_table(page: &str, name: &str, table: &str) -> Option<String> {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->\n"));
     let (before, rest) = page.split_once(&begin)?;
     let (_, after) = rest.split_once(&end)?;
-    // Markdown has a blank line between HTML and a table.
+    // Markdown requires a blank line between HTML and a table.
     Some(format!("{before}{begin}\n{table}\n{end}{after}"))
 }
 

@@ -1,4 +1,4 @@
-//! The options of TLS, which are the same for all stores that have them.
+//! The TLS options, which are the same for all stores that support TLS.
 
 use std::path::PathBuf;
 
@@ -24,20 +24,22 @@ crate::options! {
 }
 
 impl Tls {
-    /// Encrypted, or not.
+    /// Turns TLS on or off.
     pub fn fixed(on: bool) -> Self {
         Self { on: Some(on), ..Self::default() }
     }
 
-    /// Whether connections are encrypted.
+    /// Returns whether connections are encrypted.
     pub fn is_on(&self) -> bool {
         self.on.unwrap_or(self.ca.is_some() || self.cert.is_some())
     }
 
-    /// That the files have a use. `without` says how a URL turns TLS off, and `with` how it turns it on.
+    /// Checks that files are set only if TLS is on. `without` is the URL form that turns TLS off, and `with`
+    /// the form that turns it on.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if they have none.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a file that has no effect, and for a certificate
+    /// without its key.
     pub fn check(&self, without: &str, with: &str) -> Result<()> {
         if self.cert.is_some() != self.key.is_some() {
             return Err(refuse("a certificate and its key go together: cert=FILE&key=FILE"));

@@ -1,27 +1,27 @@
-//! The decisions of a window that is one number in a cache; pure, so that a model checker runs the very same
+//! The decisions of a window that is one number in a cache. Pure, so that a model checker runs the same
 //! functions.
 //!
-//! The number says where the ids of the window end, how many of them are left, and how many remain when the
-//! next range is to be prepared ([`Layout`]). A client sends one command a round trip:
+//! The number encodes the end of the window's ids, how many are left, and the mark at which the next range is
+//! prepared ([`Layout`]). A client sends one command per round trip:
 //!
-//! 1. [`Command::Add`]: draw. The ids that the number moved over are the client's, as far as there are any.
-//! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires by itself. Exactly
-//!    one client wins. For all others the stub is not a number: they wait and draw again.
-//! 3. Dry (nothing is left, and for a while nobody put anything there): [`Command::Clear`] deletes the number
-//!    that was seen, if it is still that one, and looks, in one round trip. No client adds to a number that
-//!    it knows to be dry: see [`Layout::MOST_DRY`].
-//! 4. The winner reserves a range from the store, after it won and never before. It puts the range in the
-//!    stub's place if the stub still stands ([`Command::Put`]), and draws the first ids itself. Otherwise the
-//!    range is abandoned.
-//! 5. When a connection is lost, everything learnt on it is forgotten. A [`Fence`] holds on its own
-//!    connection only, since a cache that restarts numbers its items from the beginning.
-//! 6. The one draw that moves the number over its *mark* prepares the next range before this one ends
-//!    ([`Taken::low`]): it reserves, looks ([`Command::Peek`]), and moves the window's end on if it still
-//!    ends where the draw saw it end ([`extend`]).
+//! 1. [`Command::Add`]: draw. The ids that the number moved over belong to the client, if there are any.
+//! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires. Exactly one client
+//!    wins. All others find a stub that is not a number: they wait and draw again.
+//! 3. Dry (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if it
+//!    is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it has
+//!    found dry: see [`Layout::MOST_DRY`].
+//! 4. The winner reserves a range from the store. It always wins the stub before it reserves. If the stub is
+//!    still in place, [`Command::Put`] replaces it with the range, and the winner keeps the first ids.
+//!    Otherwise the range is abandoned.
+//! 5. After a connection is lost, all state learned on it is dropped. A [`Fence`] is valid only on its own
+//!    connection, because a restarted cache numbers its items from the beginning.
+//! 6. Exactly one draw moves the number over its *mark* ([`Taken::low`]). It prepares the next range before
+//!    this one ends: it reserves, and reads the item ([`Command::Peek`]). If the window's end has not changed
+//!    since the draw, it moves the end ([`extend`]).
 //!
-//! Every number tells by itself where its ids end and how many are left, whatever the reader believes about
-//! the sequence, so each range may have another length. Ids that no number can represent belong to the winner
-//! alone, which then deletes the stub ([`Command::Release`]).
+//! Every number encodes its own end and the ids left, independent of the reader's state. So each range may
+//! have a different length. Ids that no number can represent belong only to the winner, which then deletes
+//! the stub ([`Command::Release`]).
 
 use idmill::IdRange;
 
@@ -30,33 +30,33 @@ const COUNTED: u32 = 28;
 const END: u32 = 26;
 const SMALL: u32 = 5;
 
-/// How a number represents ids of a sequence whose first id is `start`.
+/// The encoding of ids as a number, for a sequence whose first id is `start`.
 ///
-/// The lowest 28 bits are [`MAX_LEN`](Self::MAX_LEN) minus the number of ids left: an addition draws. The end
-/// is counted from `start`. It is exact up to 2^26 and then has 26 binary digits, as a float does: further
-/// on, ranges end at multiples of a power of two.
+/// The lowest 28 bits are [`MAX_LEN`](Self::MAX_LEN) minus the number of ids left, so an addition draws. The
+/// end is relative to `start`. It is exact up to 2^26. Above that it has 26 significant bits, like a float,
+/// so ranges end at multiples of a power of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     start: u64,
 }
 
-/// What a number says.
+/// The decoded value of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Standing {
     /// One past the last id, counted from the sequence's first.
     pub end: u64,
-    /// How many ids are left.
+    /// The number of ids left.
     pub left: u64,
     /// When this many are left, the next range is prepared; 0: never.
     pub mark: u64,
 }
 
-/// What a draw took.
+/// The result of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The ids.
     pub range: IdRange,
-    /// What the draw left.
+    /// The state of the window after the draw.
     pub after: Standing,
     /// The draw moved the window over its mark. Exactly one draw does so for this end, and prepares the next
     /// range.
@@ -64,16 +64,16 @@ pub struct Taken {
 }
 
 impl Layout {
-    /// The most ids of a window.
+    /// The maximum number of ids in a window.
     pub const MAX_LEN: u64 = 1 << 20;
-    /// The most ids of one draw.
+    /// The maximum number of ids in one draw.
     pub const MAX_DRAW: u64 = 1 << 13;
-    /// How far from the sequence's first id a window can be. Beyond that, every draw goes to the store, one
-    /// after another.
+    /// The maximum distance of a window from the sequence's first id. Every draw beyond it goes to the store,
+    /// one at a time.
     pub const REACH: u64 = ((1 << END) - 1) << 20;
-    /// How many draws may find the same number dry without overflowing the count, before the first of them
-    /// has done its next step. Each client has one such draw under way, since it does not add again while the
-    /// number is dry.
+    /// How many draws may find the same number dry before the first of them takes its next step, without
+    /// overflowing the count. Each client has at most one such draw in progress, because it does not add
+    /// again while the number is dry.
     pub const MOST_DRY: u64 = ((1 << COUNTED) - Self::MAX_LEN) / Self::MAX_DRAW - 1;
 
     /// Creates the layout for a sequence whose first id is `start`.
@@ -81,42 +81,42 @@ impl Layout {
         Self { start }
     }
 
-    /// Returns how many ids a draw asks the cache for, when its caller wants `count`.
+    /// Returns how many ids a draw requests from the cache for a caller of `count`.
     pub fn draw_of(count: u64) -> u64 {
         count.clamp(1, Self::MAX_DRAW)
     }
 
-    /// Returns how many binary digits of an end are not kept.
+    /// Returns how many low bits of an end are dropped.
     fn scale(end: u64) -> u32 {
         (u64::BITS - end.leading_zeros()).saturating_sub(END)
     }
 
-    /// Returns the last end up to this one that a number can have.
+    /// Returns the largest representable end up to `end`.
     fn round_down(end: u64) -> u64 {
         let end = end.min(Self::REACH);
         end >> Self::scale(end) << Self::scale(end)
     }
 
-    /// Returns the first end from this one on that a number can have, if there is one.
+    /// Returns the smallest representable end from `end` on, if there is one.
     fn round_up(end: u64) -> Option<u64> {
         let unit = 1 << Self::scale(end);
         end.checked_next_multiple_of(unit).filter(|end| *end <= Self::REACH)
     }
 
-    /// Returns the number of a window that ends at `end` with `left` ids left; `None` if no number can say
-    /// that.
+    /// Returns the number of a window that ends at `end` with `left` ids left; `None` if it cannot be
+    /// represented.
     pub fn encode(end: u64, left: u64) -> Option<u64> {
         if left > Self::MAX_LEN || left > end || Self::round_down(end) != end {
             return None;
         }
-        // Half of what is there, or up to twice as late.
+        // Between a quarter and half of the ids left: half, rounded down to a power of two.
         let mark = (left / 2).checked_ilog2().map_or(0, |log| u64::from(log) + 1);
         let scale = Self::scale(end);
         let high = (u64::from(scale) << SMALL | mark) << END | end >> scale;
         Some(high << COUNTED | (Self::MAX_LEN - left))
     }
 
-    /// Returns what a number says; `None` if it is not one of ours.
+    /// Decodes a number; `None` if idmill did not write it.
     pub fn decode(number: u64) -> Option<Standing> {
         let part = |from: u32, bits: u32| number >> from & ((1 << bits) - 1);
         let (mark, scale) = (part(COUNTED + END, SMALL), part(COUNTED + END + SMALL, SMALL));
@@ -126,7 +126,7 @@ impl Layout {
         (left <= end && end <= Self::REACH).then_some(Standing { end, left, mark })
     }
 
-    /// Returns the id that the next draw from a number begins with; `None` if it is dry, or not ours.
+    /// Returns the first id of the next draw from a number; `None` if it is dry or foreign.
     pub fn next_of(self, number: u64) -> Option<u64> {
         let standing = Self::decode(number).filter(|standing| standing.left > 0)?;
         self.id(standing.end - standing.left)
@@ -138,10 +138,10 @@ impl Layout {
     }
 
     /// Returns how many ids to reserve at `next`, for a draw of `count` from a sequence that ends with `max`.
-    /// The window gets about `size` ids, up to an end that a number can have. If there is no such end, this
-    /// is what the caller wants for itself.
+    /// The window gets about `size` ids, up to a representable end. If there is none, only the caller's own
+    /// ids are reserved.
     pub fn refill_of(self, next: Option<u64>, max: u64, count: u64, size: u64) -> u64 {
-        // Nothing is left, as far as is known: the store has the last word.
+        // Without a known next id, reserve only the caller's ids and let the store decide.
         let alone = Self::draw_of(count);
         let Some(offset) = next.and_then(|next| next.checked_sub(self.start)) else { return alone };
         if size <= alone {
@@ -154,109 +154,110 @@ impl Layout {
     }
 }
 
-/// What a client sends. Each command is one round trip, and is never sent again by itself.
+/// A command to the cache. Each is one round trip, and is never resent automatically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Adds to the number, and reads it (`ma K D<count> v c`).
+    /// Adds to the number and returns the result (`ma K D<count> v c`).
     Add {
-        /// How many ids.
+        /// The number of ids.
         count: u64,
     },
     /// Reads the item, and places a stub if there is none (`mg K N<ttl> c v t`).
     Look,
     /// Reads the item, and places nothing (`mg K c v t`).
     Peek,
-    /// Deletes the item if it has this cas, and looks (`md K C<cas>` and `mg K N<ttl> c v t`).
+    /// Deletes the item if it has this cas, then acts as `Look` (`md K C<cas>` and `mg K N<ttl> c v t`).
     Clear {
-        /// Of the number that was seen to be dry.
+        /// The cas of the number that was found dry.
         cas: u64,
     },
-    /// Replaces the item by this number if it has this cas (`ms K <len> C<cas> T0`).
+    /// Replaces the item with this number if it has this cas (`ms K <len> C<cas> T0`).
     Put {
-        /// Of the stub, or of the number whose end is moved on.
+        /// The cas of the stub, or of the number whose end is moved.
         cas: u64,
-        /// Where the ids end, and how many are left.
+        /// The encoded end and ids left.
         number: u64,
     },
     /// Deletes the stub if it has this cas (`md K C<cas>`).
     Release {
-        /// Of the stub.
+        /// The cas of the stub.
         cas: u64,
     },
-    /// Deletes the item, whatever it is (`md K`). To other clients this is an eviction. It is sent after the
-    /// sequence was changed behind the window: a client that refills the window from then on reserves after
-    /// the change, and a client that reserved before finds its stub gone.
+    /// Deletes any item (`md K`). To other clients this is an eviction. It is sent after the sequence was
+    /// changed in the store. A client that refills the window afterwards reserves after the change. A client
+    /// that reserved before finds its stub missing.
     Delete,
 }
 
-/// What a client does next.
+/// The next step of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Hands out these ids.
+    /// Hand out these ids.
     Take(Taken),
-    /// Begins again, with [`draw`].
+    /// Start again with [`draw`].
     Draw,
-    /// Sends this.
+    /// Send this command.
     Send(Command),
-    /// Reserves a range: the client holds the stub.
+    /// Reserve a range: the client holds the stub.
     Refill(Fence),
-    /// Waits a little and draws again: another client holds the stub.
+    /// Wait briefly and draw again: another client holds the stub.
     Wait,
-    /// Waits a little and looks again, never adding: the window is used up, and another client prepares the
-    /// next range. After a while at the latest, sends [`Command::Clear`], since the other client may be gone.
+    /// Wait briefly and read the item again, without adding: the window is used up, and another client
+    /// prepares the next range. After a limited time, send [`Command::Clear`], because the other client may
+    /// have stopped.
     Await {
-        /// Where the window ends.
+        /// The end of the window.
         end: u64,
-        /// The number's.
+        /// The cas of the number.
         cas: u64,
     },
-    /// Gives up: the item under its key is not ours.
+    /// Give up: the item under this key is foreign.
     Foreign,
-    /// Gives up: the cache does not number its items (memcached with `-C`), so nothing could be put in the
-    /// place of what was seen.
+    /// Give up: the cache does not number its items (memcached with `-C`), so no item can be replaced
+    /// conditionally.
     Unnumbered,
 }
 
-/// The answer to [`Command::Add`].
+/// The reply to [`Command::Add`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Added {
-    /// The number after adding, and its cas.
+    /// The number after the addition, and its cas.
     Number {
-        /// After adding.
+        /// The value after the addition.
         number: u64,
-        /// The item's.
+        /// The cas of the item.
         cas: u64,
     },
     /// There is no item.
     Missing,
-    /// There is an item, but it is not a number: a stub.
+    /// The item is not a number: a stub.
     NotANumber,
 }
 
-/// The answer to [`Command::Look`], [`Command::Peek`] and the second half of [`Command::Clear`].
+/// The reply to [`Command::Look`], [`Command::Peek`] and the second half of [`Command::Clear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Seen {
-    /// A stub, placed by this very look.
+    /// A stub, placed by this command.
     Won {
-        /// The stub's.
+        /// The cas of the stub.
         cas: u64,
     },
-    /// Another client's stub.
+    /// The stub of another client.
     Stub,
-    /// Nothing, and this command places no stub.
+    /// There is no item, and this command places no stub.
     Nothing,
     /// A number.
     Number {
-        /// As it stands.
+        /// The current value.
         number: u64,
-        /// The item's.
+        /// The cas of the item.
         cas: u64,
     },
-    /// None of these.
+    /// Any other item.
     Foreign,
 }
 
-/// The right to refill: the stub that a client won, and the connection on which it did.
+/// The right to refill: the stub that a client won, and its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fence {
     connection: u64,
@@ -264,8 +265,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Returns the stub's cas, if this is still the connection on which it was won. On another connection the
-    /// cas may belong to another item, since a restarted cache numbers its items from the beginning.
+    /// Returns the stub's cas if the connection is the one on which it was won. On another connection, the
+    /// cas may belong to another item, because a restarted cache numbers its items from the beginning.
     pub fn cas_on(self, connection: u64) -> Option<u64> {
         (self.connection == connection).then_some(self.cas)
     }
@@ -282,7 +283,7 @@ pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
         Added::Missing => Next::Send(Command::Look),
         Added::NotANumber => Next::Wait,
         Added::Number { number, cas } => {
-            // As it was before: a number smaller than what was just added was not one of ours.
+            // The number before the addition. A result below `count` was not written by idmill.
             let before = number.checked_sub(count).and_then(Layout::decode);
             let Some(before) = before else { return Next::Foreign };
             if before.left == 0 { dry(before, cas) } else { taken(layout, count, before) }
@@ -290,11 +291,11 @@ pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
     }
 }
 
-/// Returns the next step for a number that is used up. If it had a mark, the draw that moved it over the mark
+/// Returns the next step for a number that is used up. If it had a mark, the draw that crossed the mark
 /// prepares the next range.
 fn dry(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
     match (cas, mark) {
-        // They are numbered from 1.
+        // Valid cas values start at 1.
         (0, _) => Next::Unnumbered,
         (cas, 0) => Next::Send(Command::Clear { cas }),
         (cas, _) => Next::Await { end, cas },
@@ -304,7 +305,7 @@ fn dry(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
 fn taken(layout: Layout, count: u64, before: Standing) -> Next {
     let Standing { end, left, mark } = before;
     let len = count.min(left);
-    // Only a number that nobody of ours put there leads beyond 2^64.
+    // Only a foreign number leads beyond 2^64.
     let range = layout.id(end - left).and_then(|first| IdRange::new(first, len));
     let after = Standing { left: left - len, ..before };
     let low = mark > 0 && mark < left && after.left <= mark;
@@ -327,20 +328,21 @@ pub fn after_look(connection: u64, reply: Seen) -> Next {
     }
 }
 
-/// What becomes of a range that was reserved for a refill.
+/// The use of a range that was reserved for a refill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refill {
-    /// The command whose success all of this depends on: [`Command::Put`] or [`Command::Release`]. On any
-    /// other outcome the whole range is abandoned.
+    /// The command that must succeed: [`Command::Put`] or [`Command::Release`]. After any other outcome, the
+    /// whole range is abandoned.
     pub command: Command,
     /// The first ids, for the winner.
     pub own: IdRange,
-    /// How many ids are neither the winner's nor in the window: a gap.
+    /// The number of ids that are neither the winner's nor in the window: a gap.
     pub unused: u64,
 }
 
-/// Returns what to do with a range that was reserved after the fence was won, for a draw of `count` ids.
-/// `None` if the fence is of another connection, or the range is not of this sequence: it is abandoned.
+/// Returns how to use a range that was reserved after the fence was won, for a draw of `count` ids. Returns
+/// `None` if the range must be abandoned: the fence is of another connection, or the range of another
+/// sequence.
 pub fn refill(layout: Layout, fence: Fence, connection: u64, range: IdRange, count: u64) -> Option<Refill> {
     let cas = fence.cas_on(connection)?;
     if range.start() < layout.start || range.is_empty() {
@@ -358,13 +360,13 @@ pub fn refill(layout: Layout, fence: Fence, connection: u64, range: IdRange, cou
 }
 
 impl Layout {
-    /// Returns whether a range begins where a window ends.
+    /// Returns whether a range begins at the end of a window.
     pub fn follows(self, end: u64, range: IdRange) -> bool {
         self.id(end) == Some(range.start())
     }
 
-    /// Returns the end of as much of a range as fits behind `left` ids, and how many of its ids that is, if
-    /// any.
+    /// Returns the end of the part of a range that fits behind `left` ids, and the length of that part.
+    /// Returns `None` if nothing fits.
     fn reaching(self, range: IdRange, left: u64) -> Option<(u64, u64)> {
         let first = range.start().checked_sub(self.start)?;
         let room = range.len().min(Self::MAX_LEN.saturating_sub(left));
@@ -374,12 +376,12 @@ impl Layout {
     }
 }
 
-/// Returns what to do with a range that was reserved after a window was seen to be [low](Taken::low) and to
-/// end at `end`: the command that moves its end on, how many ids the window then has, and how many are
-/// beyond, a gap. `None` if the window does not stand any more, or the range does not follow it.
+/// Returns the command that adds a range to a window. The range was reserved after a window with this end was
+/// [low](Taken::low). Returns `None` if the window has changed, or has ids left that the range does not
+/// follow.
 ///
-/// Only a range that begins where the window ends can be joined to what is left. Otherwise the ids between
-/// them, which belong to others, would be handed out.
+/// A range can be joined to the ids left only if it begins at the end of the window. Otherwise the ids in
+/// between, which belong to others, would be handed out.
 pub fn extend(layout: Layout, end: u64, range: IdRange, reply: Seen) -> Option<Extend> {
     let Seen::Number { number, cas } = reply else { return None };
     let standing = Layout::decode(number).filter(|standing| standing.end == end && cas != 0)?;
@@ -393,14 +395,15 @@ pub fn extend(layout: Layout, end: u64, range: IdRange, reply: Seen) -> Option<E
     Some(Extend { command: Command::Put { cas, number }, size, unused: range.len() - len })
 }
 
-/// How to move a window's end on.
+/// How to move the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend {
-    /// [`Command::Put`], on the connection on which the number was seen. On anything but success, look again.
+    /// [`Command::Put`], on the connection that read the number. After any outcome except success, read it
+    /// again.
     pub command: Command,
-    /// How many ids the window then has.
+    /// The number of ids in the window afterwards.
     pub size: u64,
-    /// How many ids of the range are beyond its end: a gap.
+    /// The number of ids of the range that are beyond the new end: a gap.
     pub unused: u64,
 }
 

@@ -11,7 +11,7 @@ fn encoded(end: u64, left: u64) -> u64 {
     Layout::encode(end, left).unwrap()
 }
 
-/// After `drawn` ids were drawn from a number.
+/// The number after `drawn` ids were drawn from it.
 fn added(number: u64, drawn: u64) -> Added {
     Added::Number { number: number + drawn, cas: 7 }
 }
@@ -66,7 +66,7 @@ fn a_number_that_is_not_ours_hands_out_nothing() {
     assert_eq!(after_look(1, Seen::Number { number: 42, cas: 1 }), Next::Foreign);
 }
 
-/// memcached with `-C` says 0 of every item, and does not take that for a condition.
+/// memcached with `-C` returns cas 0 for every item, and does not accept it as a condition.
 #[test]
 fn a_cache_that_numbers_no_items_is_refused_before_anything_is_reserved() {
     assert_eq!(after_look(1, Seen::Won { cas: 0 }), Next::Unnumbered);
@@ -130,7 +130,7 @@ fn far_from_the_start_ends_are_rounded_and_what_is_beyond_is_lost() {
     assert_eq!(LAYOUT.refill_of(Some(end - 99), u64::MAX, 1, 100), 128, "so it is reserved to one");
 }
 
-/// The one draw that crosses the mark hears it, wherever its ends lie.
+/// Exactly one draw reports that it crossed the mark.
 #[test]
 fn one_draw_prepares_the_next_range() {
     for count in 1..12 {
@@ -190,8 +190,7 @@ fn no_number_of_ours_spills_over_or_wraps() {
 }
 
 proptest! {
-    /// Ids of a refill lie in exactly one of three places, and those in the window are the
-    /// very ids that draws find there.
+    /// Each id of a refill is in exactly one of three places, and draws return exactly the ids in the window.
     #[test]
     fn a_refill_hands_out_each_reserved_id_once(
         start in prop_oneof![0..50_u64, u64::MAX - 400..u64::MAX - 300],
@@ -205,7 +204,7 @@ proptest! {
         let mut unused = 0;
         if let Command::Put { mut number, .. } = refill.command {
             let end = Layout::decode(number).unwrap().end;
-            // Half-way the end is moved on.
+            // The end is moved halfway through.
             let next = range(start + end, more);
             let mut prepared = false;
             loop {

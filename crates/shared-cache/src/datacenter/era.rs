@@ -1,19 +1,18 @@
-//! Which life of a sequence a row belongs to, and rows that went back in time.
+//! Eras of a sequence, and the detection of rows that went back in time.
 //!
-//! The sequence can be created anew or set while windows hold ids of it: the *era* changes, in the same
-//! write that changes the counter and forgets all claims. A window of another era is not served, but made
-//! empty for the new one by [`prepare`]. Since the global row is read *after* the window, its era is the
-//! newer one whenever the two differ.
+//! A sequence can be recreated or set while windows hold ids of it. The same write changes the counter and
+//! the *era*, and removes all claims. A window of another era is not used; [`prepare`] makes it empty for the
+//! new era. The global row is read *after* the window, so if the eras differ, its era is the newer one.
 
 use super::{GlobalRow, WindowRow};
 use idmill::store::Identity;
 
-/// Which life of a sequence ids belong to. Ranges of different eras may overlap.
+/// The era of ids. Ranges of different eras may overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Era {
-    /// The sequence.
+    /// The identity of the sequence.
     pub identity: Identity,
-    /// How often what windows hold was recalled, by a `set` that moved `next`; never less than the epoch.
+    /// How many times a `set` of `next` recalled the ids in windows; never less than the epoch.
     pub recalls: u64,
 }
 
@@ -23,48 +22,47 @@ impl Era {
     }
 }
 
-/// How a window that is missing or of another era comes to be of the global row's.
+/// The step that brings a missing or old window to the era of the global row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Prepare {
-    /// It is: draw from it.
+    /// The window is current: draw from it.
     Ready,
-    /// Insert this row, if there is none.
+    /// Insert this row if there is none.
     Create(WindowRow),
-    /// Send this.
+    /// Send this write.
     Reset(Reset),
-    /// The window has been written since it was read: read it again, and hold it against this.
+    /// The window was written after it was read. Read it again, and compare it with this floor.
     Again(Floor),
-    /// One of the rows went back in time: nothing may be served.
+    /// One of the rows went back in time. Serve nothing.
     Corrupt(&'static str),
 }
 
-/// Makes a window of another era an empty one: applied only if it still has the era that was seen.
+/// Empties a window of another era. Applied only if the window still has the era that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reset {
     /// The condition: the era.
     pub seen: Era,
-    /// What the window becomes.
+    /// The new row.
     pub row: WindowRow,
 }
 
 impl Reset {
-    /// Whether the condition holds.
+    /// Returns whether the condition holds.
     pub fn holds(&self, row: &WindowRow) -> bool {
         row.era == self.seen
     }
 
-    /// What it writes.
+    /// Applies the write to a row.
     pub fn apply(&self, row: &mut WindowRow) {
         *row = self.row;
     }
 }
 
-/// What to do with a window, given a global row that was read *after* it, and the floor
-/// that was known *before* it was.
+/// Returns the step for a window. `global` was read *after* the window, and `floor` was known *before*.
 ///
-/// A window without a range of this era may be made; but where the global row has a claim of this era, there
-/// was such a window when it was claimed, so one that is not there on a second look was lost or put back:
-/// making it anew would install the recorded claim a second time.
+/// A window without a range of this era may be created, with one exception. A claim of this era in the global
+/// row proves that such a window existed at that time. If a second read does not find it, the window was lost
+/// or restored. Creating it would install the recorded claim twice.
 pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Floor>) -> Prepare {
     let empty = WindowRow::empty(global.era, global.bounds);
     match window {
@@ -83,32 +81,32 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
     }
 }
 
-/// The least that a window has to be when it is read *after* this was known. Reads being linearizable, a
-/// window that is less went back in time: it was restored from a backup, or lost.
+/// A lower bound for a window that is read *after* this was known. Reads are linearizable, so a window below
+/// it went back in time: it was restored from a backup, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Floor {
     /// The era.
     pub era: Era,
     /// The generation.
     pub generation: u64,
-    /// The next id; zero where only the generation is known.
+    /// The next id; zero if only the generation is known.
     pub next: u128,
 }
 
 impl Floor {
-    /// What a window that was read tells of those that are read later.
+    /// Returns the floor that a window sets for later reads.
     pub fn of_window(row: &WindowRow) -> Self {
         Self { era: row.era, generation: row.generation, next: row.current.start }
     }
 
-    /// What a claim tells, if there is one: the window was of this era, and of the generation
-    /// before it, when it was claimed.
+    /// Returns the floor that a claim sets, if there is one: at the time of the claim, the window had this
+    /// era and the previous generation.
     pub fn of_global(row: &GlobalRow) -> Option<Self> {
         let generation = row.claim?.token.saturating_sub(1);
         Some(Self { era: row.era, generation, next: 0 })
     }
 
-    /// Whether a window that was read after this was known can be.
+    /// Returns whether a window that was read after this floor is plausible.
     pub fn allows(&self, window: Option<&WindowRow>) -> bool {
         let Some(window) = window else { return false };
         if window.era == self.era {
@@ -117,7 +115,7 @@ impl Floor {
         !window.era.is_older_than(self.era)
     }
 
-    /// The higher of two, of which `other` was learnt later.
+    /// Returns the higher of two floors. `other` is the newer one.
     #[must_use]
     pub fn raised(self, other: Self) -> Self {
         if self.era != other.era {

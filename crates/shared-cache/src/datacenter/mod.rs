@@ -1,20 +1,19 @@
-//! What datacenter windows decide, without any I/O: every conditional write that a process sends, and what it
-//! may conclude from the answer. The Cassandra store executes it, and the protocol's models explore it.
+//! The decisions of datacenter windows, without I/O: every conditional write, and the conclusions from its
+//! reply. The Cassandra store executes them, and the protocol's models explore them.
 //!
-//! One row holds the *global* counter with the last claim of each datacenter; one row in each
-//! datacenter holds its *window*. Every write is conditional on what was read, and no condition can
-//! hold a second time once its write was applied. So a write whose outcome is unknown may be applied at
-//! any later time without harm:
+//! One row holds the *global* counter with the last claim of each datacenter. One row per datacenter holds
+//! its *window*. Every write is conditional on the state that was read. After a write was applied, its
+//! condition can never hold again. So it is harmless if a write with an unknown outcome is applied later:
 //!
-//! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or says
-//!    that it is [dry](Draw::Dry). A take that was not acknowledged is a gap; that it was one's
-//!    own is never inferred from values.
-//! 2. Where the window is dry, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
-//!    range aside under a token, the generation that the window will have. Any process that claims under the
-//!    same token, and the same process after a crash, gets the same range.
-//! 3. [`Install`] puts it into the window, if the window is still of the generation before.
+//! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or returns
+//!    [dry](Draw::Dry). A take without an acknowledgement is a gap. The values read later are no proof
+//!    that it was applied.
+//! 2. If the window is dry, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
+//!    range aside under a token, the next generation of the window. A claim under the same token returns the
+//!    same range, for any process and also after a crash.
+//! 3. [`Install`] puts the range into the window, if the window still has the previous generation.
 //!
-//! A row is only trusted as far as it can be: see [`Floor`] for how a row that went back in time is noticed.
+//! For the detection of rows that went back in time, see [`Floor`].
 
 mod era;
 
@@ -27,7 +26,7 @@ use idmill::store::{Bounds, Grant};
 
 pub use era::{Era, Floor, Prepare, Reset, prepare};
 
-/// Ids `[start, end)`. Wider than an id, since the end of a span that holds `u64::MAX` is 2^64.
+/// Ids `[start, end)`. Wider than an id, because the end of a span with `u64::MAX` is 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The first id.
@@ -37,20 +36,20 @@ pub struct Span {
 }
 
 impl Span {
-    /// How many ids.
+    /// Returns the number of ids.
     pub fn len(self) -> u128 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there is no id left.
+    /// Returns whether no id is left.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// As a grant of this life of the sequence.
+    /// Returns the span as a grant of this era.
     ///
     /// # Panics
-    /// If it is not within the bounds of any sequence.
+    /// If the span is not within the bounds of any sequence.
     pub fn granted(self, era: Era, bounds: Bounds) -> Grant {
         let (start, len) = (u64::try_from(self.start), u64::try_from(self.len()));
         let range = start.ok().zip(len.ok()).and_then(|(start, len)| IdRange::new(start, len));
@@ -65,112 +64,112 @@ impl From<IdRange> for Span {
     }
 }
 
-/// The window of one datacenter, as it was read in one linearizable read.
+/// The window of one datacenter, from one linearizable read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WindowRow {
-    /// Which life of the sequence its ids belong to.
+    /// The era of its ids.
     pub era: Era,
     /// The bounds of the sequence when the window was last written from the global row.
     pub bounds: Bounds,
-    /// How many ranges were installed in this era.
+    /// The number of ranges installed in this era.
     pub generation: u64,
-    /// What is being taken from; its start is the next id.
+    /// The range in use. Its start is the next id.
     pub current: Span,
-    /// What comes after it.
+    /// The next range.
     pub preloaded: Option<Span>,
 }
 
-/// The global counter, as one datacenter read it in one linearizable read.
+/// The global counter, from one linearizable read in one datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GlobalRow {
-    /// Which life of the sequence this is.
+    /// The era of the sequence.
     pub era: Era,
     /// The first and the last id.
     pub bounds: Bounds,
-    /// The next id that no datacenter has claimed; one past max when there is none.
+    /// The next unclaimed id; one past max if there is none.
     pub next: u128,
-    /// What this datacenter claimed last in this era.
+    /// The last claim of this datacenter in this era.
     pub claim: Option<Claim>,
 }
 
 /// A range that was set aside for one datacenter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
-    /// The generation that installing it gives the window.
+    /// The generation of the window after the install.
     pub token: u64,
     /// The ids; never empty.
     pub span: Span,
 }
 
-/// The right to claim a range for the window that was seen.
+/// The right to claim a range for the window that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Token {
-    /// The era of the window that was seen.
+    /// The era of that window.
     pub era: Era,
-    /// The generation that the window is to have.
+    /// The next generation of the window.
     pub generation: u64,
-    /// The end of the last range that was seen in the window.
+    /// The end of the last range in that window.
     pub reached: u128,
-    /// Whether the window had no id left *in that very read*.
+    /// Whether the window had no id left *in that same read*.
     pub dry: bool,
 }
 
-/// What became of a conditional write.
+/// The outcome of a conditional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// The store said that it was applied.
+    /// The store reported that it was applied.
     Applied,
-    /// The store said that the condition did not hold.
+    /// The store reported that the condition did not hold.
     Refused,
-    /// There was no answer: it may have been applied, or may be at any later time.
+    /// No reply: it may have been applied, or may be applied at any later time.
     Unknown,
 }
 
-/// What a draw comes to.
+/// The result of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Draw {
-    /// Send this.
+    /// Send this write.
     Take(Take),
-    /// Nothing left: claim a range under this token.
+    /// Nothing is left: claim a range under this token.
     Dry(Token),
-    /// What is left is above what the caller's type can hold.
+    /// The remaining ids are above the range of the caller's type.
     AboveCeiling,
 }
 
-/// Takes ids from the window: applied only if the era is this one and `next` is what was seen.
+/// Takes ids from the window. Applied only if the era and `next` are unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Take {
     /// The condition: the era.
     pub era: Era,
-    /// The condition: what `next` is.
+    /// The condition: the value of `next`.
     pub seen: u128,
-    /// What current becomes.
+    /// The new value of `current`.
     pub current: Span,
-    /// Whether the preloaded range became the current one, and nothing is preloaded any more.
+    /// Whether the preloaded range became the current one, so that nothing is preloaded.
     pub switched: bool,
-    /// The ids that are the caller's, if this was acknowledged.
+    /// The ids of the caller, if the write was acknowledged.
     pub ids: Span,
 }
 
-/// What comes of a [`Take`].
+/// The result of a [`Take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Taken {
-    /// The ids are the caller's alone.
+    /// The ids belong only to the caller.
     Ids(Span),
-    /// Somebody was faster: read the window again.
+    /// The race was lost: read the window again.
     Again,
-    /// The ids are nobody's: a gap, if they were taken.
+    /// The ids must not be used. They are a gap if the write was applied.
     Gap,
 }
 
 impl WindowRow {
-    /// A window that nothing was installed in yet.
+    /// Creates a window without ranges.
     pub fn empty(era: Era, bounds: Bounds) -> Self {
         let start = u128::from(bounds.start());
         Self { era, bounds, generation: 0, current: Span { start, end: start }, preloaded: None }
     }
 
-    /// Takes up to `count` ids (at least 1) no larger than `ceiling`; never of two ranges.
+    /// Takes up to `count` ids (at least 1) up to `ceiling`, and never from two ranges.
     pub fn draw(&self, count: u64, ceiling: u64) -> Draw {
         let switched = self.current.is_empty();
         let Some(from) = (if switched { self.preloaded } else { Some(self.current) }) else {
@@ -185,8 +184,7 @@ impl WindowRow {
         Draw::Take(Take { era: self.era, seen: self.current.start, current, switched, ids })
     }
 
-    /// Whether at most `threshold` ids are left and nothing is preloaded: who
-    /// sees this claims the next range.
+    /// Returns a token for the next claim, if at most `threshold` ids are left and nothing is preloaded.
     pub fn low(&self, threshold: u64) -> Option<Token> {
         let low = self.preloaded.is_none() && self.current.len() <= u128::from(threshold);
         low.then(|| self.token(self.current.is_empty()))
@@ -199,12 +197,12 @@ impl WindowRow {
 }
 
 impl Take {
-    /// Whether the condition holds.
+    /// Returns whether the condition holds.
     pub fn holds(&self, row: &WindowRow) -> bool {
         row.era == self.era && row.current.start == self.seen
     }
 
-    /// What it writes.
+    /// Applies the write to a row.
     pub fn apply(&self, row: &mut WindowRow) {
         row.current = self.current;
         if self.switched {
@@ -212,7 +210,7 @@ impl Take {
         }
     }
 
-    /// What may be concluded: only what was acknowledged was taken.
+    /// Returns the result: ids were taken only if the write was acknowledged.
     pub fn after(&self, outcome: Outcome) -> Taken {
         match outcome {
             Outcome::Applied => Taken::Ids(self.ids),
@@ -222,43 +220,43 @@ impl Take {
     }
 }
 
-/// What a claim comes to.
+/// The next step of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClaimStep {
-    /// This range is set aside under the token already: install it.
+    /// The range is already set aside under the token: install it.
     Recorded(Span),
-    /// Send this.
+    /// Send this write.
     Send(ClaimWrite),
-    /// The window has moved on, or the sequence was recalled or created anew: read the window again.
+    /// The window has changed, or the sequence was recalled or recreated: read the window again.
     Stale,
-    /// Every id is claimed. Exhausted if the window was dry when it was read; else nothing more to fetch.
+    /// All ids are claimed. If the window was dry when it was read, the sequence is exhausted.
     Nothing,
-    /// One of the rows went back in time: nothing may be served.
+    /// One of the rows went back in time. Serve nothing.
     Corrupt(&'static str),
 }
 
-/// Moves the counter and records the claim, in one write: applied only if era,
-/// `next` and max are what was seen.
+/// Moves the counter and records the claim in one write. Applied only if the era, `next` and max are
+/// unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClaimWrite {
     /// The condition: the era.
     pub era: Era,
-    /// The condition: what `next` is.
+    /// The condition: the value of `next`.
     pub seen: u128,
     /// The condition: the last id.
     pub max: u64,
-    /// What `next` becomes: the end of the span.
+    /// The claim. The new value of `next` is the end of its span.
     pub claim: Claim,
 }
 
 impl GlobalRow {
-    /// What a source answers that set these ids aside: it will answer the same again under the same token.
+    /// Returns the result of a claim of these ids. The same token always returns the same ids.
     pub fn claimed(&self, ids: Span) -> Claimed {
         Claimed::Range { grant: ids.granted(self.era, self.bounds), recorded: true }
     }
 
-    /// Sets `size` ids (at least 1; fewer where the bounds end) aside for the datacenter whose window gave
-    /// out the token. The order of the tests matters: what was claimed already goes before everything.
+    /// Sets `size` ids (at least 1; fewer at the end of the bounds) aside for the datacenter of the token's
+    /// window. The order of the checks matters: an existing claim has priority.
     pub fn claim(&self, token: &Token, size: u64, ceiling: u64) -> ClaimStep {
         if self.era != token.era {
             return ClaimStep::Stale;
@@ -284,52 +282,52 @@ impl GlobalRow {
 }
 
 impl ClaimWrite {
-    /// Whether the condition holds.
+    /// Returns whether the condition holds.
     pub fn holds(&self, row: &GlobalRow) -> bool {
         row.era == self.era && row.next == self.seen && row.bounds.max() == self.max
     }
 
-    /// What it writes, in the datacenter's own column and the counter.
+    /// Writes the datacenter's own column and the counter.
     pub fn apply(&self, row: &mut GlobalRow) {
         row.next = self.claim.span.end;
         row.claim = Some(self.claim);
     }
 
-    /// The range, if it was acknowledged. Refused and unknown are the same: read the global row and claim
-    /// again, under the same token.
+    /// Returns the range if the write was acknowledged. After any other outcome, read the global row and
+    /// claim again under the same token.
     pub fn after(&self, outcome: Outcome) -> Option<Span> {
         (outcome == Outcome::Applied).then_some(self.claim.span)
     }
 }
 
-/// Preloads a claimed range: applied only if the era is this one and the
-/// generation the one before the token's.
+/// Preloads a claimed range. Applied only if the era is unchanged and the window has the generation before
+/// the token's.
 ///
-/// Whatever the outcome, the window is read again: refused, unknown and applied are the same.
+/// The window is read again after every outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Install {
     /// The condition: the era.
     pub era: Era,
-    /// The generation that the window gets; the condition is the one before.
+    /// The new generation of the window; the condition is the one before.
     pub generation: u64,
-    /// What it preloads.
+    /// The range to preload.
     pub preloaded: Span,
-    /// The bounds of the sequence, which the window then knows.
+    /// The bounds of the sequence, to store in the window.
     pub bounds: Bounds,
 }
 
 impl Install {
-    /// For what was claimed under this token.
+    /// Creates the install of a span that was claimed under this token.
     pub fn new(token: &Token, span: Span, bounds: Bounds) -> Self {
         Self { era: token.era, generation: token.generation, preloaded: span, bounds }
     }
 
-    /// Whether the condition holds.
+    /// Returns whether the condition holds.
     pub fn holds(&self, row: &WindowRow) -> bool {
         row.era == self.era && row.generation + 1 == self.generation
     }
 
-    /// What it writes.
+    /// Applies the write to a row.
     pub fn apply(&self, row: &mut WindowRow) {
         row.preloaded = Some(self.preloaded);
         row.generation = self.generation;

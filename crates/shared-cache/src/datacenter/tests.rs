@@ -1,4 +1,4 @@
-//! The rules one by one. That together they repeat and lose nothing is shown by the protocol's models.
+//! Tests of each rule. The protocol's models show that together they repeat and lose no id.
 
 use super::*;
 use idmill::store::Identity;
