@@ -2,8 +2,8 @@
 //! run.
 //!
 //! `cargo bench -p idmill-bench --bench draws` measures the rows of `hot_path.rs` that have a goal, one
-//! after another. The harness of `hot_path.rs` measures all rows in turn instead, so that a slow moment of
-//! the machine affects all of them. Ratios and goals are therefore taken from there.
+//! after another. The harness of `hot_path.rs` alternates between all rows instead, so that a slow moment
+//! of the machine affects all of them. Ratios and goals are therefore taken from there.
 
 #![allow(missing_docs)] // criterion's macros make undocumented items
 

@@ -197,7 +197,7 @@ fn warm((ids, allocator): (Sequences, Allocator<u64>)) -> (Sequences, Allocator<
     (ids, allocator)
 }
 
-/// Polls as a runtime does, with a future that is ready at once.
+/// Polls as a runtime does, with a future that is ready.
 fn poll_next(allocator: &Allocator<u64>, n: u64) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..n {

@@ -38,7 +38,7 @@ fn a_program_without_a_runtime_has_everything() {
     assert_eq!(ids.blocking().inspect("orders").unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// Where a wait could never end, each twin returns an error at once that names the method to use.
+/// Where a wait could never end, each twin immediately returns an error that names the method to use.
 #[tokio::test]
 async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();

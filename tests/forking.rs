@@ -1,4 +1,4 @@
-//! A process that forks while it has ids in memory, of which its child gets a copy.
+//! A process that forks while it has ids in memory. Its child gets a copy of them.
 #![cfg(unix)]
 
 use std::process::{Command, ExitStatus, Stdio};
@@ -21,7 +21,7 @@ const TAKES: &str = "IDMILL_TEST_FORK_TAKES";
 const STEP: u64 = 10;
 const DRAWS: usize = 30;
 
-/// Not a test by itself: the process that forks, which runs nothing else.
+/// Not a test: the process that forks, which runs nothing else.
 #[test]
 fn process() {
     let Ok(reports) = std::env::var(REPORTS) else { return };
@@ -111,8 +111,8 @@ fn forked(setting: Option<&str>) -> (String, String) {
     (read("parent"), read("child"))
 }
 
-/// Number of ids that the child drew, all of which were in memory at the fork. Every other draw returned
-/// the error that the process was forked.
+/// Number of ids that the child drew. All of them were in memory at the fork. Every other draw returned the
+/// error that the process was forked.
 fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());
@@ -133,7 +133,7 @@ fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
     assert!(ids_of_a_child(&child, 8) <= 7, "{child}");
 }
 
-/// The threads have blocks of their own, which the child copies too.
+/// The child also gets copies of the threads' blocks.
 #[test]
 fn so_does_one_whose_ids_are_in_the_order_of_each_thread() {
     let (parent, child) = forked(Some(BY_THREAD));

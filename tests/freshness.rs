@@ -89,7 +89,7 @@ async fn what_cannot_be_confirmed_is_dropped_when_it_is_too_old_and_not_before()
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
     sleep(AGE).await;
-    // The last look was at most a quarter of that ago, and one more may fail.
+    // The last check was at most a quarter of that ago, and one more may fail.
     store.set_faults(Faults::outage());
     sleep(AGE / 4).await;
     assert_eq!(orders.try_next().unwrap(), 2);
@@ -175,7 +175,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
     assert_eq!(store.reserves(), 1);
 }
 
-/// Also without `freshness`.
+/// Also without a maximum age.
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {

@@ -116,7 +116,7 @@ async fn what_a_lease_holds_does_not_go_back() {
     assert_eq!(stored(&store, "orders").await.next, Some(12));
 }
 
-/// A second attempt would take back a range of the same length that others have reserved meanwhile.
+/// A second attempt would take back a range of the same length that others have reserved since then.
 #[tokio::test]
 async fn an_answer_that_is_lost_is_not_asked_for_again() {
     let store = FaultyStore::new();
@@ -249,7 +249,7 @@ async fn give_back_of_another_process_is_honest() {
     assert_eq!(orders.snapshot().failures, 0);
 }
 
-/// Draws and takes, some of which are cancelled. Returns all ids that it got.
+/// Draws, and takes with cancellations. Returns all ids that it got.
 async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> Vec<u64> {
     let mut got = Vec::new();
     for _ in 0..40 {

@@ -60,7 +60,7 @@ async fn a_sequence_that_is_gone_is_not_begun_anew_by_who_was_granted_of_it() {
     let error = open(&ids).await.unwrap_err();
     assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
     assert!(store.inspect(&name()).await.unwrap().is_none());
-    // An administrator decides: above all ids in use.
+    // An administrator recreates it above all ids in use.
     store.create(&name(), Bounds::new(21, 1000).unwrap()).await.unwrap();
     assert_eq!(draw(&s, 2).await, [21, 22]);
 }
@@ -116,7 +116,7 @@ async fn an_incarnation_that_another_followed_does_not_come_again() {
     store.restore(&backup);
     refuses(&s, "of an incarnation that another had followed").await;
     refuses(&s, "of an incarnation that another had followed").await;
-    // A new process knows nothing of that, and is still granted no id a second time.
+    // A new process has no memory of that, and still gets no duplicate.
     let newcomer = open(&process(&store)).await.unwrap();
     let after = draw(&newcomer, 1).await[0];
     assert!(!first.contains(&after) && after > 20, "{after} was handed out under this identity");

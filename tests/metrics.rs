@@ -50,7 +50,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     every_metric_is_described_and_on_the_page(&mut reader);
 }
 
-/// Not a test of its own, because a process has only one recorder.
+/// Not a separate test, because a process has only one recorder.
 fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();

@@ -60,12 +60,12 @@ impl Plan {
     }
 }
 
-/// The ids handed out, and the ids that both sides may have lost.
+/// The ids handed out, and the ids that the witness may have lost.
 #[derive(Debug, Default)]
 struct Books {
     drawn: HashMap<u64, usize>,
     twice: Vec<u64>,
-    /// Ids that may have been claimed after the moments to which the witness went back.
+    /// Ids that may have been claimed after the backups that the witness returned to.
     forgotten: Vec<Range<u128>>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) trait Contender: Sync {
     fn counts(&self) -> (u64, u64);
 }
 
-/// One counter in memory, on a cache line of its own, like the allocator's cursor.
+/// One counter in memory, on its own cache line, like the allocator's cursor.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Bare(AtomicU64);

@@ -2,10 +2,10 @@
 //!
 //! `cargo bench -p idmill-bench --features engines --bench reserve_cost [-- ENGINE…]`. The engines are
 //! started through `ci/engines`, each in a temporary directory. `TMPDIR=/dev/shm` avoids the disk, whose
-//! syncs otherwise take most of the time. Both are sent in turn from one task, so a slow moment of the
-//! machine affects both alike. Each number is a median. `by hand` is the statement that a program would
-//! write for a table of its own, prepared, on a kept connection. `same row`, where it exists, does the same
-//! to a row of idmill's table, with its checks.
+//! syncs otherwise take most of the time. Both alternate in one task, so a slow moment of the machine
+//! affects both alike. Each number is a median. `by hand` is the statement that a program would write for
+//! its own table, prepared, on a kept connection. `same row`, where it exists, does the same to a row of
+//! idmill's table, with its checks.
 
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ fn request() -> Reserve {
     Reserve::new(SequenceName::new("s").expect("a name"), COUNT).create(Bounds::of::<u64>())
 }
 
-/// The duration of each in microseconds, in turn with the others.
+/// The duration of each in microseconds. The columns alternate.
 #[derive(Default)]
 struct Column(Vec<f64>);
 

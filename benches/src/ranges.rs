@@ -1,8 +1,8 @@
 //! Measures rows side by side, several times, and prints a table of the ranges of the results.
 //!
 //! A *run* recreates everything, so that the results do not depend on one memory layout. It measures all
-//! rows in turn, repeatedly, and keeps the median of each. Ratios are computed within a run. The table has
-//! the minimum and the maximum of all runs.
+//! rows repeatedly, one after the other, and keeps the median of each. Ratios are computed within a run.
+//! The table has the minimum and the maximum of all runs.
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The time limit for requests in progress after the service was told to end.
+/// The time limit for requests in progress after a signal to end.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// The pages for monitoring.

@@ -1,5 +1,5 @@
 //! An oracle for the engine. It feeds the engine arbitrary events, and checks every effect against the
-//! engine's promises. It is independent of how the engine decides.
+//! engine's promises. It does not use the engine's decisions.
 //!
 //! It plays the driver, the stock, the callers, the clock, and a store that can be correct, short, reset,
 //! faulty or broken. Each broken promise panics with the promise's name.
@@ -50,7 +50,7 @@ impl Asked {
 
 struct Flight {
     count: u64,
-    /// Number of callers that had asked when it was sent.
+    /// Number of callers before it was sent.
     callers: usize,
     revoked: bool,
     /// Whether a give-back was in flight.
@@ -95,7 +95,7 @@ pub(crate) struct Oracle {
     /// waiting callers.
     memory: Vec<IdRange>,
     held: Ranges,
-    /// Under `Order::Global`: each grant, and the first caller that asked too late for it.
+    /// Under `Order::Global`: each grant, and the first caller that was too late for it.
     asked_for: Vec<(IdRange, usize)>,
     /// One past the last id of this identity that a caller got: ids grow.
     handed_to: u128,

@@ -75,7 +75,7 @@ fn a_runtime_without_timers_is_refused() {
     });
 }
 
-/// In a separate process, whose threads ask for more memory than the address space has.
+/// In a separate process, whose threads need more memory than the address space has.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_is_not_to_be_had_is_an_error() {

@@ -80,7 +80,7 @@ async fn trying_goes_on_after_a_failure_for_good_and_does_not_storm_the_store() 
     assert_eq!(try_until(|| orders.try_next()).await, None);
     let reserves = orders.snapshot().reserves;
     assert!((8..=40).contains(&reserves), "{reserves} in a minute, in which the delay doubles up to 5 s");
-    // Each caller that waits gets the error at once.
+    // Each caller that waits gets the error immediately.
     for _ in 0..3 {
         assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Denied);
     }

@@ -53,7 +53,7 @@ pub(crate) struct ProcessPlan {
     pub(crate) think: Duration,
     pub(crate) store_timeout: Duration,
     pub(crate) max_waiting: usize,
-    /// The maximum duration of each life. The last one goes on until its callers are done.
+    /// The maximum duration of each life. The last one lasts until its callers are done.
     pub(crate) crashes: Vec<Duration>,
     /// When it is paused, and for how long.
     pub(crate) pauses: Vec<(Duration, Duration)>,

@@ -14,8 +14,8 @@ type Verdict = Result<(), String>;
 const BURST: Duration = Duration::from_millis(100);
 /// A window may have this number of ids even if fewer are drawn.
 const SMALL: u64 = 64;
-/// A window has at most this multiple of the ids drawn. It grows four times at a refill. A process that has
-/// not measured a rate takes the size from its mark, which may be half as large again.
+/// A window has at most this multiple of the ids drawn. A refill makes it up to four times as large. A
+/// process that has not measured a rate takes the size from its mark, which may be larger by half.
 const TIMES: u64 = 6;
 /// Once the faults end, no caller waits longer, except for a range that a crashed process was to put into
 /// the window.

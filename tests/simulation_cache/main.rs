@@ -2,8 +2,8 @@
 //! same seed is the same world. The tier and the window are the library's own, down to the bytes that they
 //! send. The cache and the network are simulated.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, of which this test runs a fifth. `IDMILL_SIM_SEED` reruns
-//! one of them.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, and this test runs a fifth of them. `IDMILL_SIM_SEED`
+//! reruns one of them.
 
 mod check;
 mod network;

@@ -44,7 +44,7 @@ pub(crate) struct ProcessPlan {
     pub(crate) count: u64,
     /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,
-    /// The duration of each life. The last one goes on to the end.
+    /// The duration of each life. The last one lasts to the end.
     pub(crate) crashes: Vec<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! The world of one seed: processes over one window, the store behind it, and the faults of all of them.
+//! The world of one seed: processes over one window, its store, and the faults of all of them.
 
 use std::ops::Add;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ fn request(count: u64) -> Reserve {
     Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
-/// Runs a plan to its end, on a clock of its own.
+/// Runs a plan to its end, on its own clock.
 pub(crate) fn run(plan: Plan) -> World {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");

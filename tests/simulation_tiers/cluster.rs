@@ -1,8 +1,8 @@
 //! Rows in several datacenters, and the network between them and a process.
 //!
-//! The library's own decisions change the rows. This file has the promises of the database: conditional
-//! writes are applied in some order, one after the other. They are answered, or not, or applied long after
-//! the caller's timeout.
+//! The library's own decisions change the rows. This file models the database: conditional writes are
+//! applied in some order, one after the other. They are answered, or not, or applied long after the
+//! caller's timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct Weather {
     pub(crate) lost_reply: u32,
     /// Applied up to an hour later.
     pub(crate) late: u32,
-    /// Refused at once, and certainly not applied.
+    /// Refused immediately, and certainly not applied.
     pub(crate) refused: u32,
 }
 

@@ -2,8 +2,8 @@
 //! world, and the same seed is the same world. The engine, the tier and the windows' decisions are the
 //! library's own.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, of which this test runs a tenth. `IDMILL_SIM_SEED` reruns
-//! one of them.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, and this test runs a tenth of them. `IDMILL_SIM_SEED`
+//! reruns one of them.
 
 mod check;
 mod cluster;

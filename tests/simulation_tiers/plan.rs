@@ -38,7 +38,7 @@ pub(crate) struct ProcessPlan {
     /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,
     pub(crate) patience: Duration,
-    /// The duration of each life. The last one goes on to the end.
+    /// The duration of each life. The last one lasts to the end.
     pub(crate) crashes: Vec<Duration>,
     pub(crate) pauses: Vec<(Duration, Duration)>,
 }

@@ -60,7 +60,7 @@ pub(crate) struct History {
     pub(crate) cut_at: Option<Duration>,
 }
 
-/// Runs a plan to its end, on a clock of its own.
+/// Runs a plan to its end, on its own clock.
 pub(crate) fn run(plan: Plan) -> World {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");

@@ -30,7 +30,7 @@ struct Case {
 }
 
 impl Case {
-    /// The maximum number of ids in memory. Callers catch up at once on draws that they missed in the
+    /// The maximum number of ids in memory. Callers catch up immediately on draws that they missed in the
     /// outage.
     fn most(self) -> f64 {
         let (latency, budget) = (self.latency.as_secs_f64(), self.budget.as_secs_f64());
@@ -76,7 +76,7 @@ impl Case {
     }
 }
 
-/// Draws at a rate, one id after the other. Missed draws are caught up at once.
+/// Draws at a rate, one id after the other. Missed draws are caught up immediately.
 async fn draws(ids: Allocator, rate: f64) {
     let mut due = interval(Duration::from_secs_f64(1.0 / rate));
     due.set_missed_tick_behavior(MissedTickBehavior::Burst);

@@ -23,7 +23,7 @@ pub(crate) struct Shelf {
     pub(crate) stretches: bool,
     /// Reports that it runs low when this number of ids is left, and then holds one more range.
     pub(crate) low: Option<u64>,
-    /// The store behind it, which it reads when it is recalled.
+    /// Its store, which it reads when it is recalled.
     pub(crate) behind: Option<FaultyStore>,
 }
 
@@ -66,7 +66,7 @@ impl Shelf {
         self.with(|item| item.random.u32(..100) < percent)
     }
 
-    /// Anything may happen meanwhile.
+    /// Lets other processes run, and may evict.
     async fn pass_time(&self) {
         for _ in 0..self.with(|item| item.random.u32(..4)) {
             tokio::task::yield_now().await;
@@ -133,7 +133,7 @@ impl Window for Shelf {
                 if let Drawn::Ids { grant, .. } = drawn {
                     self.with(|item| item.lost += grant.range.len());
                 }
-                // A stub whose winner does not know that it won expires.
+                // A stub expires if the reply to its winner was lost.
                 if let Drawn::Dry(_) = drawn {
                     self.with(|item| item.stub = false);
                 }

@@ -27,7 +27,7 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static str, short: bool, seed: u64) -> Self {
-        // A generator of its own, so that a trial does the same whether it runs alone or with others.
+        // Its own generator, so that a trial does the same whether it runs alone or with others.
         let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
         let own = trial.bytes().fold(seed, mix);
         let rng = Mutex::new(fastrand::Rng::with_seed(own));

@@ -43,9 +43,9 @@ type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> +
 /// A server as a child process that can be started, killed, paused, and restarted at the same address over
 /// the same data.
 ///
-/// It runs in a process group of its own, and every signal goes to the group and thus to all forks. It is
-/// killed on drop, and also if this process ends without dropping it. Its files stay: the directory belongs
-/// to the caller, and should be dropped after the daemon.
+/// It runs in its own process group, and every signal goes to the group and thus to all forks. It is killed
+/// on drop, and also if this process ends without dropping it. Its files stay: the directory belongs to the
+/// caller, and should be dropped after the daemon.
 ///
 /// Its output is read, and the last 8 KiB of it are part of the error if a start fails.
 ///
@@ -171,8 +171,8 @@ impl Daemon {
         self.running.lock().as_ref().map(|running| running.process.child.id())
     }
 
-    /// Starts it and waits until it is ready. Returns at once if it is already running. Cancelling does not
-    /// stop the start.
+    /// Starts it and waits until it is ready. Returns immediately if it is already running. Cancelling does
+    /// not stop the start.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], with the end of its output, if it cannot be started, ends, or is not
@@ -221,7 +221,7 @@ impl Daemon {
     }
 
     /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`. Returns when it is gone.
-    /// After cancelling, it ends by itself.
+    /// Cancelling skips the SIGKILL.
     pub async fn stop(&self, grace: Duration) {
         let begun = Instant::now();
         self.signal(Signal::TERM);

@@ -36,7 +36,7 @@ impl Drawn {
     }
 }
 
-/// Draws in several tasks until it is told to end, and retries transient errors.
+/// Draws in several tasks until the order ends, and retries transient errors.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
     let ids = Sequences::builder(client.store().clone()).store_timeout(order.patience).start()?;
     let sequence = ids

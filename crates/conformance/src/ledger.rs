@@ -30,7 +30,7 @@ impl Reply {
     pub(super) fn in_doubt(&self) -> bool {
         match self {
             Self::Granted(_) => false,
-            // A rejected reply may stand for a reservation, too, of which no id is used.
+            // A rejected reply may also have reserved ids, none of which are used.
             Self::Failed(kind, _) => kind.status() == Status::Unknown || *kind == ErrorKind::StoreViolation,
             Self::Silent => true,
         }
@@ -112,7 +112,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nobody reset or recreated the sequence, so it has one identity.
+    /// The sequence was not reset or recreated, so it has one identity.
     pub(super) fn one_identity(&self) -> Outcome {
         let identities: Vec<_> = self.by_identity().into_keys().collect();
         check!(
@@ -123,8 +123,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Every grant matches its request: not empty, not larger, within the bounds and below the ceiling. It
-    /// is shorter only at the end of these, or if the store has a `window`.
+    /// Every grant matches its request: not empty, not larger, within the bounds, and not above the
+    /// ceiling. It is shorter only at the end of these, or if the store has a `window`.
     pub(super) fn sound(&self, window: bool) -> Outcome {
         for (entry, grant) in self.granted() {
             let (range, bounds) = (grant.range, grant.bounds);

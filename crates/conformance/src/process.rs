@@ -15,8 +15,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(10);
 /// The maximum wait for the effect of a signal.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A child in a process group of its own. Every signal goes to the group, and to descendants that have left
-/// it. Killed on drop.
+/// A child in its own process group. Every signal goes to the group, and to descendants that have left it.
+/// Killed on drop.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) child: Child,
@@ -43,7 +43,7 @@ impl Process {
 
     /// Signals the group and the descendants that have left it. Returns the latter.
     fn signal_all(&self, signal: Signal) -> Vec<Pid> {
-        // Any of them may have ended by itself, which is detected where it matters.
+        // Any of them may have ended already, which is detected where it matters.
         let left = descendants(self.group);
         let _ = kill_process_group(self.group, signal);
         for pid in &left {
@@ -55,7 +55,7 @@ impl Process {
     /// Sends SIGSTOP, and returns once the child has stopped: its threads may run for a moment after the
     /// signal.
     pub(super) fn pause(&self) {
-        // Twice: the first signal stops all forks, so the second look also finds the processes forked
+        // Twice: the first signal stops all forks, so the second call also finds the processes forked
         // before it.
         self.signal(Signal::STOP);
         let left = self.signal_all(Signal::STOP);
@@ -97,7 +97,7 @@ impl Drop for Process {
     }
 }
 
-/// All descendants, some of which create groups of their own (PostgreSQL's do). Known only on Linux.
+/// All descendants. Some create their own groups (PostgreSQL's do). Known only on Linux.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let id = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();

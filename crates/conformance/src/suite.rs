@@ -19,9 +19,9 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// Creates a suite for a store. `connect` returns a new client for each call, with connections of its
-    /// own, as another process would have. It is called several times for each trial, with the address of
-    /// the engine or of a proxy in front of it.
+    /// Creates a suite for a store. `connect` returns a new client for each call, with its own connections,
+    /// as another process would have. It is called several times for each trial, with the address of the
+    /// engine or of a proxy in front of it.
     pub fn new<F>(name: impl Into<String>, connect: impl Fn(Endpoint) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Arc<dyn Store>>> + Send + 'static,
@@ -94,9 +94,9 @@ impl Suite {
         self
     }
 
-    /// Sets the arguments with which this executable reaches this suite when it is started as another
-    /// process. None are needed if `main` does. In a test of the usual harness, pass its name, `--exact`
-    /// and `--nocapture`.
+    /// Sets the arguments that make this executable reach this suite when it is started as another process.
+    /// None are needed if `main` does. In a test of the usual harness, pass its name, `--exact` and
+    /// `--nocapture`.
     pub fn worker_arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.setup.worker_arguments = arguments.into_iter().map(Into::into).collect();
         self

@@ -100,7 +100,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Starts several processes at once.
+    /// Starts several processes concurrently.
     pub(super) async fn start_many(
         context: &Context,
         count: usize,

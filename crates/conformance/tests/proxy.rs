@@ -262,7 +262,7 @@ async fn who_is_shown_what_passes_can_rewrite_it_and_choose_a_fault() {
     let proxy = builder.start().await.unwrap();
     let mut stream = connect(&proxy).await;
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
-    // The armed fault sees the rewritten request, and only if the request has no fault of its own.
+    // The armed fault sees the rewritten request, and only if the hook returns no other fault.
     proxy.arm(Fault::CutBefore, |request| request.contains(&b'!') || request == b"z");
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
     assert_eq!(answers.load(Ordering::Relaxed), 2);

@@ -1,10 +1,10 @@
 //! The life of one datacenter's window: created by the first process that needs it, recalled, lost, and
 //! restored from a backup.
 //!
-//! Unlike in `datacenter`, a process remembers the era it read from the global row and the window state it
-//! saw (its floor), and checks the window against both. It asks for the era before every draw. A window is
-//! lost or restored while all processes are stopped: they restart without memory, while their earlier
-//! writes may still arrive.
+//! Unlike in `datacenter`, a process keeps the era it read from the global row and the window state it saw
+//! (its floor), and checks the window against both. It reads the era before every draw. A window is lost or
+//! restored while all processes are stopped: they restart without memory, while their earlier writes may
+//! still arrive.
 
 use idmill::store::{Bounds, Identity};
 use idmill_shared_cache::datacenter::{
@@ -29,7 +29,7 @@ pub(crate) enum Befalls {
     RestoreAndRecall,
     /// The window is restored from a backup without a recall: an operator's mistake.
     Restore,
-    /// The same, while the process that saw the window keeps running and remembers it.
+    /// The same, while the process that saw the window keeps running, with its floor.
     RestoreUnderway,
     /// The global row is restored from a backup, while the windows stay as they are.
     GlobalRestore,

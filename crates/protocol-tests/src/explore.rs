@@ -34,9 +34,9 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 /// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is executed at once, if possible, and the answer arrives.
+    /// It is executed immediately, if possible, and the answer arrives.
     Answered,
-    /// It is executed at once, if possible, and the answer is lost.
+    /// It is executed immediately, if possible, and the answer is lost.
     ReplyLost,
     /// There is no answer, and it may still be executed at any later time.
     OnItsWay,
@@ -89,7 +89,7 @@ fn told<State, Step: Debug>(path: Path<State, Step>) -> String {
 const PROMISES: &str = "every promise is kept";
 
 /// A protocol for stateright. All promises are one property, because several would hide the shortest trace:
-/// a later find for one property replaces an earlier one while another is still searched for.
+/// a later find for one property replaces an earlier one while the search for another continues.
 struct Explored<P> {
     protocol: P,
     /// Only this promise matters.

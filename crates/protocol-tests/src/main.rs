@@ -1,4 +1,4 @@
-//! Explores the models, and plants each known bug in turn: each bug must break a promise.
+//! Explores the models, and plants one known bug after the other: each must break a promise.
 
 mod cache;
 mod checks;

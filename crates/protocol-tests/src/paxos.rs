@@ -2,7 +2,7 @@
 //! must not be mixed on one partition.
 //!
 //! There are three replicas in each of two datacenters, and one counter. A take reads the counter and adds
-//! one with a conditional write, whose rounds are Paxos: prepare, propose, commit. SERIAL asks four of all
+//! one with a conditional write, whose rounds are Paxos: prepare, propose, commit. SERIAL needs four of all
 //! six replicas, LOCAL_SERIAL two of the local three. No message is lost, but each may be late, even after
 //! its call has returned. A round that finds an accepted proposal that may not be committed finishes that
 //! one first, under its own ballot.
@@ -16,7 +16,7 @@ use crate::promises::UNIQUE;
 const REPLICAS: usize = 6;
 const LOCAL: usize = 3;
 
-/// The replicas that a call asks.
+/// The replicas that a call contacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Level {
     Serial,
@@ -237,7 +237,7 @@ impl Paxos {
         }
     }
 
-    /// Number of replicas that any call asks or waits for.
+    /// Number of replicas that any call contacts or waits for.
     fn matter(&self) -> usize {
         let local = |call: &Call| call.level() == Level::LocalSerial;
         let only_local = self.commit == Commit::LocalQuorum && self.calls.iter().all(local);

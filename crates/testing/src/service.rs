@@ -128,7 +128,7 @@ impl Shop {
     }
 }
 
-/// Runs several clients at once. Returns all their results in one list.
+/// Runs several clients concurrently. Returns all their results in one list.
 fn at_once<T: Send>(client: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let client = &client;
@@ -185,8 +185,8 @@ pub async fn clients_may_go_away(program: &str) {
     assert_eq!(shop.numbers("GET /invoices"), (1..=100).collect::<Vec<_>>());
 }
 
-/// A service that is told to end gives its remaining ids back, so that the next one continues there, even
-/// if a client never finishes its request. A killed service loses the ids in its memory.
+/// After SIGTERM, a service gives its remaining ids back, so that the next one continues there, even if a
+/// client never finishes its request. A killed service loses the ids in its memory.
 pub async fn the_next_start_goes_on(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);
@@ -204,7 +204,7 @@ pub async fn the_next_start_goes_on(program: &str) {
     assert!((12..=11 + granted).contains(&next), "{next} after a kill, of {granted} granted");
 }
 
-/// A service that is told to end while clients call it: every answer has a unique id, and the next start
+/// A service that gets SIGTERM while clients call it: every answer has a unique id, and the next start
 /// hands out larger ones.
 pub async fn ends_under_load(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };

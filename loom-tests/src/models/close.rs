@@ -1,4 +1,4 @@
-//! Checks that every caller learns of the close.
+//! Checks that a close reaches every caller.
 //!
 //! *Threads*: a thread that draws or waits; a thread that closes; the actor; and for `closed_stays_closed`,
 //! a thread that revokes. Bounded where the actor runs.
@@ -85,7 +85,7 @@ fn closed_while_drawing() {
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
         let drawn = caller.join().unwrap();
         let ids = drawn.iter().filter(|drawn| drawn.is_ok()).count() as u64;
-        // Dry: a draw may see the seal before its reason. The caller then asks the mailbox, which returns
+        // Dry: a draw may see the seal before its reason. The caller then tries the mailbox, which returns
         // `Closed`.
         let heard = |drawn: &Result<_, _>| matches!(drawn, Ok(_) | Err(ErrorKind::Dry | ErrorKind::Closed));
         assert!(drawn.iter().all(heard), "{drawn:?}");

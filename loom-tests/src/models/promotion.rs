@@ -37,7 +37,7 @@ fn nobody_waits_while_there_are_ids() {
     });
 }
 
-/// One caller is slow to promote the second segment. The other has promoted the third one meanwhile, which
+/// One caller is slow to promote the second segment. The other has already promoted the third one, which
 /// must remain current.
 fn a_late_promotion_undoes_nothing() {
     explore(5_000, Some(3), || {

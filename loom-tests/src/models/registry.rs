@@ -1,6 +1,6 @@
-//! Checks that all callers that ask for a name get the same core, and never an evicted one.
+//! Checks that all callers with the same name get the same core, and never an evicted one.
 //!
-//! *Threads*: two callers that ask for a missing name; a caller that asks while the last user leaves and
+//! *Threads*: two callers that open a missing name; a caller that opens it while the last user leaves and
 //! the core is evicted. The creation is unbounded. The eviction is bounded, because callers retry after it.
 //!
 //! *Bugs it catches*: an insert that replaces an entry; an eviction that misses a new user.

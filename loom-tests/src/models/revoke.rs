@@ -1,4 +1,4 @@
-//! Checks that a revocation takes effect at once for every holder of ids.
+//! Checks that a revocation takes effect immediately for every holder of ids.
 //!
 //! *Threads*: a thread that revokes; a thread that draws from a segment it has long held, from a lease, or
 //! for the first time; a publisher. Unbounded.

@@ -29,7 +29,7 @@ models![
 ];
 
 /// The actor takes all ids of two segments for a caller, and puts them back when the store rejects the
-/// reserve. Another caller may have drawn from the second segment meanwhile.
+/// reserve. Another caller may have drawn from the second segment in between.
 fn ids_left_by_a_refused_take_grow() {
     explore(700, Some(2), || {
         let (core, mailbox) = sequence(2, 0, 100);

@@ -5,9 +5,9 @@
 //! then explores only by chance that the other thread loads *after* this store. A draw does exactly that:
 //! it loads `current` and compare-and-swaps it.
 //!
-//! So each reader has a mark of its own, and a store touches the marks of all other readers. Touching a
-//! mark is a failing, `Relaxed` read-modify-write: it leaves no value and synchronises nothing, but is
-//! never hidden.
+//! So each reader has its own mark, and a store touches the marks of all other readers. Touching a mark is
+//! a failing, `Relaxed` read-modify-write: it leaves no value and synchronises nothing, but is never
+//! hidden.
 
 use loom::thread::{self, ThreadId};
 

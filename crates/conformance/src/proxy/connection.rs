@@ -15,8 +15,7 @@ use super::fault::{Fault, Gate, Nonsense};
 use super::pieces::Pieces;
 use super::{Command, Piece, Shared};
 
-/// After the client was cut off, how long the engine's side is kept open, so that the engine reads its
-/// input.
+/// How long the engine's side stays open after the client was cut off, so that the engine reads its input.
 const DRAIN: Duration = Duration::from_secs(2);
 
 /// The action for the next answer.
@@ -54,7 +53,7 @@ impl Connection {
     }
 
     pub(super) async fn run(self, client: TcpStream, engine: TcpStream) {
-        // Send each piece at once.
+        // Send each piece immediately.
         let _ = (client.set_nodelay(true), engine.set_nodelay(true));
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_engine, to_engine) = engine.into_split();
@@ -109,7 +108,7 @@ impl Connection {
         let _ = upwards.send(pieces.rest()).await;
     }
 
-    /// Sets the mode. Returns that the client is not cut off yet.
+    /// Sets the mode. Returns `false`: the client is not cut off yet.
     fn set(&self, mode: Mode) -> bool {
         *self.mode.lock() = mode;
         false

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 pub enum Fault {
     /// The request never reaches the engine, and the client is cut off.
     CutBefore,
-    /// The request reaches the engine, and the client is cut off at once.
+    /// The request reaches the engine, and the client is cut off immediately.
     CutAfter,
     /// The request reaches the engine. The client is cut off when the next answer arrives on its
     /// connection, and does not receive that answer.
@@ -25,8 +25,8 @@ pub enum Fault {
     Garble(Nonsense),
     /// The request, and everything that the client sends after it on this connection, is delivered when the
     /// gate is opened, even if the client is gone by then. If the gate is never opened, it is never
-    /// delivered. If another request is to be held meanwhile, it waits behind this one for the same gate,
-    /// and its own gate catches nothing.
+    /// delivered. Another request that must be held waits behind this one for the same gate, and its own
+    /// gate catches nothing.
     Hold(Gate),
     /// As [`Hold`](Self::Hold), but later requests overtake this one. For protocols that allow it, on a
     /// proxy that [knows their frames](super::ProxyBuilder::frames).
@@ -78,8 +78,8 @@ impl Gate {
         Self(Arc::new(watch::Sender::new(State::default())))
     }
 
-    /// Waits until the gate holds something back; returns at once if it already has. Waits forever if it
-    /// never does, so use a timeout. Cancel safe.
+    /// Waits until the gate holds something back; returns immediately if it already has. Waits forever if
+    /// it never does, so use a timeout. Cancel safe.
     pub async fn caught(&self) {
         self.until(|state| state.caught > 0).await;
     }

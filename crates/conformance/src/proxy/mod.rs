@@ -6,7 +6,7 @@
 //! - [`arm`](Proxy::arm) sets a [`Fault`] for the requests that the test selects: the connection is cut
 //!   before or after them, their answer is withheld or garbled, or they are held and arrive late.
 //! - [`cut`](Proxy::cut), [`forget`](Proxy::forget), [`refuse`](Proxy::refuse) and
-//!   [`redirect`](Proxy::redirect) affect all connections at once.
+//!   [`redirect`](Proxy::redirect) affect all connections.
 //! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see all messages. They can
 //!   count and rewrite them, and choose faults.
 //! - [`frames`](ProxyBuilder::frames) defines where a message ends.
@@ -150,8 +150,8 @@ impl ProxyBuilder {
 
     /// Sets where a message ends. `length` gets the data that was received in one direction and not
     /// forwarded yet, starting at a message. It returns the length of that message in bytes, or `None` if
-    /// it needs more data. Requests and answers are then whole messages, each of which is held in memory.
-    /// If a connection ends with an incomplete message, that is forwarded, but neither shown nor counted.
+    /// it needs more data. Requests and answers are then whole messages, and each is held in memory. If a
+    /// connection ends with an incomplete message, that is forwarded, but neither shown nor counted.
     ///
     /// Default: the data of one read.
     pub fn frames(mut self, length: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static) -> Self {

@@ -259,7 +259,7 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     expect("set of what it was", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
 }
 
-/// Steps forwards. A slow engine can cause an unknown outcome by itself. The stored sequence then shows the
+/// Steps forwards. A slow engine alone can cause an unknown outcome. The stored sequence then shows the
 /// outcome.
 async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     loop {
@@ -298,7 +298,7 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
         let to = step * 10_000;
         step_to(&client, &name, to).await?;
         steps.push((now(), to));
-        // Ids that others have reserved meanwhile must not be taken back.
+        // Ids that others have reserved since then must not be taken back.
         let behind = client.set(&name, Change::new().next(to - 1)).await?;
         expect("a step backwards among reserves", &behind, ErrorKind::Conflict)?;
     }

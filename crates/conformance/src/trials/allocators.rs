@@ -102,7 +102,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Several allocators of one process, each over a client of its own.
+/// Several allocators of one process, each over its own client.
 pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
     let (name, drawn) = (context.name("drawn"), Drawn::default());
     let mut drawing: JoinSet<Outcome> = JoinSet::new();
@@ -129,8 +129,8 @@ pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
     drawn.unique()
 }
 
-/// Processes with allocators, some of which are killed and paused. Their connections are cut, and the
-/// engine is paused and killed, where the store has these.
+/// Processes with allocators. Some are killed and paused, their connections are cut, and the engine is
+/// paused and killed, where the store has these.
 pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_deref();
     let proxy = match engine {

@@ -85,7 +85,7 @@ pub(super) async fn ceiling(context: Arc<Context>) -> Outcome {
     client.create(&name, Bounds::new(1, 100)?).await??;
     let low = context.request(&name, 8).ceiling(20);
     drain(&context, &client, &low, 1, 20).await?;
-    // Callers with a higher ceiling go on.
+    // Callers with a higher ceiling still get ids.
     drain(&context, &client, &context.request(&name, 30), 21, 100).await
 }
 

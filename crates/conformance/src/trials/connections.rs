@@ -59,7 +59,7 @@ impl Scene {
         Ok(Self { context, proxy, client, observer, name, ledger, tracker, probe, probed, pieces, met: 0 })
     }
 
-    /// Makes one reserve and records it. `None` when too many have failed to go on.
+    /// Makes one reserve and records it. `None` when too many have failed to continue.
     async fn reserve(&mut self, patience: Duration) -> Option<Reply> {
         let request = self.context.request(&self.name, self.tracker.count()?);
         let reply = self.client.record(&self.ledger, &request, patience).await;
@@ -75,7 +75,8 @@ impl Scene {
         self.tracker.look(&self.observer).await.map(drop)
     }
 
-    /// Makes one reserve that meets a fault after `skip` pieces. `None` when too many have failed to go on.
+    /// Makes one reserve that meets a fault after `skip` pieces. `None` when too many have failed to
+    /// continue.
     async fn meet(&mut self, fault: Fault, skip: u64, patience: Duration) -> Outcome<Option<Reply>> {
         self.proxy.arm(fault, nth(skip, |_| true));
         let reply = self.reserve(patience).await;
@@ -119,7 +120,7 @@ impl Scene {
     }
 }
 
-/// Rounds of one fault each, at every piece of a reserve in turn, until enough faults were met.
+/// Rounds of one fault each, at one piece of a reserve after the other, until enough faults were met.
 async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
     let mut scene = Scene::new(context, label).await?;
     for round in 0..3 * FAULTS {

@@ -11,7 +11,7 @@ use crate::ledger::{Ledger, Reply, now};
 use crate::load;
 use crate::outcome::{Outcome, check};
 
-/// Clients that keep reserving, each with a ledger of its own in addition to the common one.
+/// Clients that keep reserving, each with its own ledger in addition to the common one.
 struct Crowd {
     own: Vec<Ledger>,
     running: JoinSet<()>,

@@ -30,7 +30,7 @@ const TRICKY: &[&str] = &[
     "Σ",
     "K",
     "\u{212a}",
-    // Texts that look the same: composed, decomposed, compatible, look-alikes, and invisible characters.
+    // Indistinguishable texts: composed, decomposed, compatible, look-alikes, and invisible characters.
     "é",
     "e\u{301}",
     "ﬁ",
@@ -130,7 +130,7 @@ const TRICKY: &[&str] = &[
     "-",
     "-a",
     "--a",
-    // Keywords of stores and languages, and texts that look like numbers.
+    // Keywords of stores and languages, and number-like texts.
     "null",
     "NULL",
     "None",

@@ -1,4 +1,4 @@
-//! Several real processes at once, some of which are killed or paused.
+//! Several concurrent real processes. Some are killed or paused.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ pub(super) async fn paused_clients(context: Arc<Context>) -> Outcome {
         granted(&context, &books, usize::try_from(context.random(5..=30)).expect("small")).await?;
         let paused = &workers[round % 2];
         paused.pause();
-        // Longer than its timeouts while it was running, while others go on.
+        // Longer than its timeouts before the pause. Others continue.
         let until = tokio::time::Instant::now() + context.setup.timeouts.pause;
         while tokio::time::Instant::now() < until {
             other.record(&books.ledger, &request, context.setup.timeouts.call).await;

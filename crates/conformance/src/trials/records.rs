@@ -111,7 +111,7 @@ async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
             Some(text) => format!("{text} {token}"),
             None => token.to_owned(),
         };
-        // Lets other writers run in between if the store answers at once.
+        // Lets other writers run in between, even if the store never waits.
         tokio::task::yield_now().await;
         if client.swap(name, kept.as_deref(), &wanted).await?? {
             return Ok(());
@@ -198,11 +198,11 @@ struct Counting {
 }
 
 impl Counting {
-    /// Writes number after number until a write fails, or until it is told to end: not every store uses the
+    /// Writes number after number until a write fails, or until `ended` is set: not every store uses the
     /// killed engine.
     async fn go_on(&self, client: &Client, name: &SequenceName) {
         while !self.ended.load(Ordering::Relaxed) {
-            // A store that answers at once would otherwise block this thread.
+            // A store that never waits would otherwise block this thread.
             tokio::task::yield_now().await;
             let number = self.written.load(Ordering::Relaxed);
             let (seen, wanted) = (text(number), text(number + 1));

@@ -13,7 +13,7 @@ use crate::ledger::{Entry, Ledger, Reply, now};
 use crate::outcome::{Outcome, check};
 use crate::proxy::{Fault, Proxy, nth};
 
-/// Ids per reserve, a few of which are kept.
+/// Ids per reserve. A few of them are kept.
 const LEN: u64 = 10;
 
 /// A grant without its first ids.

@@ -13,7 +13,7 @@ use idmill::ErrorKind;
 use idmill::store::{MemoryStore, Store};
 use idmill_conformance::{Report, Suite, Timeouts, Verdict, trials};
 
-/// Most bugs show in answers. Bugs that show in waits have shorter timeouts of their own.
+/// Most bugs show in answers. Bugs that show in waits have their own, shorter timeouts.
 fn patient() -> Timeouts {
     Timeouts::default().pause(Duration::from_millis(300))
 }

@@ -29,7 +29,7 @@ const FORGETS: &str = "IDMILL_TEST_TOY_FORGETS";
 // --------------------------------------------------------------------------------------------------------
 // the server
 
-/// Not a test by itself: the process of the engine runs it.
+/// Not a test: the engine's process runs it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server() {
     let (Ok(address), Ok(dir)) = (std::env::var(SERVER), std::env::var(DIR)) else { return };

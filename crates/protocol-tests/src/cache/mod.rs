@@ -43,7 +43,7 @@ pub(crate) enum Bug {
     Resent,
     /// There are two caches, and the processes switch over at different times.
     TwoServers,
-    /// The window's end is extended as the draw saw it, without another look.
+    /// The window's end is extended as the draw saw it, without another read.
     ExtendsUnseen,
     /// The end is extended for any window.
     ExtendsAnother,
@@ -121,7 +121,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// A call begins. One that found a stub many times in a row looks before it adds.
+    /// A call begins. One that found a stub many times in a row reads before it adds.
     Begins {
         process: usize,
         looks: bool,

@@ -2,10 +2,10 @@
 //! replace each other.
 //!
 //! One is the master. The other follows it with some delay, and may be promoted at any time, in its current
-//! state. The old master then stops, or keeps serving clients that still ask it (`split`), until it follows
-//! the new one and copies its data. A server may be restarted at any time from its last save. The key may
-//! expire. A reply may be lost, and a command whose sender gave up may still be executed later. A process
-//! may stop between any two steps, also forever.
+//! state. The old master then stops, or keeps serving its clients (`split`), until it follows the new one
+//! and copies its data. A server may be restarted at any time from its last save. The key may expire. A
+//! reply may be lost, and a command whose sender gave up may still be executed later. A process may stop
+//! between any two steps, also forever.
 
 mod ahead;
 mod befalls;

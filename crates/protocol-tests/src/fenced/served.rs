@@ -1,4 +1,4 @@
-//! Checks that processes can go on.
+//! Checks that processes can continue.
 
 use idmill_testing::fenced::Kept;
 

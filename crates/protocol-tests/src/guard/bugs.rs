@@ -8,7 +8,7 @@ use super::state::{At, Granted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Ids below the ledger's mark are claimed all the same.
+    /// Ids below the ledger's mark are claimed nevertheless.
     MarkAlone,
     /// A range is used although its claim has an unknown outcome.
     UsesTheUnknown,
@@ -16,7 +16,7 @@ pub(crate) enum Bug {
     UsesTheFailed,
     /// Another incarnation is treated as the same.
     AnyIncarnation,
-    /// An earlier epoch starts a ledger of its own.
+    /// An earlier epoch starts a separate ledger.
     AnyEpoch,
     /// The rule of the first version: a later epoch is treated as a reset, and starts a new ledger.
     EpochForgets,

@@ -1,4 +1,4 @@
-//! A store that goes back in time, and the witness that remembers the ids claimed from it.
+//! A store that goes back in time, and the witness that records the ids claimed from it.
 //!
 //! Each process reserves from the store, reads the ledger, claims the granted range, and uses it. It may
 //! also give the rest back, or remove or reset the sequence through the guard. Every call may be answered,
@@ -209,7 +209,7 @@ impl Guard {
         };
     }
 
-    /// Whether a single process without faults gets an id, or an error that says why not.
+    /// Whether a single process without faults gets an id, or an error with the reason.
     fn is_served(&self, state: &State) -> bool {
         let mut state = State { broken: None, flights: Vec::new(), ..state.clone() };
         let (p, mut reserves) = (0, 0);

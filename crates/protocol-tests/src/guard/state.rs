@@ -126,7 +126,7 @@ pub(crate) struct State {
     pub(super) processes: Vec<Process>,
     pub(super) flights: Vec<Write>,
     /// The ids that were used, by life of the sequence. A new life, in which ids may repeat, begins with a
-    /// confirmed reset or a removal that forgets the ids.
+    /// confirmed reset or a removal that also drops its ids from the ledger.
     pub(super) used: Vec<u16>,
     /// The ids that were drawn without the guard from a store that never went back.
     pub(super) unguarded: u16,

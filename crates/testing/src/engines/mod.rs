@@ -30,7 +30,7 @@ const SKIPPED: i32 = 77;
 /// The time limit for an engine's start: a guard against hanging.
 const LONG: Duration = Duration::from_secs(240);
 
-/// A running engine with a directory of its own. Both are removed on drop.
+/// A running engine with its own directory. Both are removed on drop.
 #[derive(Debug)]
 pub struct Engine {
     daemon: Daemon,
@@ -218,7 +218,7 @@ fn fetched(name: &str) -> Option<String> {
 }
 
 fn fetch(name: &str) -> Option<String> {
-    // Several test binaries may run at once, and package managers cannot run concurrently.
+    // Several test binaries may run concurrently, and package managers do not support that.
     let lock = File::create(std::env::temp_dir().join("idmill-engines.lock")).expect("a file for the lock");
     lock.lock().expect("locks");
     let fetch = Command::new(script(name)).arg("fetch").output().expect("the script runs");

@@ -75,7 +75,7 @@ impl Resp {
         self.line().await
     }
 
-    /// Returns the stream, for clients with a protocol of their own.
+    /// Returns the stream, for clients with their own protocol.
     pub fn into_stream(self) -> TcpStream {
         self.0.into_inner()
     }
@@ -158,7 +158,7 @@ impl Http {
         Ok((status, head, String::from_utf8(body).map_err(|_| odd("no text"))?))
     }
 
-    /// Returns the stream, for clients with a protocol of their own.
+    /// Returns the stream, for clients with their own protocol.
     pub fn into_stream(self) -> TcpStream {
         self.0.into_inner()
     }

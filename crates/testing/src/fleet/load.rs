@@ -34,7 +34,7 @@ impl Fleet {
         self.0.lock()[place] = Some(server);
     }
 
-    /// Removes a server: clients that look for one no longer find it.
+    /// Removes a server: clients no longer find it.
     ///
     /// # Panics
     /// If there is none.
@@ -66,7 +66,7 @@ pub struct Pace {
     pub pause: Duration,
     /// A client's timeout for an answer, after which it switches to another server.
     pub patience: Duration,
-    /// Each client uses these in turn.
+    /// Each client cycles through these.
     pub ways: Vec<Way>,
 }
 
@@ -118,7 +118,7 @@ impl Waits {
     }
 }
 
-/// Clients that draw until they are told to end.
+/// Clients that draw until [`Load::end`] is called.
 #[derive(Debug)]
 pub struct Load {
     clients: JoinSet<()>,

@@ -37,7 +37,7 @@ impl Ids {
     }
 }
 
-/// A range that a client received: from which server, over which connection, and when.
+/// A range that a client received, with its server, connection and times.
 #[derive(Clone, Copy, Debug)]
 struct Draw {
     server: u32,

@@ -41,7 +41,7 @@ struct Log {
     bad: Vec<String>,
 }
 
-/// What happened to the ids of a server that was told to end, from its own log.
+/// The totals of a server's ids, from its log after an orderly end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub granted: u64,
