@@ -1,9 +1,9 @@
 //! The latency of draws while the store refills: the number of callers that waited, and the tail of the
 //! latencies.
 //!
-//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`. `--
-//! drain` or `-- paced` prints one of them, and `-- paced --plot FILE` draws a picture. This is no
-//! criterion benchmark, because it measures the distribution of single draws, not the mean of many.
+//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`.
+//! `-- drain` or `-- paced` prints one of them, and `-- paced --plot FILE` draws a picture. This does not use
+//! criterion, because it measures the distribution of single draws, not the mean of many.
 
 mod contenders;
 mod drain;

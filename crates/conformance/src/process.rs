@@ -80,8 +80,8 @@ impl Process {
         // These calls fail only if there is nothing left to end.
         self.signal(Signal::KILL);
         let _ = self.child.wait();
-        // Its forks die asynchronously, and may hold a port until then. A zombie that is not reaped stays
-        // forever.
+        // Its forks die asynchronously, and may hold a port until then. A zombie that is never reaped stays
+        // forever, so the wait is limited.
         let begun = Instant::now();
         while test_kill_process_group(self.group).is_ok() && begun.elapsed() < LONGEST {
             thread::sleep(LOOK);

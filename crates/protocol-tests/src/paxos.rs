@@ -4,8 +4,8 @@
 //! There are three replicas in each of two datacenters, and one counter. A take reads the counter and adds
 //! one with a conditional write, whose rounds are Paxos: prepare, propose, commit. SERIAL needs four of all
 //! six replicas, LOCAL_SERIAL two of the local three. No message is lost, but each may be late, even after
-//! its call has returned. A round that finds an accepted proposal that may not be committed finishes that
-//! one first, under its own ballot.
+//! its call has returned. If a round finds a proposal that is accepted but perhaps not committed, it
+//! finishes that one first, under its own ballot.
 //!
 //! A coordinator continues with the first answers that are enough. If its proposal is rejected somewhere,
 //! it may wait forever, which models its timeout.

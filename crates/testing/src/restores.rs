@@ -178,7 +178,7 @@ async fn sequence(store: impl Store + 'static) -> Result<Allocator<u64>> {
     Sequences::new(store)?.sequence::<u64>(SEQUENCE).step(STEP).watermark(0).await
 }
 
-/// A copy of a directory of an engine that is down, with all permissions. Removed on drop.
+/// A copy of a directory of an engine that is down, with its owners and permissions. Removed on drop.
 #[derive(Debug)]
 pub struct Backup {
     of: PathBuf,

@@ -25,8 +25,8 @@ pub enum Fault {
     Garble(Nonsense),
     /// The request, and everything that the client sends after it on this connection, is delivered when the
     /// gate is opened, even if the client is gone by then. If the gate is never opened, it is never
-    /// delivered. Another request that must be held waits behind this one for the same gate, and its own
-    /// gate catches nothing.
+    /// delivered. If a later fault holds another of these requests, that one waits behind this one for the
+    /// same gate, and its own gate catches nothing.
     Hold(Gate),
     /// As [`Hold`](Self::Hold), but later requests overtake this one. For protocols that allow it, on a
     /// proxy that [knows their frames](super::ProxyBuilder::frames).
