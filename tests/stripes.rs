@@ -31,7 +31,7 @@ fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 fn threads_that_draw_once_waste_nothing() {
     let (ids, sequence) = open(Order::Thread, 1000, 64);
     let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking(LONG).next().unwrap())).max().unwrap();
-    // A block for each seat that was used, because other tests take seats, too.
+    // Allows a block for each seat: tests that run concurrently use seats, too.
     assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
     ids.blocking().close().unwrap();
     let snapshot = sequence.snapshot();

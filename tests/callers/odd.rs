@@ -28,7 +28,7 @@ enum Way {
     Blocks(Arc<AtomicBool>),
     /// `odd` never returns, and panics when it is dropped.
     PanicsOnDrop,
-    /// The capabilities never resolve.
+    /// `capabilities` panics.
     CannotSay,
 }
 
@@ -136,7 +136,7 @@ fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
                 };
                 assert_eq!(first.unwrap(), 1);
                 let late = odd.next().await.unwrap_err().kind();
-                // If the store has only one thread, the call cannot succeed, but it times out.
+                // If the store has only one thread, the call cannot succeed, but still times out.
                 (late, other.next().await.map_err(|error| error.kind()))
             });
             // The runtime waits for its threads.

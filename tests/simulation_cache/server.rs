@@ -54,7 +54,7 @@ impl Server {
         Self { lie, began: Instant::now(), items, old: None, last_cas: 0, misses, draws, rng }
     }
 
-    /// Evicts everything, as a flush does. Connections and the cas are kept.
+    /// Loses all items, by eviction or a flush. Connections and the cas are kept.
     pub(crate) fn forget(&mut self) {
         let at = self.began.elapsed();
         for item in std::mem::take(&mut self.items).into_values() {

@@ -37,8 +37,8 @@ impl Client {
         self.store.capabilities()
     }
 
-    /// Retries until the error is not a transient one, as the allocator would. Transient errors have no
-    /// effect; a store may return them while others use it.
+    /// Retries transient errors, as the allocator would. They have no effect, and a store may return them
+    /// while it is busy with other calls.
     async fn settled<T, F: Future<Output = Result<T>>>(
         &self,
         what: &str,

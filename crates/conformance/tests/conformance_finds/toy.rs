@@ -146,7 +146,7 @@ pub(crate) enum Bug {
     NeverReconnects,
     /// Treats a broken connection as a refusal.
     GivesUp,
-    /// Connects to another address than it was given.
+    /// Always connects to the first address that any client was given.
     GoesAround,
     /// Waits for an answer on a connection that has ended.
     Waits,
