@@ -1,6 +1,6 @@
-//! What a codec costs.
+//! The cost of a codec.
 //!
-//! `cargo bench -p idmill-bench --bench codec` gives the figures of `docs/codecs.md`.
+//! `cargo bench -p idmill-bench --bench codec` prints the figures of `docs/codecs.md`.
 
 #![allow(missing_docs)] // criterion's macros make undocumented items
 
@@ -17,7 +17,7 @@ const FORMATS: [(&str, &str); 8] = [
     ("reverse 63 bits", "reverse(bits=63)"),
     ("permute 31 bits", "permute(key=0x5eed,bits=31)"),
     ("permute 63 bits", "permute(key=0x5eed,bits=63)"),
-    // The most that a number walks: the bound is a little above a power of two.
+    // The longest cycle walk: the bound is just above a power of two.
     ("permute below 2^30 + 1", "permute(key=0x5eed,below=1073741825)"),
     ("order number", "permute(key=0x5eed,bits=31)|crockford(check)|pad(8)|group(4)|prefix(ORD-)"),
 ];
@@ -33,7 +33,7 @@ fn main() {
     group.throughput(Throughput::Elements(1));
     for (name, format) in FORMATS {
         let format: Format = format.parse().expect("a format");
-        // Neighbours, as an allocator hands them out; never beyond the smallest domain.
+        // Consecutive ids, as an allocator returns them; never beyond the smallest domain.
         let mut ids = (1_u64..1 << 30).cycle();
         let mut text = String::with_capacity(64);
         group.bench_function(format!("{name}/encode"), |bencher| {

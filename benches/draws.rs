@@ -1,8 +1,9 @@
-//! What a draw costs, by criterion: time and throughput, with its statistics and its comparison to the last run.
+//! The cost of a draw, by criterion: time and throughput, with statistics and a comparison with the last
+//! run.
 //!
-//! `cargo bench -p idmill-bench --bench draws` measures the rows of `hot_path.rs` that have a goal, one after
-//! another. The harness of `hot_path.rs` measures all rows in turn instead, so that a slow moment of the
-//! machine hits all of them: ratios and goals are taken from there.
+//! `cargo bench -p idmill-bench --bench draws` measures the rows of `hot_path.rs` that have a goal, one
+//! after another. The harness of `hot_path.rs` alternates between all rows instead, so that a slow moment
+//! of the machine affects all of them. Ratios and goals are therefore taken from there.
 
 #![allow(missing_docs)] // criterion's macros make undocumented items
 
@@ -25,7 +26,7 @@ fn main() {
         .configure_from_args();
     for row in hot_path::of_one_sequence() {
         let mut group = criterion.benchmark_group(format!("draw/{}", row.name.replace('`', "")));
-        // A measurement is of ids, whatever one call takes; a call of `take(64)` is 64 of them.
+        // A measurement counts ids, not calls: a call of `take(64)` counts 64.
         group.throughput(Throughput::Elements(1));
         for threads in THREADS {
             let id = BenchmarkId::from_parameter(format!("{threads} threads"));

@@ -1,7 +1,7 @@
-//! What a draw costs, beside the bare atomic instruction in the same run.
+//! The cost of a draw, compared with the bare atomic instruction in the same run.
 //!
 //! `cargo bench -p idmill-bench --bench hot_path` prints the table of `docs/performance.md`.
-//! `benches/outside` is built from this file too, as a program outside the workspace.
+//! `benches/outside` also builds this file, as a program outside the workspace.
 
 use std::future::Future as _;
 use std::hint::black_box;
@@ -16,11 +16,12 @@ use idmill::{Allocator, Order, Sequences};
 use idmill_bench::ranges::{self, Row};
 use idmill_bench::{sequence, sequences, threads::together};
 
-/// So large that refills are rare beside what is measured, as with a step that fits the load.
+/// So large that refills are rare, as with a step that fits the load.
 const STEP: u64 = 1 << 44;
 const BARE: &str = "bare fetch_add";
 
-/// A row: `work` is what one thread does for so many ids. Its goals are ratios to the bare instruction.
+/// A row: `work` is called by each thread with a number of ids. Its goals are ratios to the bare
+/// instruction.
 fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
     name: &'static str,
     goals: &'static [(usize, f64)],
@@ -28,7 +29,7 @@ fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
     prepare: impl Fn(&S) -> W + Sync + 'static,
 ) -> Row {
     let measure = move |threads: usize, ids: u64| {
-        // Each thread draws its share, so that the time of all is per id.
+        // Each thread draws its share, so that the total time is per id.
         together(threads, ids.div_ceil(threads as u64), || prepare(&shared))
     };
     Row { name, against: BARE, goals, measure: Box::new(measure) }
@@ -37,7 +38,7 @@ fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// The least that a draw from a range consists of: a cursor, and what bounds it.
+/// The minimum for a draw from a range: a cursor, and its bounds.
 struct ByHand {
     cursor: Padded<AtomicU64>,
     start: u64,
@@ -180,7 +181,7 @@ fn drawing_in_turn(ids: &[Allocator<u64>]) -> impl FnMut(u64) + Send + use<> {
     }
 }
 
-/// Sequences that have ids in memory.
+/// Sequences with ids in memory.
 fn many(order: Order, count: u64) -> (Sequences, Vec<Allocator<u64>>) {
     let ids = sequences(MemoryStore::new());
     let open = |n| ids.sequence::<u64>(format!("bench-{n}")).order(order).step(STEP).open_blocking();
@@ -196,7 +197,7 @@ fn warm((ids, allocator): (Sequences, Allocator<u64>)) -> (Sequences, Allocator<
     (ids, allocator)
 }
 
-/// What a runtime does for a future that is ready at once.
+/// Polls as a runtime does, with a future that is ready.
 fn poll_next(allocator: &Allocator<u64>, n: u64) {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..n {
@@ -207,7 +208,7 @@ fn poll_next(allocator: &Allocator<u64>, n: u64) {
     }
 }
 
-/// Uses an id as a caller would: the error is handled, the id is kept from being optimised away.
+/// Uses an id as a caller would: handles the error, and prevents the id from being optimised away.
 #[inline]
 fn keep(id: idmill::Result<u64>) {
     black_box(id.unwrap());

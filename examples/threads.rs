@@ -1,5 +1,4 @@
-//! A program without an async runtime: each thread with a lease of its own, in the
-//! order that scales with cores.
+//! A program without an async runtime: each thread has its own lease, in the order that scales with cores.
 //!
 //! `cargo run --release --example threads`
 

@@ -1,4 +1,4 @@
-//! Administration by way of the sequences, and every twin for threads without a runtime.
+//! Administration through the sequences, and every blocking twin.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use idmill_testing::faulty::{Faults, FaultyStore};
 
 const LONG: Duration = Duration::from_secs(10);
 
-/// No runtime is anywhere near this thread.
+/// This thread has no runtime.
 #[test]
 fn a_program_without_a_runtime_has_everything() {
     let ids = Sequences::connect_blocking_with(async { Ok(FaultyStore::new()) }, |settings| {
@@ -38,7 +38,7 @@ fn a_program_without_a_runtime_has_everything() {
     assert_eq!(ids.blocking().inspect("orders").unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// Where waiting could never end, each twin says at once what to use.
+/// Where a wait could never end, each twin immediately returns an error that names the method to use.
 #[tokio::test]
 async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();
@@ -58,7 +58,7 @@ async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
     }
 }
 
-/// In a task whose budget is used up, nobody wakes whoever waits for more of it.
+/// A task whose budget is used up is not woken when it waits for more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_twin_waits_outside_of_the_tasks_budget() {
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
@@ -103,7 +103,7 @@ async fn cancelled_revoke_drops_ids_in_memory() {
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = ids.sequence::<u64>("orders").step(1000).watermark(0).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
-    // Half of the latency passes before the `set` is applied, half after.
+    // The `set` is applied after half of the latency.
     store.set_faults(Faults::none().latency(Duration::from_secs(2)));
     for (cancelled_after, first) in [(1500, 1001), (500, 2001)] {
         let revoke = tokio::time::timeout(Duration::from_millis(cancelled_after), ids.revoke("orders"));
@@ -113,7 +113,7 @@ async fn cancelled_revoke_drops_ids_in_memory() {
     }
 }
 
-/// The store's work runs on the store's runtime, whoever polls.
+/// The store's work runs on the store's runtime, on whichever thread the future is polled.
 #[test]
 fn administration_needs_no_runtime_of_the_caller() {
     let ids =

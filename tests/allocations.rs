@@ -20,7 +20,7 @@ fn open(order: Order, watermark: u64) -> Allocator<u64> {
 
 fn open_over(store: Arc<dyn Store>, order: Order, watermark: u64) -> Allocator<u64> {
     let ids = Sequences::builder(store).own_thread().start().unwrap();
-    // It outlasts the test.
+    // Outlasts the test.
     let step = 40 * DRAWS;
     let sequence =
         ids.sequence::<u64>("o").step(step).watermark(watermark).order(order).open_blocking().unwrap();
@@ -30,13 +30,13 @@ fn open_over(store: Arc<dyn Store>, order: Order, watermark: u64) -> Allocator<u
 
 fn assert_none(what: &str, draw: impl FnMut()) {
     let mut draw = draw;
-    // The first draw may set up what the thread remembers.
+    // The first draw may initialise the thread's state.
     draw();
     let AllocationInfo { count_total, .. } = measure(|| (0..DRAWS).for_each(|_| draw()));
     assert_eq!(count_total, 0, "{what} allocated");
 }
 
-/// The signal at the watermark, which the first ten thousand draws cross, may link a block of its queue.
+/// The first ten thousand draws cross the watermark. The signal may allocate a block of its queue.
 fn cross_the_watermark(ids: &Allocator<u64>) {
     let crossing = measure(|| {
         for _ in 0..DRAWS {
@@ -96,7 +96,7 @@ fn leases_and_stripes_allocate_nothing() {
     });
 }
 
-/// What a thread holds for itself costs its own memory, and little of all others that live.
+/// A thread's block costs the memory of that thread, and little for every other live thread.
 #[test]
 fn stripes_take_memory_in_proportion_to_the_threads() {
     const LIVE: u64 = 600;
@@ -117,7 +117,7 @@ fn stripes_take_memory_in_proportion_to_the_threads() {
         (of_the_last, threads.into_iter().map(|thread| thread.join().unwrap()).sum())
     });
     assert!(of_the_last <= 17 * 1024, "{of_the_last} bytes for the one thread that draws");
-    // With what arc-swap keeps for each thread.
+    // Includes the state of arc-swap for each thread.
     assert!(bytes <= LIVE * 400, "{} bytes a thread", bytes / LIVE);
 }
 

@@ -1,4 +1,4 @@
-//! What callers are promised, over the memory store.
+//! The promises to callers, over the memory store.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn ids_start_at_one_and_grow_by_one() {
     }
 }
 
-/// The published first attempt at batches moved its counter to 991 here.
+/// The first published attempt at batches moved its counter to 991 here.
 #[tokio::test]
 async fn a_hundred_concurrent_callers_at_step_ten_advance_the_counter_by_a_hundred() {
     let store = FaultyStore::new();
@@ -54,7 +54,7 @@ async fn n_ids_at_step_s_make_exactly_the_reserves_they_need_and_one_prefetch() 
         for expected in 1..=n {
             assert_eq!(orders.next().await.unwrap(), expected);
         }
-        // Let the actor finish what it has been told.
+        // Let the actor process its messages.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -226,8 +226,8 @@ async fn revoking_takes_everything_away_at_once() {
             assert!(lease.try_next().unwrap() <= 100);
         }
         assert!(orders.try_next().unwrap() <= 100);
-        // What a thread holds is lost with the rest; the seven that a lease took
-        // are counted when it next draws.
+        // A thread's block is lost with the rest. The seven that a lease took are counted when it next
+        // draws.
         let drawn = if order == Order::Thread { 1 + 1 + 7 + 1 } else { 3 };
         assert_eq!(orders.revoke(), 100 - drawn);
         assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
@@ -258,7 +258,7 @@ async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
     assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
 }
 
-/// A part from before the reset and a rest from after it could hold one number twice.
+/// Ids from before the reset and ids from after it could contain duplicates.
 #[tokio::test]
 async fn a_take_across_a_reset_is_all_from_after_it() {
     let store = FaultyStore::new();
@@ -268,7 +268,7 @@ async fn a_take_across_a_reset_is_all_from_after_it() {
     let name = idmill::SequenceName::new("o").unwrap();
     let change = idmill::store::Change::new().next(1).backwards(true);
     store.set(&name, change).await.unwrap();
-    // Eight of them are in memory still.
+    // Eight of them are still in memory.
     let taken: Vec<_> = orders.take(12).await.unwrap().ids().collect();
     assert!(taken.is_sorted_by(|a, b| a < b), "{taken:?}");
     assert_eq!(taken.len(), 12);
@@ -289,7 +289,7 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
     assert_eq!(error.kind(), ErrorKind::StoreViolation);
     assert!(error.to_string().contains("went back in time"), "{error}");
 
-    // A reset after the backup, and the reset is lost too.
+    // A reset after the backup, which is lost too.
     let name = idmill::SequenceName::new("o").unwrap();
     let change = idmill::store::Change::new().next(2).backwards(true);
     let backup = store.snapshot();

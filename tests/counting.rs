@@ -1,5 +1,5 @@
-//! Every id that was granted is accounted for, whatever happens in whatever order: it was drawn, is in
-//! memory, was given back, or is a gap.
+//! Every granted id is accounted for, whatever happens and in whatever order: it was drawn, is in memory,
+//! was given back, or is a gap.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -13,13 +13,13 @@ use proptest::prelude::*;
 const NAME: &str = "counted";
 const THREADS: usize = 3;
 
-/// One thing that happens; the numbers choose among threads, leases and amounts.
+/// An event. The numbers choose threads, leases and amounts.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Next,
     Take(u64),
     GivesUp(u64),
-    /// A thread draws so many ids.
+    /// A thread draws this number of ids.
     Thread(usize, u8),
     /// A thread ends, and another one begins.
     Succeeds(usize),
@@ -50,7 +50,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A thread that draws when it is told to, from memory alone.
+/// A thread that draws on request, only from memory.
 struct Worker {
     orders: Sender<u8>,
     drawn: Receiver<u64>,
@@ -87,7 +87,7 @@ struct World {
     handle: Handle<u64>,
     lease: Option<Lease<u64>>,
     workers: Vec<Worker>,
-    /// How many ids callers got.
+    /// Number of ids that callers got.
     received: u64,
 }
 
@@ -141,14 +141,14 @@ impl World {
         self.store.set(&name, Change::new().next(next).backwards(backwards)).await.unwrap();
     }
 
-    /// What was granted, and where all of it is. Of an unknown outcome nothing was granted.
+    /// The granted ids, and the sum of the ids accounted for. An unknown outcome counts as no grant.
     fn accounts(snapshot: &Snapshot) -> (u64, u64) {
         let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
         (snapshot.granted, snapshot.drawn + snapshot.remaining + snapshot.given_back + gaps)
     }
 
     async fn end(mut self) -> Result<(), TestCaseError> {
-        // Until nothing is under way.
+        // Until no call is in flight.
         tokio::time::sleep(Duration::from_secs(60)).await;
         self.ids.close().await;
         self.lease = None;
@@ -169,11 +169,11 @@ fn run(order: Order, step: u64, watermark: u64, events: &[Event]) -> Result<(), 
         let mut world = World::new(order, step, watermark).await;
         for event in events {
             world.happens(*event).await;
-            // What was signalled is under way, and nothing is in the middle of a change.
+            // All signals are being handled, and no change is half done.
             tokio::time::sleep(Duration::from_millis(1)).await;
             let snapshot = world.sequence.snapshot();
             let (granted, accounted) = World::accounts(&snapshot);
-            // The actor may hold the first ids of a `take` whose rest is under way.
+            // The actor may hold the first ids of a `take` while it reserves the rest.
             let settled = matches!(event, Event::Waits);
             prop_assert!(granted >= accounted, "after {:?}: {:?}", event, snapshot);
             prop_assert!(granted == accounted || !settled, "after {:?}: {:?}", event, snapshot);

@@ -1,9 +1,10 @@
-//! Everything that threads share is imported through `src/sync.rs`, so that no model in `loom-tests/` misses it.
+//! All types shared between threads are imported through `src/sync.rs`, so that the models in `loom-tests/`
+//! cover them.
 
 use std::fs;
 use std::path::Path;
 
-/// What only `src/sync.rs` may name.
+/// Only `src/sync.rs` may name these.
 const PRIMITIVES: [&str; 7] = [
     "std::sync::atomic",
     "std::sync::Mutex",
@@ -14,7 +15,7 @@ const PRIMITIVES: [&str; 7] = [
     "loom::",
 ];
 
-/// Beside the facade: a counter that is in no protocol, as its comment says.
+/// Outside of the facade: a counter that is part of no protocol, as its comment says.
 const EXCEPTIONS: [(&str, &str); 1] = [("src/sequence/state.rs", "static KEY")];
 
 fn visit(folder: &Path, found: &mut Vec<String>, files: &mut usize) {

@@ -1,4 +1,4 @@
-//! A process that forks while it has ids in memory: its child has a copy of them.
+//! A process that forks while it has ids in memory. Its child gets a copy of them.
 #![cfg(unix)]
 
 use std::process::{Command, ExitStatus, Stdio};
@@ -9,19 +9,19 @@ use fork::{Fork, fork, waitpid_nohang};
 use idmill::store::MemoryStore;
 use idmill::{Allocator, Order, Result, Sequences};
 
-/// Longer than any machine takes.
+/// Longer than the slowest machine takes.
 const LONG: Duration = Duration::from_secs(60);
-/// Where what each side got is written to; set for the process that forks.
+/// The directory for the reports of both sides; set for the process that forks.
 const REPORTS: &str = "IDMILL_TEST_FORK";
-/// Set for a process whose ids are in the order of each thread.
+/// Set for a process that uses `Order::Thread`.
 const BY_THREAD: &str = "IDMILL_TEST_FORK_BY_THREAD";
-/// Set for a process whose child takes several ids, looks at its memory and closes.
+/// Set for a process whose child takes several ids, reads its snapshot and closes.
 const TAKES: &str = "IDMILL_TEST_FORK_TAKES";
-/// How many a reserve has.
+/// Ids per reserve.
 const STEP: u64 = 10;
 const DRAWS: usize = 30;
 
-/// Not a test by itself: the process that forks, which runs nothing else.
+/// Not a test: the process that forks, which runs nothing else.
 #[test]
 fn process() {
     let Ok(reports) = std::env::var(REPORTS) else { return };
@@ -44,7 +44,7 @@ fn process() {
         }
         Fork::Child => {
             report("child");
-            // No more of what belongs to the parent is run.
+            // Exit without running the parent's destructors.
             std::process::exit(0)
         }
         Fork::Parent(child) => {
@@ -56,7 +56,7 @@ fn process() {
     }
 }
 
-/// Takes, looks at memory and ends the sequences in a child; reports each result.
+/// Takes, reads the snapshot and closes the sequences in a child. Reports each result.
 fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
     let taken = sequence.blocking(Duration::from_secs(30)).take(2 * STEP).unwrap_err();
     let snapshot = sequence.snapshot();
@@ -87,7 +87,7 @@ fn told(drawn: &Result<u64>) -> String {
     }
 }
 
-/// Ends a process that hangs.
+/// Waits for a process, and kills it if it hangs.
 fn finish(mut command: Command) -> ExitStatus {
     let (mut process, began) = (command.spawn().unwrap(), Instant::now());
     loop {
@@ -111,8 +111,8 @@ fn forked(setting: Option<&str>) -> (String, String) {
     (read("parent"), read("child"))
 }
 
-/// How many ids the child drew. All of them were in memory when it was made. Every other draw says that the
-/// process was forked.
+/// Number of ids that the child drew. All of them were in memory at the fork. Every other draw returned the
+/// error that the process was forked.
 fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());
@@ -133,7 +133,7 @@ fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
     assert!(ids_of_a_child(&child, 8) <= 7, "{child}");
 }
 
-/// Its threads have blocks of their own, of which the child has copies too.
+/// The child also gets copies of the threads' blocks.
 #[test]
 fn so_does_one_whose_ids_are_in_the_order_of_each_thread() {
     let (parent, child) = forked(Some(BY_THREAD));

@@ -64,7 +64,7 @@ async fn a_removal_and_a_reset_reach_a_process_that_does_not_draw() {
         }
         sleep(AGE).await;
         assert_eq!(orders.snapshot().remaining, 0, "removed: {remove}");
-        // A reset is followed, a removal has to be decided about.
+        // After a reset, ids continue. After a removal, an administrator must decide.
         let next = orders.next().await;
         assert_eq!(next.is_err(), remove, "{next:?}");
     }
@@ -89,7 +89,7 @@ async fn what_cannot_be_confirmed_is_dropped_when_it_is_too_old_and_not_before()
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
     sleep(AGE).await;
-    // A look was at most a quarter of that ago, and one more may fail.
+    // The last check was at most a quarter of that ago, and one more may fail.
     store.set_faults(Faults::outage());
     sleep(AGE / 4).await;
     assert_eq!(orders.try_next().unwrap(), 2);
@@ -142,12 +142,12 @@ async fn an_age_that_cannot_be_is_refused() {
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
-/// Without asking the store.
+/// Opens the sequence without a call to the store.
 fn lazy(ids: &Sequences) -> Allocator<u64> {
     ids.sequence::<u64>("orders").step(1000).watermark(0).lazy().unwrap()
 }
 
-/// Opened, drawn from and dropped for each request.
+/// The sequence is opened, drawn from and dropped for each request.
 #[tokio::test(start_paused = true)]
 async fn unheld_sequence_is_dropped_in_time() {
     let store = FaultyStore::new();
@@ -157,7 +157,7 @@ async fn unheld_sequence_is_dropped_in_time() {
     assert_eq!(lazy(&ids).next().await.unwrap(), 2);
     sleep(AGE).await;
     assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
-    // Nothing is drawn any more when it is revoked again.
+    // No draw follows when it is revoked again.
     sleep(AGE / 4).await;
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
     sleep(AGE).await;
@@ -175,7 +175,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
     assert_eq!(store.reserves(), 1);
 }
 
-/// Also without a limit of age.
+/// Also without a maximum age.
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {
@@ -190,7 +190,7 @@ async fn open_drops_ids_of_another_identity() {
     }
 }
 
-/// The reserve that replaces them is not void because others open the sequence meanwhile.
+/// When others open the sequence, the reserve in flight stays valid.
 #[tokio::test(start_paused = true)]
 async fn open_leaves_the_reserve_in_flight() {
     let store = FaultyStore::new();
@@ -216,11 +216,11 @@ async fn open_leaves_the_reserve_in_flight() {
     assert_eq!(store.reserves(), 2);
 }
 
-/// A store whose answers to `inspect_many` a test controls.
+/// A store whose `inspect_many` a test controls.
 #[derive(Debug, Default)]
 struct Inspected {
     store: FaultyStore,
-    /// How many calls panic.
+    /// Number of calls that panic.
     panics: AtomicUsize,
     /// Whether calls block their thread.
     blocks: AtomicBool,

@@ -1,5 +1,5 @@
-//! Ids that are left in memory at a clean end go back to the store, or are counted as a gap. So do those of
-//! cancelled takes.
+//! Ids that are left in memory at a clean end are given back to the store, or counted as a gap. The same
+//! holds for the ids of cancelled takes.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn request(name: &str, count: u64) -> Reserve {
     Reserve::new(name, count).create(Bounds::of::<u64>())
 }
 
-/// Of each allocator: ids given back, and gaps.
+/// Returns the ids given back, and the gaps.
 fn outcome(allocator: &Allocator<u64>) -> (u64, u64) {
     let snapshot = allocator.snapshot();
     assert_eq!(snapshot.granted, snapshot.drawn + snapshot.given_back + snapshot.gaps.total());
@@ -94,7 +94,7 @@ async fn nothing_goes_back_to_a_sequence_that_was_reset() {
     let store = FaultyStore::new();
     let ids = over(&store);
     let orders = drawn(&ids, "orders", 3).await;
-    // Back at 1 and again up to 11, as it was: only the epoch tells.
+    // `next` goes back to 1 and returns to 11: only the epoch differs.
     let name = SequenceName::new("orders").unwrap();
     store.set(&name, Change::new().next(1).backwards(true)).await.unwrap();
     store.reserve(&request("orders", 10)).await.unwrap();
@@ -108,7 +108,7 @@ async fn what_a_lease_holds_does_not_go_back() {
     let ids = over(&store);
     let orders = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0).await.unwrap();
     let mut lease = orders.lease(10).unwrap();
-    // The first came from the store, and not of a block.
+    // The first id came from the store, not from a block.
     assert_eq!((lease.next().await.unwrap(), lease.next().await.unwrap()), (1, 2));
     ids.close().await;
     drop(lease);
@@ -116,8 +116,7 @@ async fn what_a_lease_holds_does_not_go_back() {
     assert_eq!(stored(&store, "orders").await.next, Some(12));
 }
 
-/// Were it sent again, it would take back what others have reserved meanwhile: here,
-/// what is as long as the rest.
+/// A second attempt would take back a range of the same length that others have reserved since then.
 #[tokio::test]
 async fn an_answer_that_is_lost_is_not_asked_for_again() {
     let store = FaultyStore::new();
@@ -183,7 +182,7 @@ async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
 #[derive(Debug)]
 struct Delayed {
     store: FaultyStore,
-    /// In milliseconds, and at random after them.
+    /// In milliseconds. After the last one, delays are random.
     delays: Mutex<Vec<u64>>,
     rng: Mutex<Rng>,
 }
@@ -228,7 +227,7 @@ async fn give_backs_in_reverse_order_are_honest() {
     assert!(stored(&store, "orders").await.next <= Some(31), "nothing is skipped");
 }
 
-/// The ids between two grants of one process may be given back by another one.
+/// Another process may give back the ids between two grants of one process.
 #[tokio::test(start_paused = true)]
 async fn give_back_of_another_process_is_honest() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
@@ -250,7 +249,7 @@ async fn give_back_of_another_process_is_honest() {
     assert_eq!(orders.snapshot().failures, 0);
 }
 
-/// Draws, and takes of which some are cancelled; all ids that it got.
+/// Draws, and takes with cancellations. Returns all ids that it got.
 async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> Vec<u64> {
     let mut got = Vec::new();
     for _ in 0..40 {

@@ -1,5 +1,5 @@
-//! What a guard costs, in calls: one look at the witness and one claim for each reserve, or for each batch of
-//! them, and nothing for a draw.
+//! The cost of a guard, in calls: one read of the witness and one claim for each reserve or batch of
+//! reserves, and none for a draw.
 //!
 //! `cargo test --release --test guarded_reserves -- --nocapture` prints the table of `docs/performance.md`.
 
@@ -11,12 +11,12 @@ use idmill::store::{Bounds, MemoryStore, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, Result, SequenceName, Sequences};
 use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness, Write};
 
-/// What holds for a million holds for fewer, which is what a debug build has the time for.
+/// Fewer in a debug build, to save time.
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 4] = [100, 1_000, 10_000, 100_000];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts what it is asked. A batch is one call.
+/// Counts its calls. A batch is one call.
 #[derive(Debug, Default)]
 struct Counting {
     witness: MemoryWitness,
@@ -25,7 +25,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// Looks and claims so far.
+    /// Reads and claims so far.
     fn counts(&self) -> (u64, u64) {
         (self.looks.load(Ordering::Relaxed), self.claims.load(Ordering::Relaxed))
     }
@@ -85,7 +85,7 @@ fn each_reserve_takes_one_look_and_one_claim_and_a_draw_takes_none() {
             let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
             assert_eq!(witness.counts(), (0, 0), "opening asks for nothing");
             draw(&ids, IDS);
-            // The same actor serves this one, after all that it had heard of the other before.
+            // The same actor serves this sequence, after all earlier signals of the other.
             draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
             let reserves = ids.snapshot().reserves;
             assert_eq!(reserves, (IDS + watermark).div_ceil(step), "step {step}, watermark {watermark}");

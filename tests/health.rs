@@ -1,4 +1,4 @@
-//! What a readiness probe hears.
+//! The answers to a readiness probe.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ async fn each_sequence_in_trouble_is_named_with_the_reason_and_the_worst_first()
     assert!(ids.health().is_ready());
 }
 
-/// Without traffic nobody draws, and without a draw nobody would ask the store.
+/// Without traffic there are no draws, and without draws there are no calls to the store.
 #[tokio::test(start_paused = true)]
 async fn a_probe_alone_notices_that_the_store_is_back() {
     let store = FaultyStore::new();
@@ -94,7 +94,7 @@ async fn a_sequence_that_keeps_nothing_in_memory_is_not_ready_while_callers_wait
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, ErrorKind::Unavailable)]);
     waiting.await.unwrap().unwrap_err();
-    // Nobody is refused an id now, and only a caller finds out whether the next would be.
+    // No draw is rejected now, and only a caller finds out whether the next one would be.
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Failing, ErrorKind::Unavailable)]);
 }
 
@@ -139,13 +139,13 @@ async fn a_snapshot_says_how_far_the_store_went_and_how_long_it_took() {
         }
         let now = s.snapshot();
         assert_eq!((now.reached, now.bounds), (Some(reached), Some(bounds)));
-        // A clock of whole milliseconds.
+        // The clock counts whole milliseconds.
         let took = now.latency.unwrap().as_millis();
         assert!((millis..=millis + 1).contains(&u64::try_from(took).unwrap()), "{took} ms");
     }
 }
 
-/// The store is asked again after a while, and until it grants, its last word stands.
+/// The store is called again after a while. Until it grants, its last answer stays valid.
 #[tokio::test(start_paused = true)]
 async fn exhausted_sequence_stays_ended_without_draws() {
     let store = FaultyStore::new();
@@ -154,7 +154,7 @@ async fn exhausted_sequence_stays_ended_without_draws() {
     let others = ids.sequence::<u64>("others").max(10).await.unwrap();
     store.set(&"others".parse().unwrap(), Change::new().next(Some(10))).await.unwrap();
     assert_eq!(reached.take(3).await.unwrap().len(), 3);
-    // The rest of it is another process's.
+    // The rest of it belongs to another process.
     let other = start(&store).sequence::<u64>("others").await.unwrap();
     assert_eq!(other.next().await.unwrap(), 10);
     assert_eq!(reached.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -167,7 +167,7 @@ async fn exhausted_sequence_stays_ended_without_draws() {
     }
     let asked = store.reserves();
     assert!(asked < 20, "asked {asked} times in 200 s");
-    // Nobody draws, and it is served again.
+    // It is served again without a draw.
     for name in ["reached", "others"] {
         store.set(&name.parse().unwrap(), Change::new().max(Some(1000))).await.unwrap();
     }

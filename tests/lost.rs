@@ -1,5 +1,4 @@
-//! A store that has lost what it had committed: a process does not hand out again
-//! what it knows to be handed out.
+//! A store that has lost committed data: a process does not hand out ids again that it knows to be in use.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +17,7 @@ fn process(store: &MemoryStore) -> Sequences {
     Sequences::new(store.clone()).unwrap()
 }
 
-/// Ten ids a reserve, and none ahead.
+/// Ten ids per reserve, and none ahead.
 async fn open(ids: &Sequences) -> idmill::Result<Allocator> {
     ids.sequence::<u64>("s").step(10).watermark(0).await
 }
@@ -31,12 +30,12 @@ async fn draw(ids: &Allocator, count: usize) -> Vec<u64> {
     drawn
 }
 
-/// The store without anything in it.
+/// An empty store.
 fn nothing() -> Snapshot {
     MemoryStore::new().snapshot()
 }
 
-/// Another incarnation of 20 ids and more, as somebody makes it on purpose.
+/// An administrator recreates the sequence on purpose, as another incarnation.
 async fn make_anew(store: &MemoryStore) {
     store.remove(&name()).await.unwrap();
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
@@ -61,7 +60,7 @@ async fn a_sequence_that_is_gone_is_not_begun_anew_by_who_was_granted_of_it() {
     let error = open(&ids).await.unwrap_err();
     assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
     assert!(store.inspect(&name()).await.unwrap().is_none());
-    // Somebody decides: above all that is in use.
+    // An administrator recreates it above all ids in use.
     store.create(&name(), Bounds::new(21, 1000).unwrap()).await.unwrap();
     assert_eq!(draw(&s, 2).await, [21, 22]);
 }
@@ -117,7 +116,7 @@ async fn an_incarnation_that_another_followed_does_not_come_again() {
     store.restore(&backup);
     refuses(&s, "of an incarnation that another had followed").await;
     refuses(&s, "of an incarnation that another had followed").await;
-    // Who comes now knows nothing of that, and is not granted again what was.
+    // A new process has no memory of that, and still gets no duplicate.
     let newcomer = open(&process(&store)).await.unwrap();
     let after = draw(&newcomer, 1).await[0];
     assert!(!first.contains(&after) && after > 20, "{after} was handed out under this identity");

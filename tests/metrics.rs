@@ -1,4 +1,4 @@
-//! What the `metrics` facade is told.
+//! The values recorded through the `metrics` facade.
 
 #![cfg(feature = "metrics")]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of gauges that are whole and small
@@ -50,7 +50,7 @@ fn what_happened_is_recorded_under_the_sequences_name() {
     every_metric_is_described_and_on_the_page(&mut reader);
 }
 
-/// Of one recorder, which a process has one of: hence no test of its own.
+/// Not a separate test, because a process has only one recorder.
 fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).own_thread().start().unwrap();
@@ -61,7 +61,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!(orders.blocking(hour).take(9).unwrap().len(), 9);
     let waiting = orders.clone();
     let caller = std::thread::spawn(move || waiting.blocking(hour).next().unwrap());
-    // For as long as the store is away nothing else happens; the caller waits all the time.
+    // While the store is unreachable nothing else happens, and the caller waits all the time.
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
         ids.record_metrics();
@@ -79,7 +79,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let seen = reader.read();
     assert_eq!((seen["idmill_health"], seen["idmill_failures_in_a_row"]), (2, 0));
     assert_eq!(orders.snapshot().health(), Health::Serving);
-    // The caller hears of its ids a moment before it counts as served.
+    // The caller receives its ids a moment before it counts as served.
     while orders.snapshot().is_dry {
         assert!(Instant::now() < limit, "it counts as waiting for ever");
         std::thread::yield_now();
@@ -87,12 +87,12 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     ids.blocking().close().unwrap();
 }
 
-/// How much further counters have come.
+/// The increase of a counter.
 fn since(before: &HashMap<String, u64>, now: &HashMap<String, u64>, name: &str) -> u64 {
     now[name] - before[name]
 }
 
-/// A sequence that is opened again begins to count anew, and the recorder's counters go on.
+/// A reopened sequence counts from zero, and the recorder's counters continue.
 fn what_was_evicted_counts_on(reader: &mut Reader) {
     let before = reader.read();
     let hour = Duration::from_secs(3600);
@@ -115,7 +115,7 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
     assert_eq!(since(&before, &now, "idmill_gaps_totalrevoked"), 10);
 }
 
-/// Else the counter of draws would have to go down, and what was granted would not be accounted for.
+/// Otherwise the counter of draws would have to decrease, and granted ids would not be accounted for.
 fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
@@ -137,7 +137,7 @@ fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((come, orders.snapshot().drawn), ([10, 1, 1, 9], 0));
 }
 
-/// Also where nothing was recorded while it was held.
+/// Also if nothing was recorded while the lease was held.
 fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
@@ -152,11 +152,11 @@ fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let now = reader.read();
     let [draws, dropped] =
         ["idmill_draws_total", "idmill_gaps_totaldropped"].map(|name| since(&before, &now, name));
-    // The first came from the store, and not of a block.
+    // The first id came from the store, not from a block.
     assert_eq!((draws, dropped, orders.snapshot().drawn), (11, 9, 2));
 }
 
-/// Nor given back, before the store has said so.
+/// They are not counted as given back before the store has confirmed it.
 fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let before = reader.read();
     let store = FaultyStore::new();
@@ -200,7 +200,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// What there is, by its name and labels but the sequence's.
+    /// All values, by name and labels without the sequence's.
     fn read(&mut self) -> HashMap<String, u64> {
         let mut seen = HashMap::new();
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {
@@ -208,13 +208,13 @@ impl Reader {
             assert_eq!(labels[0], "orders");
             let name = format!("{}{}", key.key().name(), labels[1..].concat());
             let value = match value {
-                // Since the last time.
+                // Since the last read.
                 DebugValue::Counter(more) => {
                     let counted = self.counted.entry(name.clone()).or_default();
                     *counted += more;
                     *counted
                 }
-                // Whole numbers below 2^53, but for the estimates.
+                // Whole numbers below 2^53, except for the estimates.
                 DebugValue::Gauge(value) => value.0 as u64,
                 DebugValue::Histogram(values) => values.len() as u64,
             };

@@ -11,13 +11,13 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, IdRange, Result, SequenceName, Sequences};
 
-/// All of them in a release build; enough to measure by in a debug build.
+/// All of them in a release build; enough for a measurement in a debug build.
 const SEQUENCES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
-/// With the feature `metrics`, what was told of eleven counters comes to it.
+/// The feature `metrics` adds the last recorded values of eleven counters.
 const MOST: u64 = if cfg!(feature = "metrics") { 900 + 11 * 8 } else { 900 };
 
-/// Grants each sequence its first ids, and remembers nothing, so that all memory seen is the allocators'.
+/// Grants each sequence its first ids, and stores nothing, so that all memory counted is the allocators'.
 #[derive(Debug)]
 struct Forgetful;
 
@@ -78,7 +78,7 @@ async fn a_million_sequences_take_at_most_900_bytes_each() {
     println!("{SEQUENCES} sequences, each drawn from: {each} bytes each");
     assert_eq!(ids.len() as u64, SEQUENCES);
     assert!(each <= MOST, "{each} bytes each");
-    // They are all there still: the second id comes from memory.
+    // They are all still there: the second id comes from memory.
     for n in (0..SEQUENCES).step_by(997) {
         assert_eq!(open(n).try_next().unwrap(), 2);
     }

@@ -1,5 +1,5 @@
-//! Few threads and few draws, for Miri (`ci/steps/miri`): it shows undefined behaviour, and orderings of
-//! memory that the machine at hand would never show. Each seed is another schedule.
+//! Few threads and few draws, for Miri (`ci/steps/miri`). Miri detects undefined behaviour, and simulates
+//! memory orderings that the machine would never produce. Each seed is another schedule.
 
 mod threads;
 

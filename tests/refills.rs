@@ -1,4 +1,4 @@
-//! When a sequence is refilled and when not, and what becomes of what was reserved, over the memory store.
+//! When a sequence is refilled and when not, and the fate of reserved ids, over the memory store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +27,7 @@ async fn lost_replies_burn_little_while_somebody_is_there_and_nothing_for_nobody
     let orders = ids.sequence::<u64>("orders").step(100_000).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1);
     store.set_faults(Faults::none().random(Fault::LostReply, 1.0));
-    // Crosses the watermark: a refill is due that nobody waits for.
+    // Crosses the watermark: a refill is due, and no caller waits for it.
     let _ = orders.take(60_000).await.unwrap();
     sleep(DAY).await;
     let next = stored(&store, "orders").await.next.unwrap();
@@ -69,7 +69,7 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
     assert_eq!(error.kind(), ErrorKind::Exhausted);
     assert!(error.to_string().contains("500001 ids were asked for, and 500000 are left"), "{error}");
     assert_eq!((store.reserves(), short.snapshot().granted), (0, 0));
-    // Others have as many as before, and so has this one.
+    // All processes have the same ids left as before.
     let others = builder(&store).start().unwrap();
     let other = others.sequence::<i32>("short").step(1).watermark(0).await.unwrap();
     assert_eq!(other.take(499_990).await.unwrap().len(), 499_990);
@@ -124,7 +124,7 @@ async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
         async move { orders.take(20).await.unwrap_err().kind() }
     });
     sleep(Duration::from_secs(1)).await;
-    // One that waits behind it has what it gives up.
+    // The next caller in the queue gets the ids that it gives up.
     let behind = orders.next().await;
     assert_eq!((greedy.await.unwrap(), behind.unwrap()), (ErrorKind::Deadline, 7));
     for expected in 8..=10 {
@@ -147,7 +147,8 @@ async fn what_a_take_had_when_it_was_refused_stays_in_memory() {
     assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (10, 0));
 }
 
-/// Grants short ranges and takes nothing back, as windows do: where the sequence ends shows at the end only.
+/// Grants short ranges and takes nothing back, as windows do: the end of the sequence shows only at the
+/// end.
 #[derive(Debug)]
 struct Short(FaultyStore);
 
@@ -169,7 +170,7 @@ impl Hooks for Short {
 async fn what_a_take_had_when_the_sequence_ended_stays_in_memory() {
     let store = Arc::new(Hooked(Short(FaultyStore::new()))) as Arc<dyn Store>;
     let ids = Sequences::new(store).unwrap();
-    // A step that is fixed, as the command's: it lets memory hold all of it.
+    // A fixed step, as the command uses: it lets memory hold all of the sequence.
     let orders = ids.sequence::<u64>("orders").max(616).step(1).watermark(0).await.unwrap();
     assert_eq!(orders.take(700).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (616, 0));
@@ -186,7 +187,7 @@ async fn take_counts_ids_that_are_in_flight() {
         let orders = orders.clone();
         async move { orders.next().await }
     });
-    // Half of it is over: the store has granted them.
+    // Half of the delay is over: the store has granted them.
     sleep(Duration::from_secs(5)).await;
     assert_eq!(stored(&store, "orders").await.next, Some(901));
     assert_eq!(orders.take(500).await.unwrap().ids().last(), Some(501));
@@ -200,7 +201,7 @@ async fn sequence_does_not_end_while_ids_go_back() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").max(100).max_waste(10).await.unwrap();
-    // Each is applied in the middle: of the reserve, and of the give-back.
+    // Each is applied in the middle of its latency: first the reserve, then the give-back.
     store.push_fault(Fault::Latency(Duration::from_secs(1)));
     store.push_fault(Fault::Latency(Duration::from_secs(8)));
     assert!(timeout(Duration::from_millis(600), orders.take(100)).await.is_err());
@@ -212,7 +213,7 @@ async fn sequence_does_not_end_while_ids_go_back() {
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// Reserves, and answers no question.
+/// Reserves, and never returns from reads.
 #[derive(Debug)]
 struct HangingReads(FaultyStore);
 
@@ -232,7 +233,7 @@ async fn take_needs_no_answer_about_what_is_left() {
     assert_eq!(orders.take(10).await.unwrap().len(), 10);
 }
 
-/// Is a standby while that is set.
+/// A standby while the flag is set.
 #[derive(Debug)]
 struct Standby(FaultyStore, AtomicBool);
 
@@ -265,7 +266,7 @@ async fn refused_waiters_do_not_wait_for_their_deadline() {
         }
     }
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    // The store is asked again while memory is low, and not each time that a caller tries.
+    // The store is called again while memory is low, but not each time that a caller tries.
     let before = orders.snapshot().reserves;
     for _ in 0..1_000 {
         assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);

@@ -1,4 +1,4 @@
-//! What the log says of a store that fails for a while.
+//! The log of a store that fails for a while.
 
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// The lines of the log, those of INFO and above.
+/// The lines of the log, at INFO and above.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

@@ -1,8 +1,8 @@
-//! Reserves for a million ids, at each step: not about so many, but exactly.
+//! Reserves for a million ids, at each step: the exact number.
 //!
-//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve
-//! is asked for when fewer than the watermark are, or somebody waits for one, and for no other
-//! reason. So once all is quiet,
+//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve is made
+//! when fewer ids than the watermark are in memory, or a caller waits for one, and for no other reason. So
+//! once all is quiet,
 //!
 //! ```text
 //!   batch:         R = ceil(N / step)
@@ -10,8 +10,8 @@
 //!                                                        than the watermark would be left without it
 //! ```
 //!
-//! with any number of callers up to the step. More of them share reserves of what they want:
-//! there are fewer, of more ids.
+//! with any number of callers up to the step. With more callers there are fewer reserves, of more ids,
+//! because callers share them.
 //!
 //! `cargo test --release --test reserves -- --nocapture` prints the table of `docs/performance.md`.
 
@@ -21,13 +21,13 @@ use std::time::{Duration, Instant};
 use idmill::store::MemoryStore;
 use idmill::{Allocator, Sequences, Snapshot};
 
-/// What holds for a million holds for fewer, which is what a debug build has the time for.
+/// Fewer in a debug build, to save time.
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 7] = [1, 7, 10, 100, 1_000, 4_096, 1_000_000];
 const THREADS: [u64; 3] = [1, 2, 5];
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nothing is fetched ahead; a quarter, which is what is published; and as much as there can be.
+/// No prefetch; a quarter, as in the published table; and the largest possible.
 fn watermarks(step: u64) -> Vec<u64> {
     let mut all = vec![0, step.div_ceil(4), step];
     all.dedup();
@@ -70,12 +70,12 @@ fn check(threads: u64, step: u64, watermark: u64, seen: &Snapshot) {
         assert!(seen.reserves <= exactly, "{place}");
     }
     assert_eq!((seen.drawn, seen.gaps.total(), seen.failures), (IDS, 0, 0), "{place}");
-    // Nobody's reserve was for nothing: without the last one there would be too few.
+    // No reserve was unnecessary: without the last one there would be too few ids.
     let (least, most) = (watermark, watermark + step - 1);
     assert!((least..=most).contains(&seen.remaining), "{place}");
 }
 
-/// Draws them all from an empty memory, until nothing is under way any more.
+/// Draws all ids from an empty memory, until no reserve is in flight.
 fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     let store = MemoryStore::new();
     let sequences = Sequences::builder(store.clone()).own_thread();
@@ -87,8 +87,8 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
             scope.spawn(|| draw(&ids, IDS / threads));
         }
     });
-    // The same actor serves this one, after the signals that it got from the other before. The last prefetch of
-    // the other may still be under way.
+    // The same actor serves this sequence, after all earlier signals of the other. The last prefetch of the
+    // other may still be in flight.
     draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
     let begun = Instant::now();
     while ids.snapshot().remaining < watermark && begun.elapsed() < PATIENCE {

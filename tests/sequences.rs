@@ -1,4 +1,4 @@
-//! Many sequences of one store: opened by name, refilled together, failing apart, let go of when idle.
+//! Many sequences of one store: opened by name, refilled together, failing separately, evicted when idle.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -140,7 +140,7 @@ async fn callers_beyond_the_places_wait_and_then_hear_that_it_is_overloaded() {
     }
     assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Deadline).count(), 3);
     assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Overloaded).count(), 5);
-    // Places are given back.
+    // Places are released.
     store.set_faults(Faults::default());
     for expected in 1..=10 {
         assert_eq!(orders.next().await.unwrap(), expected);
@@ -152,7 +152,7 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
     let store = FaultyStore::with_faults(Faults::outage());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (ids, orders) = runtime.block_on(async {
-        // One place: of those who wait, one waits for the actor, and the others for its place.
+        // One place: one caller waits for the actor, and the others for its place.
         let ids = builder(&store).max_waiting(1).start().unwrap();
         let orders = ids.sequence::<u64>("orders").lazy().unwrap();
         (ids, orders)
@@ -166,7 +166,7 @@ fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
     while orders.snapshot().waits == 0 {
         std::thread::yield_now();
     }
-    // Mostly enough for the others to come to wait, too; the outcome is the same if not.
+    // Usually enough for the others to start waiting, too. The outcome is the same if not.
     std::thread::sleep(Duration::from_millis(20));
     drop(runtime);
     for caller in waiting {
@@ -192,7 +192,7 @@ fn the_last_one_out_ends_the_actor() {
     }
 }
 
-/// Holds one sequence, as another's transaction does, and notes in which round trips it was asked for.
+/// Locks one sequence, as another's transaction does, and counts the round trips that contain it.
 #[derive(Debug, Default)]
 struct Held {
     store: FaultyStore,
@@ -236,7 +236,7 @@ impl Hooks for Held {
     }
 }
 
-/// The store may wait for it then, and nobody waits with it.
+/// The store may then wait for it, and no other caller waits.
 #[tokio::test]
 async fn what_could_not_be_had_in_a_batch_is_asked_for_alone() {
     let faults = Faults::default().latency(Duration::from_millis(1));

@@ -1,7 +1,7 @@
-//! Many processes over a store that is put back to earlier states, and a witness that may be as well, on a
-//! simulated clock: no id comes twice, unless both have forgotten it.
+//! Many processes over a store that is restored to earlier states, and a witness that may be, too, on a
+//! simulated clock: no id is a duplicate, unless both have lost it.
 //!
-//! `IDMILL_SIM_SEEDS` says how many worlds to run, `IDMILL_SIM_SEED` which one to run again.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, `IDMILL_SIM_SEED` reruns one of them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,16 +20,16 @@ use tokio::time::{sleep, timeout};
 
 const DEFAULT_SEEDS: u64 = 200;
 const HOUR: Duration = Duration::from_secs(3600);
-/// How long a world lasts.
+/// The duration of a world.
 const LASTS: Duration = Duration::from_secs(3600 * 12);
 
-/// What is wrong about a world on purpose.
+/// A planted bug.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Bug {
     None,
     /// Nothing is claimed.
     Unguarded,
-    /// The witness says that it has kept what it has not.
+    /// The witness confirms writes that it has not kept.
     ForgetfulWitness,
 }
 
@@ -38,7 +38,7 @@ struct Plan {
     seed: u64,
     processes: usize,
     faults: Faults,
-    /// How many of a hundred calls of the witness are lost on the way, or on the way back.
+    /// The percentage of calls to the witness whose request or reply is lost.
     witness_faults: u32,
     witness_goes_back: bool,
     is_administered: bool,
@@ -60,12 +60,12 @@ impl Plan {
     }
 }
 
-/// What was handed out, and what cannot be known any more.
+/// The ids handed out, and the ids that the witness may have lost.
 #[derive(Debug, Default)]
 struct Books {
     drawn: HashMap<u64, usize>,
     twice: Vec<u64>,
-    /// What may have been claimed after the moments that the witness went back to.
+    /// Ids that may have been claimed after the backups that the witness returned to.
     forgotten: Vec<Range<u128>>,
 }
 
@@ -87,7 +87,7 @@ struct World {
     healed: Mutex<u64>,
 }
 
-/// What is asked of it may be lost on the way, or the answer.
+/// A witness that may lose the request or the reply of a call.
 #[derive(Debug)]
 struct Flaky {
     witness: MemoryWitness,
@@ -151,7 +151,7 @@ impl World {
         let _ = timeout(LASTS, join(processes, self.befalls(rng.fork()))).await;
     }
 
-    /// One process: it crashes now and then, and is started again.
+    /// One process: it crashes now and then, and is restarted.
     async fn process(&self, process: usize, mut rng: Rng) {
         loop {
             let life = Duration::from_secs(rng.u64(60..20_000));
@@ -186,8 +186,8 @@ impl World {
         }
     }
 
-    /// Every few hours somebody changes the sequence, through the guard or beside it. None of that is a leave
-    /// to repeat ids.
+    /// Every few hours an administrator changes the sequence, through the guard or without it. No such
+    /// change permits duplicates.
     async fn is_administered(&self, rng: &mut Rng) {
         let guarded = Guarded::new(self.store.clone(), Arc::new(self.flaky(rng)));
         let revoke = Change::new().revoke(true);
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// Every few hours the store goes back to one of the moments before, or the witness does.
+    /// Every few hours the store or the witness goes back to an earlier moment.
     async fn befalls(&self, mut rng: Rng) {
         let mut backups: Vec<(Snapshot, Option<Ledger>)> = Vec::new();
         loop {
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// Counts what a life found, also when it ends by a crash.
+/// Counts the repairs of a life, even if it ends by a crash.
 struct Counted<'a>(&'a Guarded, &'a Mutex<u64>);
 
 impl Drop for Counted<'_> {

@@ -1,5 +1,5 @@
-//! Many rounds of many threads. Meant for ThreadSanitizer (`ci/steps/tsan`), which says where two threads
-//! touch the same memory without an order between them; `IDMILL_STRESS_ROUNDS` says how often.
+//! Many rounds of many threads. Meant for ThreadSanitizer (`ci/steps/tsan`), which reports data races.
+//! `IDMILL_STRESS_ROUNDS` sets the number of rounds.
 
 mod threads;
 

@@ -1,4 +1,5 @@
-//! What threads hold for themselves under `Order::Thread`: who inherits it, how ids grow, and who counts it.
+//! Blocks of threads under `Order::Thread`: how they are inherited, how ids grow, and where they are
+//! counted.
 
 use std::cell::RefCell;
 use std::future::Future as _;
@@ -30,7 +31,7 @@ fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 fn threads_that_draw_once_waste_nothing() {
     let (ids, sequence) = open(Order::Thread, 1000, 64);
     let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking(LONG).next().unwrap())).max().unwrap();
-    // A block for each seat that was used: tests beside this one take seats, too.
+    // Allows a block for each seat: tests that run concurrently use seats, too.
     assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
     ids.blocking().close().unwrap();
     let snapshot = sequence.snapshot();
@@ -40,7 +41,7 @@ fn threads_that_draw_once_waste_nothing() {
     );
 }
 
-/// Two tasks of one thread: one got an id by waiting, the other draws from what the thread inherits.
+/// Two tasks of one thread: one waited for an id, the other draws from the block that the thread inherits.
 #[test]
 fn a_fresh_thread_that_waited_does_not_go_back_to_what_it_inherits() {
     // The actor runs only where this thread lets it.
@@ -50,7 +51,7 @@ fn a_fresh_thread_that_waited_does_not_go_back_to_what_it_inherits() {
         let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
         builder.await.unwrap()
     });
-    // This thread's seat is its own from now on; the first id is waited for.
+    // From now on this thread owns its seat. The first id is waited for.
     for id in 1..=9 {
         assert_eq!(runtime.block_on(sequence.next()).unwrap(), id);
     }
@@ -81,7 +82,7 @@ fn a_fresh_thread_that_waited_does_not_go_back_to_what_it_inherits() {
     assert!(drawn > waited, "{drawn} came after {waited} in one thread");
 }
 
-/// What is left of the seats of ended threads is given to those that come, each to one.
+/// The rest of an ended thread's block is given to one new thread.
 #[test]
 fn threads_in_turn_and_at_once_grow_and_never_repeat() {
     let (_ids, sequence) = open(Order::Thread, 50, 7);
@@ -104,7 +105,7 @@ fn threads_in_turn_and_at_once_grow_and_never_repeat() {
     assert_eq!(all.len(), drawn, "an id was handed out twice");
 }
 
-/// Draws when the thread ends, and sends what it got.
+/// Draws when the thread ends, and sends the results.
 struct DrawsAtTheEnd(Allocator<u64>, std::sync::mpsc::Sender<idmill::Result<u64>>);
 
 impl Drop for DrawsAtTheEnd {
@@ -132,7 +133,7 @@ fn a_thread_draws_also_in_its_destructors() {
             let (sender, receiver) = std::sync::mpsc::channel();
             in_a_thread(|| {
                 let at_the_end = || Some(DrawsAtTheEnd(sequence.clone(), sender.clone()));
-                // Destroyed after and before what the library keeps for the thread.
+                // Destroyed after and before the library's thread-local state.
                 EARLIER.with(|value| value.replace(at_the_end()));
                 if draws_before {
                     sender.send(sequence.try_next()).unwrap();
@@ -147,7 +148,7 @@ fn a_thread_draws_also_in_its_destructors() {
     }
 }
 
-/// A draw that has to wait at the end of its thread.
+/// A draw that must wait at the end of its thread.
 #[test]
 fn a_thread_waits_also_in_its_destructors() {
     for order in [Order::Process, Order::Thread, Order::Global] {

@@ -15,7 +15,7 @@ id_type! {
 }
 id_type! { struct Positive(NonZeroU32); }
 
-/// With what its author chose.
+/// Only with the derives of its author.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bare(i64);
 id_type!(Bare(i64));
@@ -96,7 +96,7 @@ mod data {
     fn survives<T: serde::Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
         let text = serde_json::to_string(value).unwrap();
         assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value, "{text}");
-        // Not every format hands text out in one piece, or can lend it.
+        // Not every format returns text in one piece, or can lend it.
         let data = serde_json::to_value(value).unwrap();
         assert_eq!(&serde_json::from_value::<T>(data).unwrap(), value, "{text}");
         text
@@ -144,7 +144,7 @@ mod data {
         survives::<Snapshot>(&orders.snapshot());
     }
 
-    /// Clients and servers of different versions are in use side by side.
+    /// Clients and servers of different versions are used together.
     #[test]
     fn capabilities_keep_their_earlier_form() {
         let text = r#"{"retry":"gap","durability":"disk","batches":false,"shared":true,"gives_back":false,"records":false}"#;

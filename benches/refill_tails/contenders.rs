@@ -1,5 +1,5 @@
-//! What is measured side by side: ids without a store, ids from ranges that are fetched
-//! ahead, and a range behind a mutex.
+//! The measured sources: ids without a store, ids from ranges that are prefetched, and a range behind a
+//! mutex.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use tokio::time::sleep;
 pub(crate) trait Contender: Sync {
     fn name(&self) -> String;
 
-    /// What one thread draws with.
+    /// Returns the draw function of one thread.
     fn drawer(&self) -> Box<dyn FnMut() + '_>;
 
     /// Reserves so far, and draws that waited for one.
     fn counts(&self) -> (u64, u64);
 }
 
-/// One counter in memory. On a cache line of its own, as the allocator's cursor is.
+/// One counter in memory, on its own cache line, like the allocator's cursor.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Bare(AtomicU64);
@@ -47,17 +47,17 @@ impl Contender for Bare {
     }
 }
 
-/// Ranges that are fetched ahead, each thread through a handle.
+/// Prefetched ranges. Each thread draws through a handle.
 pub(crate) struct Idmill {
     name: String,
     allocator: Allocator<u64>,
-    /// A wait before all others fills memory.
+    /// The counts after the first wait, which fills memory.
     before: (u64, u64),
     _sequences: Sequences,
 }
 
 impl Idmill {
-    /// A step so large that no refill falls into the measurement.
+    /// A step so large that no refill happens during the measurement.
     pub(crate) fn without_refills() -> Self {
         Self::open("idmill, never refilled".to_owned(), Duration::ZERO, 1 << 44, 0)
     }
@@ -67,7 +67,7 @@ impl Idmill {
         Self::open(name, latency, step, watermark)
     }
 
-    /// Each range is claimed at a witness that takes as long as the store.
+    /// Each range is claimed at a witness that is as slow as the store.
     pub(crate) fn guarded(latency: Duration, step: u64, watermark: u64) -> Self {
         let witness = Arc::new(SlowWitness { witness: MemoryWitness::new(), latency });
         let guarded = Guarded::new(slow_store(latency), witness);
@@ -139,10 +139,10 @@ impl Contender for Idmill {
     }
 }
 
-/// How most allocators do it: a range behind a lock, and whoever finds it empty fetches
-/// the next one under the lock.
+/// The usual design of an allocator: a range behind a lock. The thread that finds it empty fetches the next
+/// one under the lock.
 pub(crate) struct MutexAndFetch {
-    /// The next id, and the first that is not there.
+    /// The next id, and the end of the range (exclusive).
     range: Mutex<(u64, u64)>,
     store: Arc<FaultyStore>,
     request: Reserve,
@@ -184,7 +184,7 @@ impl MutexAndFetch {
         range.0 - 1
     }
 
-    /// Called by who holds the lock.
+    /// Called with the lock held.
     fn fetch(&self) -> (u64, u64) {
         self.fetching.store(true, Ordering::Relaxed);
         let grant = self.runtime.block_on(self.store.reserve(&self.request));

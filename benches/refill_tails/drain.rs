@@ -10,13 +10,13 @@ use crate::times::{histogram, nanos, pretty};
 
 /// How long each row is measured, after it has settled.
 const MEASURED: Duration = Duration::from_secs(3);
-/// How long adaptive sizes are given to find the rate, which is that of a caller who does nothing but draw.
+/// The time for adaptive sizes to find the rate, which is that of a caller that only draws.
 const SETTLED: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy)]
 enum Sizes {
     Adaptive,
-    /// A watermark of so many times what is drawn during one refill, and a step of twice that.
+    /// The watermark is `cover` times the draws during one refill, and the step is twice the watermark.
     Fixed {
         cover: u64,
     },
@@ -79,7 +79,8 @@ fn calibrate(time: Duration) -> (f64, u64) {
     (row.draws as f64 / row.elapsed.as_secs_f64(), clock.value_at_quantile(0.5))
 }
 
-/// What a refill from the store really takes: timers are coarser than a millisecond. The longest of a few.
+/// The actual duration of a refill, because timers are coarser than a millisecond. The maximum of a few
+/// refills.
 fn round_trip(latency: Duration) -> Duration {
     let ids = sequences(slow_store(latency));
     let allocator = ids
@@ -96,7 +97,7 @@ fn round_trip(latency: Duration) -> Duration {
     (0..5).map(refill).max().expect("five of them")
 }
 
-// The rate is that of one thread: far below 2^63 ids a second.
+// The rate is that of one thread: far below 2^63 ids per second.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn open(latency: Duration, taken: Duration, sizes: Sizes, rate: f64) -> (Sequences, Allocator<u64>) {
     let ids = sequences(slow_store(latency));

@@ -1,8 +1,9 @@
-//! What a draw takes while the store refills: callers that waited, and the tail of the latencies.
+//! The latency of draws while the store refills: the number of callers that waited, and the tail of the
+//! latencies.
 //!
-//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`; with
-//! `-- drain` or `-- paced` one of them, and with `-- paced --plot FILE` a picture. Not criterion: what is
-//! asked is the distribution of single draws, not the mean of many.
+//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`.
+//! `-- drain` or `-- paced` prints one of them, and `-- paced --plot FILE` draws a picture. This does not use
+//! criterion, because it measures the distribution of single draws, not the mean of many.
 
 mod contenders;
 mod drain;
@@ -20,10 +21,10 @@ fn main() {
     let (mut smoke, mut picture, mut tables) = (false, None, Vec::new());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            // As `cargo test` and the smoke run ask for it: everything once, nothing measured for long.
+            // `cargo test` and the smoke run use this: everything runs once, for a short time.
             "--test" => smoke = true,
             "--plot" => picture = Some(PathBuf::from(arguments.next().expect("--plot takes a file"))),
-            // Cargo says what it runs.
+            // Cargo passes this.
             "--bench" => {}
             _ => tables.push(argument),
         }

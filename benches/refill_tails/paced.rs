@@ -1,10 +1,10 @@
-//! A million ids a second, drawn when they are due, over a store of 10 ms: beside no
-//! store at all, with a witness of 10 ms, and beside a mutex.
+//! A million ids per second, each drawn when it is due, over a store of 10 ms. Compared with no store at
+//! all, with a witness of 10 ms, and with a mutex.
 //!
-//! The load is open: an id is due every microsecond, whether the one before has come or not, and its
-//! latency counts from when it was due. So a pause of 10 ms is the pause of the ten thousand draws
-//! that were due in it, and nothing has to be corrected for coordinated omission. A thread that waits
-//! for the next due time spins.
+//! The load is open: an id is due every microsecond, whether the previous one has arrived or not, and its
+//! latency counts from its due time. So a pause of 10 ms is a pause of all ten thousand draws that were due
+//! in it, and no correction for coordinated omission is needed. A thread that waits for the next due time
+//! spins.
 
 use std::fs;
 use std::hint::spin_loop;
@@ -23,13 +23,13 @@ use crate::times::{histogram, nanos, pretty};
 /// Of all threads together.
 const IDS_PER_SECOND: u64 = 1_000_000;
 const LATENCY: Duration = Duration::from_millis(10);
-/// A refill every tenth of a second, begun when what is left lasts four latencies.
+/// One refill every tenth of a second, started when the remaining ids last for four latencies.
 const STEP: u64 = 100_000;
 const WATERMARK: u64 = 40_000;
 const MEASURED: Duration = Duration::from_secs(10);
 const THREADS: [u32; 2] = [1, 2];
 
-/// Where the buckets of the histogram end, in nanoseconds.
+/// The upper bounds of the histogram's buckets, in nanoseconds.
 const BUCKETS: [u64; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 struct Row {
@@ -43,7 +43,7 @@ struct Row {
 /// Prints the tables, and draws the picture of one thread's latencies.
 pub(crate) fn run(smoke: bool, picture: Option<&Path>) {
     let time = if smoke { MEASURED / 100 } else { MEASURED };
-    // Said before the minutes that it takes, and not after.
+    // Fail before a measurement of minutes, not after it.
     picture.inspect(|file| fs::write(file, "").expect("the picture can be written"));
     let rows: Vec<Row> = THREADS.into_iter().flat_map(|threads| measure_all(threads, time)).collect();
     print_percentiles(&rows);
@@ -55,7 +55,7 @@ pub(crate) fn run(smoke: bool, picture: Option<&Path>) {
 }
 
 fn measure_all(threads: u32, time: Duration) -> Vec<Row> {
-    // Each is made when it is its turn: none has a thread beside another's measurement.
+    // Each is created when it is its turn, so that no other contender has a thread during a measurement.
     let contenders: [fn() -> Box<dyn Contender>; 5] = [
         || Box::new(Bare::default()),
         || Box::new(Idmill::without_refills()),
@@ -90,7 +90,7 @@ fn measure(contender: &dyn Contender, threads: u32, time: Duration) -> Row {
     Row { name: contender.name(), threads, reserves, waited, latencies }
 }
 
-/// One thread's share: of the due times, every `threads`-th from its number on.
+/// One thread's share: every `threads`-th due time, starting with `number`.
 fn draw_when_due(draw: &mut dyn FnMut(), number: u32, threads: u32, time: Duration) -> Histogram<u64> {
     let mut latencies = histogram();
     let pause = Duration::from_nanos(1_000_000_000 / IDS_PER_SECOND);
@@ -135,7 +135,7 @@ fn print_percentiles(rows: &[Row]) {
     }
 }
 
-/// How many draws took how long: a column for each contender of each number of threads.
+/// The number of draws by duration: a column for each contender of each number of threads.
 fn print_histogram(rows: &[Row]) {
     for threads in THREADS {
         let rows: Vec<_> = rows.iter().filter(|row| row.threads == threads).collect();
@@ -157,7 +157,7 @@ fn print_histogram(rows: &[Row]) {
     }
 }
 
-/// How many of at least `from` and less than `to`, as exactly as three digits tell.
+/// The number of latencies of at least `from` and less than `to`, to three digits.
 fn between(latencies: &Histogram<u64>, from: u64, to: u64) -> u64 {
     latencies.iter_recorded().fold(0, |sum, seen| {
         let within = (from..to).contains(&seen.value_iterated_to());
@@ -177,7 +177,7 @@ fn plural(number: u32) -> &'static str {
     if number == 1 { "" } else { "s" }
 }
 
-/// Latencies by percentile, each nine as wide as the one before.
+/// Latencies by percentile. Each nine is as wide as the previous one.
 fn plot(rows: &[&Row]) -> Plot {
     Plot {
         title: "A million ids a second over a store of 10 ms, one thread".to_owned(),

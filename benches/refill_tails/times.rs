@@ -1,11 +1,11 @@
-//! Times of single draws, and how they are written.
+//! Times of single draws, and their format.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use idmill_bench::PATIENCE;
 
-/// From a nanosecond to the patience of a caller, to three digits; never resized while measuring.
+/// Covers a nanosecond up to the timeout of a caller, to three digits. Never resized during a measurement.
 pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, nanos(PATIENCE), 3).expect("the bounds are in order")
 }

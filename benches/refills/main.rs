@@ -1,8 +1,8 @@
-//! What a refill costs, by criterion: a reserve over the memory store and over SQLite, the engine's decision
-//! about a grant, and the promotion of the next segment.
+//! The cost of a refill, by criterion: a reserve over the memory store and over SQLite, the engine's
+//! decision about a grant, and the promotion of the next segment.
 //!
-//! `cargo bench -p idmill-bench --bench refills`. The last two are private to the library, whose files are
-//! compiled here once more, at the root of this crate, so that their `crate::` paths fit.
+//! `cargo bench -p idmill-bench --bench refills`. The last two are private to the library. Its files are
+//! compiled again here, at the root of this crate, so that their `crate::` paths resolve.
 
 #![allow(missing_docs)] // criterion's macros make undocumented items
 #![allow(unexpected_cfgs)] // features of the library
@@ -35,12 +35,12 @@ library! {
     "../../src/sync.rs" sync,
 }
 
-/// For the macro `named`.
+/// Needed by the macro `named`.
 pub(crate) use error::Error;
 
 mod refill;
 mod sequence;
-/// The same part as the models have.
+/// The same part that the models use.
 #[path = "../../loom-tests/src/store.rs"]
 #[allow(unexpected_cfgs, unused_imports, reason = "a part of it is used here")]
 mod store;
@@ -56,7 +56,7 @@ use refill::queue::Waiter;
 use sequence::settings::{Settings, Sizing};
 use sequence::stock::Stock;
 
-/// A reserve takes as many ids whatever their number, so the number is small.
+/// The cost of a reserve does not depend on the number of ids, so the number is small.
 const STEP: u64 = 100;
 
 fn main() {
@@ -93,7 +93,7 @@ fn reserves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Callers of the engine are not needed here: memory is low, and nobody waits.
+/// No caller of the engine is needed: memory is low, and no one waits.
 struct Nobody;
 
 impl Waiter for Nobody {
@@ -102,7 +102,7 @@ impl Waiter for Nobody {
     }
 }
 
-/// The watermark is crossed, the engine asks for a range, gets it, and has it published.
+/// The watermark is crossed. The engine requests a range, gets it, and has it published.
 fn engine(criterion: &mut Criterion) {
     let sizing = Sizing::Fixed { step: STEP, watermark: STEP / 2 };
     let settings = Settings { sizing, ..Settings::of::<u64>() };
@@ -128,7 +128,7 @@ fn grant(start: u64) -> store::Grant {
     store::Grant::new(range, identity, store::Bounds::of::<u64>())
 }
 
-/// Draws that each find their segment dry and move on to the next, which is linked already.
+/// Each draw finds its segment empty and moves to the next, which is already linked.
 fn promotion(criterion: &mut Criterion) {
     const LINKED: u64 = 1_000;
     let mut group = criterion.benchmark_group("promotion");

@@ -1,11 +1,11 @@
-//! The cost of a reserve through a store beside the bare statement of the same driver.
+//! The cost of a reserve through a store, compared with the bare statement in the same driver.
 //!
-//! `cargo bench -p idmill-bench --features engines --bench reserve_cost [-- ENGINE…]`. The engines are started
-//! through `ci/engines`, each in a directory for temporary files: `TMPDIR=/dev/shm` leaves the disk out, whose
-//! syncs are most of the time elsewhere. Both are sent in turn from one task, so a slow moment of the machine
-//! hits both alike; each number is a median. `by hand` is the statement that a program would write for a table
-//! of its own, prepared, on a connection that it keeps; `same row`, where there is one, does the same to a row
-//! of idmill's table, with its checks.
+//! `cargo bench -p idmill-bench --features engines --bench reserve_cost [-- ENGINE…]`. The engines are
+//! started through `ci/engines`, each in a temporary directory. `TMPDIR=/dev/shm` avoids the disk, whose
+//! syncs otherwise take most of the time. Both alternate in one task, so a slow moment of the machine
+//! affects both alike. Each number is a median. `by hand` is the statement that a program would write for
+//! its own table, prepared, on a kept connection. `same row`, where it exists, does the same to a row of
+//! idmill's table, with its checks.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use redis::AsyncCommands;
 use tokio_postgres::{NoTls, types::Type};
 
 const TIMES: usize = 400;
-/// Before any is counted: the first ones connect, prepare and create.
+/// Uncounted: the first reserves connect, prepare and create.
 const WARM: usize = 20;
 const COUNT: u64 = 100;
 
@@ -25,7 +25,7 @@ fn request() -> Reserve {
     Reserve::new(SequenceName::new("s").expect("a name"), COUNT).create(Bounds::of::<u64>())
 }
 
-/// Microseconds that each took, in turn with the others.
+/// The duration of each in microseconds. The columns alternate.
 #[derive(Default)]
 struct Column(Vec<f64>);
 
@@ -124,8 +124,8 @@ fn add(client: &rusqlite::Connection, table: &str, name: &str) {
     while rows.next().expect("a row").is_some() {}
 }
 
-/// By hand it runs on the task's own thread, and blocks that; the same row is written on a thread for what blocks,
-/// as an asynchronous program has to.
+/// `by hand` blocks the task's own thread. `same row` writes on a thread for blocking work, as an
+/// asynchronous program must.
 async fn sqlite() -> Option<Costs> {
     let dir = tempfile::tempdir().expect("a directory");
     let (path, mut costs) = (dir.path().join("ids.db"), Costs::default());
@@ -154,7 +154,7 @@ async fn sqlite() -> Option<Costs> {
     Some(costs)
 }
 
-/// `HINCRBY`: no command does it under a condition. `same row` is the least script that does.
+/// `HINCRBY`, because no command can do it under a condition. `same row` is the smallest script that can.
 async fn redis() -> Option<Costs> {
     let engine = Engine::start("redis").await?;
     let (url, mut costs) = (format!("redis://{}", engine.address()), Costs::default());
@@ -198,7 +198,7 @@ async fn measure() {
 }
 
 fn main() {
-    // As `cargo bench -- --test` calls it: to see that it is built.
+    // `cargo bench -- --test` only checks that it builds.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }

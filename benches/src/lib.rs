@@ -1,5 +1,5 @@
-//! What the benchmarks of idmill share: allocators over the memory store, threads that start together, and
-//! the table of ranges that is printed in the end.
+//! Shared code of idmill's benchmarks: allocators over the memory store, threads that start together, and
+//! the table of ranges that is printed at the end.
 
 pub mod ranges;
 pub mod threads;
@@ -10,8 +10,8 @@ use idmill::store::{MemoryStore, Store};
 use idmill::{Allocator, Order, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
 
-/// A sequence whose refills cost nothing worth measuring: steps so large that they are rare, from a store in
-/// memory, on a thread of its own.
+/// A sequence whose refills have a negligible cost: large steps make them rare, the store is in memory, and
+/// they run on a separate thread.
 pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
     let ids = sequences(MemoryStore::new());
     let allocator =
@@ -19,7 +19,7 @@ pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
     (ids, allocator)
 }
 
-/// The sequences of a store, refilled by a thread of their own.
+/// The sequences of a store, refilled by a separate thread.
 pub fn sequences(store: impl Store + 'static) -> Sequences {
     Sequences::builder(store).own_thread().start().expect("a thread can be had")
 }
@@ -29,5 +29,5 @@ pub fn slow_store(latency: Duration) -> FaultyStore {
     FaultyStore::with_faults(Faults::default().latency(latency))
 }
 
-/// How long a draw that must wait may wait: longer than any benchmark.
+/// The timeout of a draw that must wait: longer than any benchmark.
 pub const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,23 +1,23 @@
-//! Measuring rows side by side, several times over, and the table of the ranges that came out.
+//! Measures rows side by side, several times, and prints a table of the ranges of the results.
 //!
-//! A *run* makes everything anew, so that nothing rests on how memory happened to be laid out, and measures
-//! all rows in turn, again and again; of each it keeps the median. Ratios are taken within a run. What is
-//! printed is the least and the largest of all runs.
+//! A *run* recreates everything, so that the results do not depend on one memory layout. It measures all
+//! rows repeatedly, one after the other, and keeps the median of each. Ratios are computed within a run.
+//! The table has the minimum and the maximum of all runs.
 
 use std::time::Duration;
 
-/// Time for so many ids by so many threads together.
+/// Measures the time for a number of ids by a number of threads together: `(threads, ids)`.
 pub type Measure = Box<dyn Fn(usize, u64) -> Duration>;
 
 /// A row of the table.
 pub struct Row {
-    /// What it says in front.
+    /// Its label.
     pub name: &'static str,
     /// The row that the goals compare it with.
     pub against: &'static str,
     /// `(threads, largest ratio to that row)`.
     pub goals: &'static [(usize, f64)],
-    /// What is measured.
+    /// The measurement.
     pub measure: Measure,
 }
 
@@ -30,10 +30,10 @@ impl std::fmt::Debug for Row {
 const RUNS: usize = 7;
 /// How often a run measures each row.
 const REPEATS: usize = 15;
-/// About how long one measurement takes.
+/// The approximate duration of one measurement.
 const SPAN: Duration = Duration::from_millis(6);
 
-/// Measures and prints; with `--test` among the arguments, only shows that everything can be measured.
+/// Measures and prints. With `--test` among the arguments, only checks that everything can be measured.
 pub fn main(threads: &[usize], rows: impl Fn() -> Vec<Row>) {
     if std::env::args().any(|argument| argument == "--test") {
         for row in rows() {
@@ -62,7 +62,7 @@ fn run(threads: &[usize], rows: &[Row]) -> Vec<Vec<f64>> {
     medians.chunks(threads.len()).map(<[f64]>::to_vec).collect()
 }
 
-/// How many ids take about as long as one measurement is to last.
+/// The number of ids that takes about as long as one measurement should last.
 // A count of ids, positive and far below 2^53.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn ids_for(row: &Row, threads: usize) -> u64 {
@@ -110,7 +110,7 @@ fn print(threads: &[usize], rows: &[Row], runs: &[Vec<Vec<f64>>]) {
     }
 }
 
-/// The least and the largest, and what lies in the middle.
+/// The minimum, the maximum and the median.
 struct Range {
     least: f64,
     middle: f64,

@@ -1,12 +1,12 @@
-//! Running the same work on several threads at once.
+//! Runs the same work on several threads at the same time.
 
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs `work(iterations)` on each of `threads` threads, made ready by `prepare`, and returns the wall time
-/// from the common start to the last end. The threads are pinned to cores in turn: left to the scheduler, two
-/// of them share one now and then, and contention goes unmeasured.
+/// Runs `work(iterations)` on each of `threads` threads, after `prepare`. Returns the wall time from the
+/// common start to the last end. Each thread is pinned to a core: otherwise the scheduler sometimes puts
+/// two of them on one core, and contention is not measured.
 pub fn together<W: FnMut(u64) + Send>(
     threads: usize,
     iterations: u64,
@@ -34,8 +34,7 @@ pub fn together<W: FnMut(u64) + Send>(
     })
 }
 
-/// Pins this thread to a core, in turn by number. Where the system does not let a
-/// thread choose, the scheduler does.
+/// Pins this thread to a core by its number, where the system permits it.
 pub fn pin(number: usize) {
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     if let Some(core) = cores.get(number % cores.len().max(1)) {

@@ -1,4 +1,4 @@
-//! What all three services do alike: say how they are, answer errors, and end when they are told to.
+//! The common parts of the three services: metrics, health, errors, and shutdown.
 
 use std::env;
 use std::error::Error;
@@ -15,32 +15,32 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub(crate) type AnyError = Box<dyn Error + Send + Sync>;
 
-/// How long requests that are under way may take once the service has been told to end.
+/// The time limit for requests in progress after a signal to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The pages for those who watch the service.
+/// The pages for monitoring.
 pub(crate) fn watched(ids: Sequences, orders: Allocator<i64>, metrics: PrometheusHandle) -> Router {
     let page = async move || {
-        ids.record_metrics(); // as they are now, not as they were at the last refill
+        ids.record_metrics(); // current values, not those of the last refill
         metrics.run_upkeep();
         metrics.render()
     };
     Router::new().route("/metrics", get(page)).route("/health", get(async move || health(&orders)))
 }
 
-/// A store that fails is no reason to take the service down as long as there are ids in memory.
+/// While there are ids in memory, a failing store is no reason to take the service down.
 fn health(orders: &Allocator<i64>) -> (StatusCode, String) {
     let health = orders.snapshot().health();
     let status = if health == Health::Dry { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, format!("{health:?}\n"))
 }
 
-/// Serves until SIGTERM or Ctrl-C, and then until the requests that are under way have been answered.
+/// Serves until SIGTERM or Ctrl-C, and then until the requests in progress have been answered.
 pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
     let (told, told_too) = (told_to_end()?, told_to_end()?);
     let listener = TcpListener::bind(env::var("LISTEN").as_deref().unwrap_or("127.0.0.1:3000")).await?;
     println!("listening on {}", listener.local_addr()?);
-    // A client that never ends its request must not keep the ids from going back.
+    // A client that never finishes its request must not prevent the give-back of ids.
     let too_long = async {
         told_too.await;
         tokio::time::sleep(GRACE).await;
@@ -64,10 +64,10 @@ fn told_to_end() -> Result<impl Future<Output = ()>, AnyError> {
     })
 }
 
-/// An answer that is no success.
+/// An error response.
 pub(crate) struct Failure(pub(crate) StatusCode, pub(crate) &'static str);
 
-/// What went wrong is for the log. The client learns that it may try again.
+/// The error itself is only logged. The client may retry.
 impl<E: Into<AnyError>> From<E> for Failure {
     fn from(error: E) -> Self {
         eprintln!("{}", error.into());
@@ -81,12 +81,12 @@ impl IntoResponse for Failure {
     }
 }
 
-/// There is no such order.
+/// The order does not exist.
 pub(crate) const UNKNOWN: Failure = Failure(StatusCode::NOT_FOUND, "no such order\n");
-/// An order has one invoice.
+/// An order has at most one invoice.
 pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "it has an invoice\n");
 
-/// One number a line.
+/// One number per line.
 pub(crate) fn lines(numbers: &[i64]) -> String {
     numbers.iter().map(|number| number.to_string() + "\n").collect()
 }

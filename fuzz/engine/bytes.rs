@@ -1,5 +1,5 @@
-//! Decisions read from bytes, so that one driver serves both proptest and the fuzzer: any input means
-//! something, and a shorter one means less.
+//! Decisions read from bytes, so that one driver serves both proptest and the fuzzer. Every input is valid,
+//! and a shorter one has fewer events.
 
 #[derive(Debug)]
 pub(crate) struct Bytes<'a>(&'a [u8]);
@@ -30,7 +30,8 @@ impl<'a> Bytes<'a> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// A number of any magnitude, small ones and those near a power of two (the types' edges) more often.
+    /// A number of any magnitude. Small ones and those near a power of two (the types' limits) are more
+    /// frequent.
     pub(crate) fn number(&mut self) -> u64 {
         let small = u64::from(self.byte());
         match self.byte() {

@@ -1,4 +1,4 @@
-//! Entrances for the fuzzer (`fuzz/`) to what is private. Not part of the crate's interface.
+//! The fuzzer's (`fuzz/`) access to private items. Not part of the crate's interface.
 #![allow(missing_docs)]
 
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub fn engine(data: &[u8]) {
     crate::refill::oracle::run(data);
 }
 
-/// No measurement makes a plan that breaks its promises.
+/// Every plan keeps its promises, whatever was measured.
 pub fn policy(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (max_waste, min_step) = (bytes.number(), bytes.number());
@@ -29,7 +29,7 @@ pub fn policy(data: &[u8]) {
     let (mut now, mut total) = (Duration::ZERO, 0_u64);
     while !bytes.is_empty() {
         now += Duration::from_nanos(bytes.number());
-        // Backwards too: the counters it comes from are read one after the other.
+        // Backwards too: the counters that the total is computed from are read one after the other.
         total = if bytes.below(8) == 0 { bytes.number() } else { total.saturating_add(bytes.number()) };
         policy.drawn(total, now);
         let before = policy.plan();
@@ -169,7 +169,7 @@ fn change(info: &mut SequenceInfo, bytes: &mut Bytes<'_>) {
         !back || (change.backwards && info.identity.epoch > before.identity.epoch),
         "{before:?} {change:?}"
     );
-    // One past max says that none is left.
+    // One past max means that no id is left.
     let left = next.filter(|next| *next <= info.bounds.max());
     assert!(next.is_none() || info.next == left, "{before:?} {change:?} {info:?}");
 }

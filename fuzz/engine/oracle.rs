@@ -1,8 +1,8 @@
-//! An oracle for the engine: arbitrary events in, and every effect that comes out is held against what the
-//! engine promises. It knows nothing of how the engine decides.
+//! An oracle for the engine. It feeds the engine arbitrary events, and checks every effect against the
+//! engine's promises. It does not use the engine's decisions.
 //!
-//! What it plays are the driver, the stock, the callers, the clock, and a store that can be honest, short,
-//! reset, mad or broken. Each broken promise panics with the promise's name.
+//! It plays the driver, the stock, the callers, the clock, and a store that can be correct, short, reset,
+//! faulty or broken. Each broken promise panics with the promise's name.
 
 mod promises;
 
@@ -34,7 +34,7 @@ impl Waiter for Caller {
     }
 }
 
-/// A caller as the oracle remembers it.
+/// The oracle's record of a caller.
 struct Asked {
     want: u64,
     deadline: Time,
@@ -50,14 +50,14 @@ impl Asked {
 
 struct Flight {
     count: u64,
-    /// How many callers had asked when it was sent.
+    /// Number of callers before it was sent.
     callers: usize,
     revoked: bool,
-    /// Whether something was on its way back to the store.
+    /// Whether a give-back was in flight.
     overtakes: bool,
 }
 
-/// What is to become of a grant.
+/// How a grant must be handled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Judged {
     Sound,
@@ -65,19 +65,19 @@ enum Judged {
     Mad,
 }
 
-/// What is going on, and so which commands can be right.
+/// The current event, which determines the permitted commands.
 #[derive(Default)]
 struct Cause {
-    /// What a failed caller may hear of it.
+    /// The error that a failed caller may get.
     error: Option<ErrorKind>,
     /// The grant, if it may be used.
     grant: Option<IdRange>,
-    /// Whether somebody was answered already.
+    /// Whether a caller was already answered.
     answered: bool,
     tick: bool,
-    /// Whether something was left for memory, or more than that.
+    /// Whether ids were left for memory, or more than that.
     left: bool,
-    /// What has to become of the grant that came, and what has become of it.
+    /// How the current grant must be handled, and how it was handled.
     deserves: Option<Judged>,
     judged: Option<Judged>,
 }
@@ -88,16 +88,16 @@ pub(crate) struct Oracle {
     now: Time,
     callers: Vec<Asked>,
     flight: Option<Flight>,
-    /// How many ranges are on their way back to the store.
+    /// Number of ranges that are being given back to the store.
     returning: u32,
     stored: SequenceInfo,
-    /// The ids in memory, in the order in which they are drawn, and those that the engine holds for who
-    /// waits.
+    /// The ids in memory, in the order in which they are drawn, and the ids that the engine holds for
+    /// waiting callers.
     memory: Vec<IdRange>,
     held: Ranges,
-    /// Under `Order::Global`, what was granted, and from which caller on they came too late for it.
+    /// Under `Order::Global`: each grant, and the first caller that was too late for it.
     asked_for: Vec<(IdRange, usize)>,
-    /// One past the last id that somebody got of this identity: ids grow.
+    /// One past the last id of this identity that a caller got: ids grow.
     handed_to: u128,
     origin: Option<Identity>,
     /// The ids of this identity that were granted and not given back.
@@ -107,9 +107,9 @@ pub(crate) struct Oracle {
     failed_at: Option<Time>,
     /// Whether the last reserve's outcome is unknown.
     doubtful: bool,
-    /// Whether all callers got that failure, so that the next need not wait before the next attempt.
+    /// Whether all callers got that failure, so that the next one need not wait before the next attempt.
     failed_for_all: bool,
-    /// Whether somebody tried in vain, since ids came last.
+    /// Whether a caller has tried in vain since the last ids arrived.
     tried: bool,
     cause: Cause,
     granted: u128,
@@ -117,7 +117,7 @@ pub(crate) struct Oracle {
     lost: u128,
 }
 
-/// Runs the engine through whatever `data` means; panics on the first promise that is broken.
+/// Runs the engine on the events in `data`. Panics on the first broken promise.
 pub(crate) fn run(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let mut oracle = Oracle::new(&mut bytes);
@@ -180,7 +180,7 @@ impl Oracle {
         }
     }
 
-    /// As the driver does it: memory first, unless others wait already.
+    /// As in the driver: memory first, unless other callers are waiting.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
         let (want, patience) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
         let mut taken = Ranges::none();
@@ -206,7 +206,7 @@ impl Oracle {
         assert!(error.is_none() || self.callers[number].answered, "refused immediately: that is certain");
     }
 
-    /// How many ids the store has left.
+    /// Number of ids that the store has left.
     fn unreserved(&self) -> u64 {
         let last = self.stored.bounds.max().min(self.settings.ceiling);
         let left = |next| last.checked_sub(next).map_or(0, |more| more.saturating_add(1));
@@ -222,7 +222,7 @@ impl Oracle {
 
     fn cancel(&mut self, bytes: &mut Bytes<'_>) {
         let number = usize::from(bytes.byte()) % self.callers.len().max(1);
-        // Mostly one of the last, who may still be waiting.
+        // Usually one of the last callers: these may still be waiting.
         if let Some(asked) = self.callers.iter().rev().nth(number / 8) {
             asked.gone.set(true);
         }
@@ -239,7 +239,7 @@ impl Oracle {
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
-        // Also once in a while where nothing was asked for, as an answer that comes after a close.
+        // Sometimes also without a request, like an answer that arrives after a close.
         let asked = self.flight.as_ref().map(|flight| flight.count);
         let (Some(count), kind) = (asked.or(self.ended.map(|_| 1)), bytes.below(16)) else { return };
         match kind {
@@ -251,7 +251,7 @@ impl Oracle {
         }
     }
 
-    /// What an honest store grants, after `others` were granted `skip` ids.
+    /// A correct store's grant, after others were granted `skip` ids.
     fn honest(&mut self, count: u64, skip: u64) {
         let ceiling = self.settings.ceiling;
         if skip > 0 {
@@ -303,7 +303,7 @@ impl Oracle {
         assert!(self.engine.next_timer().is_none_or(|due| due > now), "no timer storm");
     }
 
-    /// Somebody draws from memory.
+    /// A caller draws from memory.
     fn draw(&mut self, n: u64) {
         let before = self.level();
         let mut drawn = Vec::new();
@@ -348,14 +348,14 @@ impl Oracle {
         self.now += Duration::from_micros(u64::from(bytes.byte()));
     }
 
-    /// An administrator sets the sequence back, or creates it anew.
+    /// An administrator sets the sequence back, or recreates it.
     fn reset(&mut self, bytes: &mut Bytes<'_>) {
         self.stored.identity.epoch += 1;
         let bounds = self.stored.bounds;
         self.stored.next = Some(bounds.start().saturating_add(bytes.number()).min(bounds.max()));
     }
 
-    /// An administrator lets the sequence go on.
+    /// An administrator raises the end of the sequence.
     fn raise(&mut self, bytes: &mut Bytes<'_>) {
         let max = self.stored.bounds.max().saturating_add(bytes.number());
         let change = Change::new().max(max);

@@ -1,4 +1,4 @@
-//! What may come of an event, and what may not.
+//! The permitted and forbidden effects of an event.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::Order;
 use crate::store::{GiveBack, Grant, Identity};
 
-/// The shortest delay before a reserve is tried again.
+/// The shortest delay before a retry of a reserve.
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);
-/// And the longest: 5 s, and jitter.
+/// The longest delay: 5 s, with jitter.
 const LONGEST_RETRY: Duration = Duration::from_secs(11);
 
 impl Oracle {
@@ -69,7 +69,7 @@ impl Oracle {
 
     pub(super) fn failed(&mut self, error: Error) {
         if let Some(flight) = self.flight.take() {
-            // The store may have been asked before what was shed had come back to it.
+            // The reserve may have reached the store before the give-back of excess ids.
             let no_end = error.kind() == ErrorKind::Exhausted && flight.overtakes;
             let for_all = error.refuses_waiters() && !no_end;
             (self.failed_at, self.failed_for_all) = ((!no_end).then_some(self.now), for_all);
@@ -88,10 +88,10 @@ impl Oracle {
         }
     }
 
-    /// One event, and all that comes of it.
+    /// Handles one event, and checks all its effects.
     pub(super) fn on(&mut self, event: Event<Caller>, cause: Cause) {
         self.cause = cause;
-        // A store's grant of another identity voids what was granted before.
+        // A grant of another identity voids all earlier grants.
         let identity = match &event {
             Event::Reserved { grant, .. } if self.cause.grant.is_some() => Some(grant.identity),
             _ => None,
@@ -214,7 +214,7 @@ impl Oracle {
             *range = range.take_front(rest.start().saturating_sub(range.start()));
         }
         self.kept.retain(|range| !range.is_empty());
-        // The store has it back, or never hears of it.
+        // The give-back reaches the store, or is lost.
         if rest.len() % 2 == 0 {
             let name = self.stored.name.clone();
             let taken = self.stored.take_back(&GiveBack { name, identity, rest });
@@ -231,7 +231,7 @@ impl Oracle {
         self.kept.last().map_or(0, IdRange::end)
     }
 
-    /// What nobody waits for is no longer held.
+    /// Ids that no caller waits for are no longer held.
     fn leave(&mut self, range: IdRange) {
         self.cause.left = true;
         let held = std::mem::replace(&mut self.held, Ranges::none());

@@ -1,5 +1,5 @@
-//! Reading a format never panics; what is printed reads back as the same; ids go through it and back; and no
-//! two texts mean the same id but for what `crockford` lets people write.
+//! Parsing a format never panics, and its printed form parses to the same format. Ids survive encoding and
+//! decoding. No two texts decode to the same id, except the variants that `crockford` permits.
 #![no_main]
 
 use idmill::ErrorKind;
@@ -7,9 +7,9 @@ use idmill_codec::{Format, Key};
 
 libfuzzer_sys::fuzz_target!(|input: (&str, u64, &str)| {
     let (text, id, other) = input;
-    // As it is, and behind what the fuzzer would have to guess first.
+    // Unchanged, and after prefixes that the fuzzer would first have to guess.
     for text in [text, &format!("permute(key=7,{text}"), &format!("crockford(check)|{text}")] {
-        // No keys are looked for: the fuzzer would find files to read.
+        // Keys are not looked up: the fuzzer would find files to read.
         match Format::parse_with(text, |_| Ok(Key::from(7_u64))) {
             Ok(format) => check(&format, id, other),
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
@@ -40,7 +40,7 @@ fn check(format: &Format, id: u64, other: &str) {
     }
 }
 
-/// A text without what `crockford` does not look at.
+/// A text without the differences that `crockford` ignores.
 fn plain(text: &str) -> String {
     let same = |c: char| match c.to_ascii_uppercase() {
         'O' => '0',

@@ -1,5 +1,5 @@
-//! What clients of HTTP send, well-formed or not, is answered in whole responses, none of which says that the
-//! server failed, and whose kinds are the same however the bytes were cut on their way.
+//! Any input from HTTP clients, well-formed or not, gets complete responses. None of them reports a server
+//! error. The statuses do not depend on how the input is split.
 #![no_main]
 
 use idmill_fuzz::answers;
@@ -128,7 +128,7 @@ fn statuses(mut bytes: &[u8]) -> Vec<u16> {
         };
         let status = response.code.unwrap();
         statuses.push(status);
-        // 503 is a server that has no ids: the store in memory always has.
+        // 503 means that the server has no ids, but the memory store always has some.
         assert!(status < 500, "{}", bytes.escape_ascii());
         let find = |name: &str| response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
         let text =
@@ -136,7 +136,7 @@ fn statuses(mut bytes: &[u8]) -> Vec<u16> {
         if status >= 400 && text("content-length").is_some_and(|len| len != "0") {
             assert_eq!(text("content-type").as_deref(), Some("application/problem+json"));
         }
-        // One that comes in chunks is the last that is looked at.
+        // After a chunked response, no further ones are checked.
         let len = text("content-length").map_or(0, |len| len.parse().unwrap());
         match bytes.get(head + len..) {
             Some(rest) if text("transfer-encoding").is_none() => bytes = rest,
@@ -149,7 +149,7 @@ fn statuses(mut bytes: &[u8]) -> Vec<u16> {
     statuses
 }
 
-/// Without the last, where it was not understood: whether that is said depends on when the client leaves.
+/// Without the last status if it is 400: whether it is sent depends on when the client leaves.
 fn understood(bytes: &[u8]) -> Vec<u16> {
     let mut statuses = statuses(bytes);
     statuses.pop_if(|status| *status == 400);
@@ -162,13 +162,13 @@ libfuzzer_sys::fuzz_target!(|input: (Vec<Request<'_>>, &[u8], u8)| {
     requests.iter().for_each(|request| request.write(&mut bytes));
     bytes.extend(raw);
     let whole = answers(&bytes, usize::MAX, |server, stream| server.http_client(stream));
-    // Such an answer has the length of a body that does not follow.
+    // The answer to HEAD has the length of a body that does not follow.
     if bytes.windows(4).any(|word| word == b"HEAD") {
         return;
     }
     let parts = answers(&bytes, part.into(), |server, stream| server.http_client(stream));
     let (whole, parts) = (understood(&whole), understood(&parts));
-    // A body that nobody reads ends the connection, unless it came with its head.
+    // A body that is not read ends the connection, unless it arrived with its head.
     assert!(
         whole.starts_with(&parts) || parts.starts_with(&whole),
         "{whole:?}, {parts:?}: {}",

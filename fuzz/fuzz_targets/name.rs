@@ -1,4 +1,4 @@
-//! Checking a sequence's name never panics, and a good one is kept as it is.
+//! Checking a sequence's name never panics, and a valid name is kept unchanged.
 #![no_main]
 
 use idmill::SequenceName;

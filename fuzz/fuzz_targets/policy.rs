@@ -1,4 +1,4 @@
-//! Sizes that keep their promises whatever was measured.
+//! Sizes keep their promises, whatever was measured.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| idmill::fuzzing::policy(data));

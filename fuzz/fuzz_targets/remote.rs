@@ -1,5 +1,5 @@
-//! What a client and a server say to each other: no bytes make either of them panic, and what is read says
-//! the same when it is written and read again.
+//! The protocol of client and server: no bytes make either of them panic, and a parsed message is the same
+//! after it is written and parsed again.
 #![no_main]
 
 use idmill_remote::protocol::{Answer, Request};

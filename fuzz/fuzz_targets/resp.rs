@@ -1,5 +1,5 @@
-//! What clients of Redis send, well-formed or not, is answered in whole replies, which are the same however
-//! the bytes were cut on their way.
+//! Any input from Redis clients, well-formed or not, gets complete replies, which do not depend on how the
+//! input is split.
 #![no_main]
 
 use idmill_fuzz::answers;
@@ -9,7 +9,7 @@ use libfuzzer_sys::arbitrary::{self, Arbitrary};
 enum Piece<'a> {
     /// An array of bulk strings, as clients write it.
     Command(Vec<Word<'a>>),
-    /// A line, as people do.
+    /// A line, as people type it.
     Line(Vec<Word<'a>>),
     Raw(&'a [u8]),
 }
@@ -21,7 +21,7 @@ enum Word<'a> {
     Raw(&'a [u8]),
 }
 
-/// All but `INFO`, whose rates are of the moment.
+/// All except `INFO`, whose rates change from moment to moment.
 const KNOWN: &[&str] = &[
     "INCR",
     "INCRBY",
@@ -93,7 +93,7 @@ impl Piece<'_> {
     }
 }
 
-/// What follows the first reply.
+/// The bytes after the first reply.
 fn after_reply(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, rest) = (&bytes[1..end], &bytes[end + 2..]);

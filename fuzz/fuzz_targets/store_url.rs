@@ -1,4 +1,4 @@
-//! Reading a store's URL never panics, and what is printed reads back as the same.
+//! Parsing a store's URL never panics, and its printed form parses to the same URL.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ static SCHEMES: LazyLock<Schemes> =
     LazyLock::new(|| Schemes::default().with(idmill_sqlite::SCHEMES).expect("one crate has `sqlite:`"));
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    // As it is, and as what follows a scheme, which the fuzzer would have to guess first.
+    // Unchanged, and after a scheme, which the fuzzer would first have to guess.
     for text in [text, &format!("sqlite:{text}"), &format!("sqlite:x?{text}")] {
         if let Ok(url) = SCHEMES.parse(text) {
             let printed = url.to_string();

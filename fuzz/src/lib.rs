@@ -1,4 +1,4 @@
-//! A server for the fuzz targets, and a client that cuts what it sends into parts.
+//! A server for the fuzz targets, and a client that splits its input into parts.
 
 use std::future::Future;
 use std::sync::OnceLock;
@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-/// Answers that nobody reads would stop the server, so they are read while it is written to.
+/// Read while writing: unread answers would block the server.
 const BUFFER: usize = 16 * 1024;
 
-/// What a server over an empty store answers to these bytes, which come in parts of at most `part` bytes.
-/// Afterwards another client is served as if nothing had been.
+/// Returns the answer of a server over an empty store to these bytes, which arrive in parts of at most
+/// `part` bytes. Then checks that another client is served normally.
 pub fn answers<C>(bytes: &[u8], part: usize, client: impl Fn(&Server, DuplexStream) -> C) -> Vec<u8>
 where
     C: Future<Output = ()> + Send + 'static,
@@ -40,7 +40,7 @@ where
     let (mut reading, mut writing) = split(ours);
     let writer = async {
         for part in bytes.chunks(part.max(1)) {
-            // The server may have left: what it said before is read.
+            // The server may have left. Its earlier output is still read.
             if writing.write_all(part).await.is_err() {
                 break;
             }

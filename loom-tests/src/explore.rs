@@ -1,22 +1,22 @@
-//! Runs a model in every interleaving, and makes sure that this were some.
+//! Runs a model in every interleaving, and checks that it had enough of them.
 
 use std::sync::Arc;
-// Counts across iterations: loom must neither see it nor reset it.
+// Counts across iterations, so loom must neither see it nor reset it.
 #[allow(clippy::disallowed_types)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loom::model::Builder;
 
-/// Threads may be preempted anywhere, as often as it takes.
+/// Threads may be preempted anywhere, any number of times.
 pub(crate) const UNBOUNDED: Option<usize> = None;
 
-/// Explores `model` with up to `preemptions` of them in each interleaving, and fails if there are fewer than
-/// `at_least` interleavings: a model whose threads never meet proves nothing.
+/// Explores `model` with at most `preemptions` in each interleaving. Fails if there are fewer than
+/// `at_least` interleavings, because a model whose threads never interact proves nothing.
 #[allow(clippy::disallowed_types)]
 pub(crate) fn explore(at_least: usize, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let explored = Arc::new(AtomicUsize::new(0));
     let mut builder = Builder::new();
-    // Whatever the environment says: with these a model would pass having seen almost nothing.
+    // Overrides the environment: with these set, a model could pass after almost no interleavings.
     builder.max_permutations = None;
     builder.max_duration = None;
     builder.checkpoint_file = None;

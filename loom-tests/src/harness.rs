@@ -1,4 +1,4 @@
-//! Runs models by name and says what came of each, in the words of libtest, which the checks in `ci/` read.
+//! Runs models by name and prints the results in libtest's format, which the checks in `ci/` parse.
 
 use std::process::ExitCode;
 use std::thread;
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use crate::models::MODELS;
 
-/// A model's name, after its file's, and what to run.
+/// A model's name, prefixed with its file's, and the function to run.
 pub(crate) type Model = (&'static str, fn());
 
-/// Names the functions of a file, which are its models.
+/// Lists the functions of a file that are models.
 macro_rules! models {
     ($($name:ident),* $(,)?) => {
         pub(super) const MODELS: &[crate::harness::Model] = &[$((concat!(module_path!(), "::", stringify!($name)), $name)),*];
@@ -17,9 +17,8 @@ macro_rules! models {
 }
 pub(crate) use models;
 
-/// Runs the models whose names contain one of the arguments, or with `--exact` are one; all if
-/// there are none. `--list` names them. Options that libtest knows and that change nothing here
-/// are taken for what they are.
+/// Runs the models whose names contain one of the arguments, or equal it with `--exact`. Runs all models if
+/// there are no arguments. `--list` prints the names. Other options of libtest are ignored.
 pub fn main() -> ExitCode {
     let (options, names): (Vec<_>, Vec<_>) =
         std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
@@ -58,7 +57,8 @@ fn run(chosen: &[(&'static str, fn())], known: usize) -> ExitCode {
     if result == "ok" { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// On a thread of its own: loom keeps what it is exploring in thread-locals, which a panic leaves behind.
+/// Runs a model on its own thread: loom keeps its exploration state in thread-locals, and a panic leaves it
+/// behind.
 fn passes(name: &str, model: fn()) -> bool {
     println!("test {name} ...");
     let begun = Instant::now();

@@ -1,8 +1,8 @@
-//! Models of the concurrency of idmill, explored by loom. See the README beside this.
+//! Models of idmill's concurrency, explored by loom. See this crate's README.
 //!
-//! Empty without `--cfg idmill_loom`. With it, the library's own files are compiled here once more, over
-//! the stand-ins of `sync`; at the root of this crate, so that their `crate::` paths lead to
-//! where they do in the library.
+//! The crate is empty without `--cfg idmill_loom`. That flag compiles the library's own files here over
+//! the stand-ins in `sync`. They are at the root of this crate, so that their `crate::` paths resolve as in
+//! the library.
 
 #[cfg(idmill_loom)]
 macro_rules! library {
@@ -34,7 +34,7 @@ library! {
     "../../src/recent.rs" recent,
 }
 
-/// For the macro `named`.
+/// Needed by the macro `named`.
 #[cfg(idmill_loom)]
 pub(crate) use error::Error;
 
@@ -59,11 +59,11 @@ mod world;
 #[cfg(idmill_loom)]
 pub use harness::main;
 
-/// Says that no model is here to be run.
+/// Reports that this build contains no models.
 #[cfg(not(idmill_loom))]
 pub fn main() -> std::process::ExitCode {
     println!("skipped: built without `--cfg idmill_loom`, this holds no models; ci/steps/loom runs them");
-    // A name was asked for, and cannot be run.
+    // A named model was requested and cannot run.
     let asked = std::env::args().skip(1).any(|argument| !argument.starts_with('-'));
     if asked { std::process::ExitCode::FAILURE } else { std::process::ExitCode::SUCCESS }
 }

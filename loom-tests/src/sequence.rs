@@ -1,4 +1,4 @@
-//! What callers and the actor share, but for what needs tokio, or thread-locals.
+//! The state shared by callers and the actor, without the files that need tokio or thread-locals.
 
 library! {
     "../../src/sequence/answer.rs" answer,

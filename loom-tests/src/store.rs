@@ -1,4 +1,4 @@
-//! The values that a store is asked with and answers with. The models reserve from a counter.
+//! The values that are passed to and from a store. The models reserve from a counter.
 
 library! {
     "../../src/store/bounds.rs" bounds,

@@ -1,4 +1,4 @@
-//! What the models are made of: stocks, cores, callers, and an actor reduced to its protocol.
+//! The parts of the models: stocks, cores, callers, and an actor reduced to its protocol.
 
 use std::future::Future;
 use std::pin::pin;
@@ -20,9 +20,9 @@ use crate::sequence::time::Time;
 use crate::store::{Bounds, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
-/// Time stands still: nothing that the models ask about depends on it.
+/// Time stands still: no model depends on it.
 pub(crate) const NOW: Time = Duration::ZERO;
-/// One, so that a turn leaves what there is for the next.
+/// One, so that a turn leaves signals for the next turn.
 pub(crate) const MOST_SIGNALS: usize = 1;
 pub(crate) const NEVER: Time = Duration::from_secs(1 << 30);
 
@@ -30,7 +30,7 @@ pub(crate) fn range(start: u64, len: u64) -> IdRange {
     IdRange::new(start, len).expect("fits")
 }
 
-/// A stock of segments of these lengths, whose ids are 1 and on.
+/// A stock with segments of these lengths, whose ids begin at 1.
 pub(crate) fn stock(lens: &[u64]) -> Arc<Stock> {
     let stock = Arc::new(Stock::new());
     fill(&stock, lens);
@@ -45,22 +45,22 @@ fn fill(stock: &Stock, lens: &[u64]) {
     }
 }
 
-/// One id from the stock, beginning at `segment`.
+/// Draws one id from the stock, beginning at `segment`.
 pub(crate) fn draw(stock: &Stock, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
     stock.draw(segment).map(|Drawn { id, .. }| id)
 }
 
-/// One id from the stock, beginning where a newcomer does.
+/// Draws one id from the stock, beginning at the current segment.
 pub(crate) fn draw_anew(stock: &Stock) -> Result<u64, ErrorKind> {
     draw(stock, &mut stock.current())
 }
 
-/// All ids that are left.
+/// Draws all remaining ids.
 pub(crate) fn drain(stock: &Stock) -> Vec<u64> {
     std::iter::from_fn(|| draw_anew(stock).ok()).collect()
 }
 
-/// Fails unless these are each id from `first` to `last` once.
+/// Fails unless `ids` contains each id from `first` to `last` once.
 pub(crate) fn assert_each_once(mut ids: Vec<u64>, first: u64, last: u64) {
     ids.sort_unstable();
     assert_eq!(ids, (first..=last).collect::<Vec<_>>(), "each id once");
@@ -76,7 +76,7 @@ pub(crate) fn settings(step: u64, watermark: u64, last: u64) -> Settings {
         patience: NEVER,
         lease: 2,
         max_take: 1_000,
-        // Without one the jitter would differ from one interleaving to the next.
+        // Without a fixed seed, the jitter would differ between interleavings.
         seed: Some(1),
     }
 }
@@ -89,13 +89,13 @@ pub(crate) fn core(settings: Settings, mailbox: &Arc<Mailbox>) -> Arc<Core> {
     Arc::new(Core::new(name(), Arc::new(settings), mailbox.clone()))
 }
 
-/// A core with an actor to come, whose refills are of `step` ids.
+/// A core and its mailbox. Refills are of `step` ids.
 pub(crate) fn sequence(step: u64, watermark: u64, last: u64) -> (Arc<Core>, Arc<Mailbox>) {
     let mailbox = Arc::new(Mailbox::new());
     (core(settings(step, watermark, last), &mailbox), mailbox)
 }
 
-/// What `Allocator::next` does: draws, or else waits for the actor.
+/// As `Allocator::next`: draws, or else waits for the actor.
 pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     match core.draw(&mut core.stock.current()) {
         Err(ErrorKind::Dry) => wait(core).map(|ids| ids.ids().next().expect("one was wanted")),
@@ -108,7 +108,7 @@ pub(crate) fn wait(core: &Arc<Core>) -> Result<Ranges, ErrorKind> {
     block_on(Reply::ask(core, 1, NEVER, None)?).map_err(|error| error.kind())
 }
 
-/// Asks for one id, and hands the question to `driver`.
+/// Asks for one id, and passes the request to `driver`.
 pub(crate) fn asked(
     core: &Arc<Core>,
     mailbox: &Mailbox,
@@ -122,15 +122,15 @@ pub(crate) fn asked(
     pending
 }
 
-/// What the actor does with its mailbox, without clock and store: reserves are granted at once, from a
-/// counter. The real one adds timers, batches and flights, none of which share memory with callers.
+/// The actor's use of its mailbox, without clock and store: reserves are granted immediately, from a
+/// counter. The real one adds timers, batches and flights. None of these share memory with callers.
 pub(crate) struct Actor {
     mailbox: Arc<Mailbox>,
     core: Arc<Core>,
     driver: Driver,
     next: u64,
     pub(crate) reserves: usize,
-    /// What it would give back to the store, after its end.
+    /// The ids that it would give back to the store after its end.
     pub(crate) left: Option<IdRange>,
 }
 
@@ -155,10 +155,10 @@ impl Actor {
         self
     }
 
-    /// Does what there is to do; `true` once the mailbox is closed.
+    /// Processes all messages and signals. Returns `true` once the mailbox is closed.
     fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
         let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
-        // Of all events of a turn one at most gives an order: a second reserve is never in flight.
+        // At most one event of a turn gives an order: there is never a second reserve in flight.
         let mut order = None;
         for message in messages {
             order = self.message(message).or(order);
@@ -191,18 +191,18 @@ impl Actor {
         }
     }
 
-    /// The drop of the real one.
+    /// The drop of the real actor.
     fn end(&mut self) {
         self.mailbox.close(Ending::Abandoned);
         for message in self.mailbox.receive(0).messages {
-            // An order that comes of it goes nowhere any more.
+            // A resulting order is discarded.
             self.message(message);
         }
         self.left = self.driver.close(NOW).map(|rest| rest.back().rest);
         self.core.close();
     }
 
-    /// How many ids were granted so far.
+    /// Number of ids granted so far.
     pub(crate) fn granted(&self) -> u64 {
         self.next - self.core.settings.bounds.start()
     }
@@ -212,7 +212,8 @@ pub(crate) fn identity(epoch: u64) -> Identity {
     Identity { incarnation: 1, epoch }
 }
 
-/// loom's own would explore spurious wake-ups of each wait, and count its wakers' references step by step.
+/// loom's own would explore spurious wake-ups for each wait, and every change of its wakers' reference
+/// counts.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

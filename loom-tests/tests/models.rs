@@ -1,4 +1,4 @@
-//! Runs the models: all of them, or those whose name contains an argument.
+//! Runs all models, or the models whose names contain an argument.
 
 use std::process::ExitCode;
 

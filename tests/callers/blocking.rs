@@ -1,4 +1,4 @@
-//! Calls that block their thread, and the runtime that they may be in.
+//! Calls that block their thread, inside and outside of a runtime.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -15,8 +15,8 @@ use tokio::task::unconstrained;
 
 use crate::{LONG, builder, invalid, returns};
 
-/// Callers that are in the middle of a poll while the runtime that they wait for ends. Whether one is
-/// interrupted at the wrong moment is chance; many that never stop polling leave little to it.
+/// Callers that are in a poll while their runtime ends. Whether one is interrupted at the wrong moment is
+/// chance, which is why many callers poll all the time.
 #[test]
 fn whoever_queues_for_a_place_while_it_closes_hears_that_it_is_closed() {
     for _ in 0..40 {
@@ -64,7 +64,7 @@ fn a_blocking_call_in_a_task_does_not_run_out_of_the_tasks_budget() {
     });
 }
 
-/// Every blocking call, on a thread that has to get on for any of them to return.
+/// Makes every blocking call on a thread that must make progress for any of them to return.
 fn refuses_to_wait(ids: &Sequences) {
     let orders = ids.sequence::<u64>("lazy").lazy().unwrap();
     invalid(ids.sequence::<u64>("o").open_blocking(), "`.await`");
@@ -122,13 +122,13 @@ fn threads_that_only_belong_to_the_runtime_may_wait() {
             });
             done.await.unwrap();
         });
-        // Another runtime's thread.
+        // A thread of another runtime.
         let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
         runtime.block_on(async { waits(&ids) });
     });
 }
 
-/// What a paused clock shows is far ahead of the real one, which a thread without a runtime would look at.
+/// A paused clock is far ahead of the real one, which a thread without a runtime would use.
 #[test]
 fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -143,7 +143,7 @@ fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
     });
 }
 
-/// The other way around: nobody waits an hour because the caller's clock is that far ahead.
+/// The reverse: no call waits an hour because the caller's clock is that far ahead.
 #[test]
 fn a_paused_caller_reckons_by_the_clock_of_the_refills() {
     returns(|| {

@@ -65,7 +65,7 @@ async fn the_smallest_id_types_there_can_be() {
     assert_eq!(Bounds::of::<NonZeroU64>().start(), 1);
 }
 
-/// Bytes that `work` allocates on this thread and that are still held after it.
+/// Bytes that `work` allocates on this thread and does not free.
 fn kept(work: impl FnOnce()) -> i64 {
     measure(work).bytes_current
 }
@@ -82,7 +82,7 @@ fn callers_that_gave_up_take_no_memory_while_the_store_hangs() {
             let mut context = Context::from_waker(Waker::noop());
             let mut next = pin!(orders.next());
             assert!(next.as_mut().poll(&mut context).is_pending());
-            // The actor hears of it before it gives up.
+            // The actor receives the request before the caller gives up.
             each();
         }
     };

@@ -1,5 +1,5 @@
-//! Callers that wait, in every place where one can: beside a close, inside a runtime, on a thread of their
-//! own; and stores and runtimes that treat them badly.
+//! Callers that wait in every possible place: during a close, inside a runtime, on a plain thread; and
+//! stores and runtimes that misbehave.
 
 mod blocking;
 mod limits;
@@ -14,14 +14,14 @@ use std::time::Duration;
 use idmill::store::Store;
 use idmill::{ErrorKind, Result, Sequences, SequencesBuilder};
 
-/// Longer than any machine takes.
+/// Longer than the slowest machine takes.
 const LONG: Duration = Duration::from_secs(60);
 
 fn builder(store: impl Store + 'static) -> SequencesBuilder {
     Sequences::builder(store)
 }
 
-/// Runs `work` on a thread of its own, and fails where that hangs.
+/// Runs `work` on its own thread, and fails if it hangs.
 fn returns<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = mpsc::channel();
     let _ = thread::spawn(move || sender.send(work()));

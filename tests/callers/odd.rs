@@ -1,4 +1,4 @@
-//! Stores and recorders that block, panic or say nothing.
+//! Stores and recorders that block, panic or do not return.
 
 use std::future::Future as _;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 
 use crate::{LONG, builder, returns};
 
-/// A memory store that one sequence's reserves treat in their own way.
+/// A memory store that misbehaves for the reserves of one sequence.
 #[derive(Debug)]
 struct Odd {
     store: MemoryStore,
@@ -26,9 +26,9 @@ struct Odd {
 enum Way {
     /// `odd` blocks its thread until this is set.
     Blocks(Arc<AtomicBool>),
-    /// `odd` never answers, and panics when it is dropped.
+    /// `odd` never returns, and panics when it is dropped.
     PanicsOnDrop,
-    /// Nobody learns what it can do.
+    /// `capabilities` panics.
     CannotSay,
 }
 
@@ -109,7 +109,7 @@ async fn panicking_waker_ends_no_sequence() {
     assert_eq!(next.await.unwrap(), 1);
 }
 
-/// The one that waits for the odd store waits for it alone.
+/// Only the caller of the odd store waits for it.
 #[test]
 fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
     for own_thread in [true, false] {
@@ -127,7 +127,7 @@ fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
                 let short = Duration::from_millis(500);
                 let odd = open("odd", short);
                 let other = open("other", if own_thread { short } else { LONG });
-                // On a busy machine it may be late before anything blocks.
+                // On a busy machine a call may time out before anything blocks.
                 let first = loop {
                     match other.next().await {
                         Err(error) if error.kind() == ErrorKind::Deadline => {}
@@ -136,8 +136,7 @@ fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
                 };
                 assert_eq!(first.unwrap(), 1);
                 let late = odd.next().await.unwrap_err().kind();
-                // Where the store has one thread, nothing comes of it any more; but
-                // nobody waits longer than that.
+                // If the store has only one thread, the call cannot succeed, but still times out.
                 (late, other.next().await.map_err(|error| error.kind()))
             });
             // The runtime waits for its threads.

@@ -1,4 +1,4 @@
-//! Sequences and runtimes that are opened, or refused.
+//! Sequences and runtimes that can or cannot be opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +65,7 @@ fn a_runtime_without_timers_is_refused() {
     let runtime = Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         invalid(builder(FaultyStore::new()).start().map(drop), "enable_time");
-        // The way out that is named.
+        // The workaround that the error names.
         let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").max_waste(10).await.unwrap();
         for expected in 1..=100 {
@@ -75,7 +75,7 @@ fn a_runtime_without_timers_is_refused() {
     });
 }
 
-/// In a process of its own, whose threads ask for more memory than there are addresses.
+/// In a separate process, whose threads need more memory than the address space has.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_is_not_to_be_had_is_an_error() {

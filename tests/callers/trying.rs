@@ -9,7 +9,7 @@ use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 
 use crate::{LONG, builder, returns};
 
-/// Until there is an id, or for a minute of the paused clock.
+/// Tries until there is an id, or for a minute of the paused clock.
 async fn try_until(mut draw: impl FnMut() -> Result<u64>) -> Option<u64> {
     for _ in 0..6000 {
         match draw() {
@@ -42,7 +42,7 @@ async fn trying_alone_starts_a_refill() {
     assert_eq!(global.snapshot().reserves, 0);
 }
 
-/// The sequence that they try stays dry.
+/// The sequence that they try stays empty.
 #[test]
 fn callers_that_only_try_hold_no_other_up() {
     returns(|| {
@@ -80,7 +80,7 @@ async fn trying_goes_on_after_a_failure_for_good_and_does_not_storm_the_store() 
     assert_eq!(try_until(|| orders.try_next()).await, None);
     let reserves = orders.snapshot().reserves;
     assert!((8..=40).contains(&reserves), "{reserves} in a minute, in which the delay doubles up to 5 s");
-    // Callers that wait find out at once, each.
+    // Each caller that waits gets the error immediately.
     for _ in 0..3 {
         assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Denied);
     }

@@ -1,4 +1,4 @@
-//! What callers do.
+//! The behaviour of callers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,7 +24,7 @@ pub(crate) struct Caller {
     pub(crate) allocator: Allocator<u64>,
     pub(crate) handle: Handle<u64>,
     pub(crate) lease: Option<Lease<u64>>,
-    /// The most that it thinks between calls; exactly that if `calm`.
+    /// The longest pause between calls; exactly that if `calm`.
     pub(crate) think: Duration,
     pub(crate) calm: bool,
 }
@@ -86,7 +86,7 @@ impl Caller {
     }
 
     async fn handle_next(&mut self, cancel: Option<Duration>) {
-        // Taken out and put back, since the call borrows all of the caller.
+        // Taken out and put back, because the call borrows all of the caller.
         let spare = self.allocator.handle();
         let mut handle = std::mem::replace(&mut self.handle, spare);
         self.call(View::Handle, 1, cancel, async { handle.next().await.map(one) }).await;
@@ -140,8 +140,8 @@ impl Caller {
         let began = self.begins();
         let outcome = match cancel {
             None => call.await.into(),
-            // The timer is polled first, and after the actor, so that calls are dropped
-            // whose answer is there already.
+            // The timer is polled first, and after the actor, so that calls with a finished reply are
+            // dropped, too.
             Some(after) => match select(pin!(gives_up(after)), pin!(call)).await {
                 Either::Left(_) => Outcome::Cancelled,
                 Either::Right((result, _)) => result.into(),

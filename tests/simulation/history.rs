@@ -1,4 +1,4 @@
-//! What was seen: the one thing that checks look at.
+//! The recorded events, which are the only input of the checks.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,10 +10,10 @@ use idmill::{ErrorKind, IdRange, SequenceName, Snapshot};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Ids as start and length: many are counted by few.
+/// Ids as start and length, so that large ranges are cheap to count.
 pub(crate) type Span = (u64, u64);
 
-/// How a caller asked. Order is promised within some of these and not across others.
+/// How a caller drew. Order is promised within some views and not across others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum View {
     Allocator,
@@ -29,8 +29,8 @@ pub(crate) enum Outcome {
     Cancelled,
 }
 
-/// One call of one caller. `began` and `ended` are ticks of the history: a call that began after another had
-/// ended has the larger tick, in whatever process.
+/// One call of one caller. `began` and `ended` are ticks of the history: a call that began after another
+/// had ended has the larger tick, in any process.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Draw {
     pub(crate) life: usize,
@@ -54,19 +54,19 @@ impl Draw {
     }
 }
 
-/// One reserve that a process sent. Without a grant it failed, or nobody knows.
+/// One reserve that a process sent. Without a grant it failed, or its outcome is unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) life: usize,
     pub(crate) sequence: usize,
     pub(crate) count: u64,
     pub(crate) tick: u64,
-    /// Whether it creates the sequence, should it not exist.
+    /// Whether it creates the sequence if it does not exist.
     pub(crate) creates: bool,
     pub(crate) grant: Option<Grant>,
 }
 
-/// How a process left a sequence that it had no more calls on.
+/// The final state of a sequence in a process that makes no more calls on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Left {
     pub(crate) life: usize,
@@ -86,11 +86,11 @@ pub(crate) struct History {
     pub(crate) left: Vec<Left>,
     /// The tick of each sequence's first reset.
     pub(crate) reset: BTreeMap<usize, u64>,
-    /// Life, sequence, and the tick of each revocation, when it was called.
+    /// Life, sequence, and the tick of the call, for each revocation.
     pub(crate) revoked: Vec<(usize, usize, u64)>,
-    /// Life, sequence, rest and tick of each that was sent.
+    /// Life, sequence, rest and tick of each give-back that was sent.
     pub(crate) given_back: Vec<(usize, String, Span, u64)>,
-    /// Ticks at which more than one reserve of one process and sequence was under way.
+    /// Ticks at which a process had more than one reserve of a sequence in flight.
     pub(crate) crowded: Vec<u64>,
 }
 
@@ -114,12 +114,12 @@ impl History {
         }))
     }
 
-    /// The same for two runs that did the same things at the same times.
+    /// The same for two runs with the same events at the same times.
     pub(crate) fn trace(&self) -> u64 {
         self.trace.finish()
     }
 
-    /// Notes that something happened now.
+    /// Records an event at the current time.
     pub(crate) fn tick(&mut self, what: &impl Hash) -> u64 {
         self.tick += 1;
         (self.tick, self.began.elapsed()).hash(&mut self.trace);
@@ -158,7 +158,7 @@ impl History {
         self.sent[sent].grant = grant;
     }
 
-    /// Answered, or given up.
+    /// The reserve was answered or given up.
     pub(crate) fn is_over(&mut self, sent: usize) {
         let Sent { life, sequence, .. } = self.sent[sent];
         *self.in_flight.entry((life, sequence)).or_default() -= 1;

@@ -1,7 +1,7 @@
-//! Many processes over one faulty store, on a simulated clock: every seed is another world, and the
-//! same seed is the same world.
+//! Many processes over one faulty store, on a simulated clock: every seed is another world, and the same
+//! seed is the same world.
 //!
-//! `IDMILL_SIM_SEEDS` says how many worlds to run, `IDMILL_SIM_SEED` which one to run again.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, `IDMILL_SIM_SEED` reruns one of them.
 
 mod caller;
 
@@ -18,7 +18,7 @@ use plan::Plan;
 /// In a debug build as part of the other tests. CI runs thousands in a release build.
 const DEFAULT_SEEDS: u64 = 50;
 
-/// One world; what was broken in it, or its trace.
+/// Runs one world. Returns its trace, or the broken promise.
 fn run(seed: u64) -> Result<u64, String> {
     idmill_testing::seeds::run("--test simulation", seed, || {
         let world = world::run(Plan::of(seed));

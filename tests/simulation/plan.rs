@@ -1,4 +1,4 @@
-//! What happens under one seed: everything random is drawn here or from generators that are seeded here.
+//! The events of one seed: all random values are drawn here or from generators that are seeded here.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ pub(crate) struct Plan {
     pub(crate) sequences: Vec<SequencePlan>,
     pub(crate) processes: Vec<ProcessPlan>,
     pub(crate) weather: Weather,
-    /// No faults, no crash, and a watermark that covers latency × rate: then nobody may ever wait.
+    /// No faults, no crash, and a watermark that covers latency × rate: then no caller may ever wait.
     pub(crate) calm: bool,
-    /// The store also answers what no honest store does.
+    /// The store also returns grants that no correct store would return.
     pub(crate) nonsense: bool,
     pub(crate) losses: Vec<Loss>,
 }
 
-/// The store loses what it had committed, all of it or since a backup.
+/// The store loses committed data, either all of it or everything since a backup.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
     pub(crate) backup: Option<Duration>,
@@ -53,9 +53,9 @@ pub(crate) struct ProcessPlan {
     pub(crate) think: Duration,
     pub(crate) store_timeout: Duration,
     pub(crate) max_waiting: usize,
-    /// How long each of its lives lasts at most; the last one goes on until its callers are done.
+    /// The maximum duration of each life. The last one lasts until its callers are done.
     pub(crate) crashes: Vec<Duration>,
-    /// When it stands still, and for how long.
+    /// When it is paused, and for how long.
     pub(crate) pauses: Vec<(Duration, Duration)>,
     pub(crate) closes: Option<Duration>,
 }
@@ -87,10 +87,10 @@ impl Plan {
         }
         let sequences = (0..rng.usize(1..=3)).map(|n| sequence(&mut rng, n)).collect();
         let processes: Vec<_> = (0..rng.usize(1..=4)).map(|_| process(&mut rng)).collect();
-        // What a store repeats may be another process's, and nobody but the store can tell.
+        // A grant that a store repeats may belong to another process, and only the store can tell.
         let alone = processes.len() == 1 && processes[0].crashes.is_empty();
         let (weather, nonsense) = weather(&mut rng, alone);
-        // Drawn last, so that a world without losses is what it would be if there were none in any.
+        // Drawn last, so that the other worlds do not depend on whether any world has losses.
         let lossy = if nonsense { 0 } else { 20 };
         let losses = some(&mut rng, lossy, 3, |rng| Loss {
             backup: chance(rng, 70).then(|| millis(rng, 0..1000)),

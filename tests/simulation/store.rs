@@ -1,5 +1,5 @@
-//! The store as one process sees it: the shared one, watched, and out of reach
-//! while the process stands still.
+//! The store as one process sees it: the shared one, with its calls recorded, and unreachable while the
+//! process is paused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::history::Shared;
 
-/// Until when a process stands still.
+/// The end of a process's pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<Mutex<Instant>>);
 
@@ -46,7 +46,7 @@ pub(crate) struct Watched {
     pub(crate) names: Arc<Vec<SequenceName>>,
 }
 
-/// Reserves under way, over when dropped.
+/// Reserves in flight, which end on drop.
 struct UnderWay<'a> {
     history: &'a Shared,
     sent: Vec<usize>,
@@ -93,7 +93,7 @@ impl Hooks for Watched {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // In one round trip for half of the processes, so that both ways are taken.
+        // Batches for half of the processes, so that both ways are tested.
         self.store.capabilities().batches(self.life.is_multiple_of(2))
     }
 
@@ -108,8 +108,8 @@ impl Hooks for Watched {
         Box::pin(self.round_trip(requests))
     }
 
-    /// Once: a second application of the same would be the store's or the allocator's fault. One in four is
-    /// on its way for long after its sender has given up.
+    /// Applied once: a second application would be a bug of the store or the allocator. One in four is in
+    /// flight long after its sender has given up.
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
             self.history.lock().gives_back(self.life, &back.name, back.rest);

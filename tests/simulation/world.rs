@@ -1,4 +1,4 @@
-//! The world of one seed: processes, a store between them, and what befalls both.
+//! The world of one seed: processes, the store they share, and the faults of both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::history::{History, Left, Shared};
 use crate::plan::{Loss, Plan, ProcessPlan, SequencePlan, Sizing};
 use crate::store::{Gate, Watched};
 
-/// Longer than anything lasts: who is not done by then hangs.
+/// Longer than any run: a process that is not done by then hangs.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 
 pub(crate) struct World {
@@ -27,7 +27,7 @@ pub(crate) struct World {
     names: Arc<Vec<SequenceName>>,
 }
 
-/// Runs a plan to its end, on a clock of its own.
+/// Runs a plan to its end, on its own clock.
 pub(crate) fn run(plan: Plan) -> World {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -75,18 +75,18 @@ impl World {
         sleep(at).await;
         let next = Some(self.plan.sequences[sequence].start);
         let change = Change::new().next(next).backwards(true);
-        // Noted before, since it may be in force before the administrator hears of it.
+        // Recorded before the call, because it may take effect before it returns.
         self.history.lock().reset(sequence);
         let _ = self.store.set(&self.names[sequence], change).await;
     }
 
-    /// One process: it crashes as planned, and is started again each time.
+    /// One process: it crashes as planned, and is restarted each time.
     async fn process(&self, plan: &ProcessPlan) {
         let mut rng = Rng::with_seed(plan.seed);
         let gate = Gate::open();
         let lives = async {
             for crash in &plan.crashes {
-                // Dropping the life is the crash: its actor ends, with whatever is under way.
+                // Dropping the life is the crash: its actor ends, with everything in flight.
                 let _ = timeout(*crash, self.life(plan, &gate, rng.fork())).await;
             }
             self.life(plan, &gate, rng.fork()).await;
@@ -151,8 +151,8 @@ impl World {
         join_all(callers).await;
     }
 
-    /// Waits until nothing is under way, so that what is counted stands still: the part that a caller who
-    /// gave up had is with the engine until it next hears from the store.
+    /// Waits until no call is in flight, so that the counters no longer change: the engine keeps the ids of
+    /// a caller that gave up until the store next returns.
     async fn leave(&self, life: usize, sequence: usize, allocator: &Allocator<u64>) {
         sleep(Duration::from_secs(200)).await;
         let snapshot = allocator.snapshot();
@@ -176,7 +176,7 @@ fn prepared(ids: &Sequences, plan: &SequencePlan) -> idmill::SequenceBuilder<u64
     }
 }
 
-/// Opening gives up after a while, since a store that is away can hang.
+/// Opening gives up after a while, because an unreachable store can hang.
 async fn open(ids: &Sequences, plan: &SequencePlan) -> Result<Allocator<u64>> {
     let opening = timeout(Duration::from_secs(1), prepared(ids, plan).into_future());
     opening.await.unwrap_or_else(|_| Err(idmill::ErrorKind::Deadline.into()))

@@ -1,4 +1,4 @@
-//! What must hold after a run.
+//! The promises that must hold after a run.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use crate::world::{Counted, History, World, name};
 
 type Verdict = Result<(), String>;
 
-/// Whatever comes in less time than this is a burst and no rate.
+/// Draws within less time than this are a burst, without a rate.
 const BURST: Duration = Duration::from_millis(100);
-/// Where less is drawn, a window may have as much as this nevertheless.
+/// A window may have this number of ids even if fewer are drawn.
 const SMALL: u64 = 64;
-/// A window has no more than this many times what was drawn: it grows four times at a refill, and who has
-/// seen no rate yet takes its size from its mark, which may be half as much again.
+/// A window has at most this multiple of the ids drawn. A refill makes it up to four times as large. A
+/// process that has not measured a rate takes the size from its mark, which may be larger by half.
 const TIMES: u64 = 6;
-/// Once nothing goes wrong, nobody waits longer, but for what somebody who is
-/// gone was to put into the window.
+/// Once the faults end, no caller waits longer, except for a range that a crashed process was to put into
+/// the window.
 const PROMPT: Duration = Duration::from_secs(1);
 
 pub(crate) fn all(world: &World) -> Result<Counted, String> {
@@ -44,7 +44,7 @@ fn unique(history: &History) -> Verdict {
     ids.find(|id| !seen.insert(*id)).map_or(Ok(()), |id| Err(format!("{id} was handed out twice")))
 }
 
-/// What is asked for after something was returned, anywhere, is larger.
+/// An id is larger than all ids that any process received before the call.
 fn growing(history: &History) -> Verdict {
     let (mut by_begin, mut by_end) = (history.draws.clone(), history.draws.clone());
     by_begin.sort_unstable_by_key(|draw| draw.began);
@@ -61,7 +61,7 @@ fn growing(history: &History) -> Verdict {
     Ok(())
 }
 
-/// What the store granted was handed out, skipped at a miss, is in the window, or is counted as a gap.
+/// Granted ids were handed out, skipped at a miss, are in the window, or are counted as a gap.
 fn everything_is_accounted_for(world: &World, history: &History) -> Verdict {
     let counted = world.counted(history);
     let granted: u64 = world.store.granted(name().as_str()).iter().map(|grant| grant.range.len()).sum();
@@ -79,7 +79,7 @@ fn everything_is_accounted_for(world: &World, history: &History) -> Verdict {
     Ok(())
 }
 
-/// A miss skips about what is drawn in `max_skip`, and never more than a block.
+/// A miss skips about the draws of `max_skip`, and never more than a block.
 fn bounded(world: &World) -> Verdict {
     let (plan, server) = (&world.plan, world.network.server.lock());
     let largest = plan.processes.iter().map(|process| process.count).max().unwrap_or(0);
@@ -98,7 +98,7 @@ fn bounded(world: &World) -> Verdict {
     Ok(())
 }
 
-/// The most ids that were drawn within so long, any time before a miss.
+/// The maximum number of ids that were drawn within the given time, at any time before a miss.
 fn most_drawn(server: &Server, within: Duration, miss: &Miss) -> u64 {
     let draws = &server.draws;
     let (mut first, mut sum, mut most) = (0, 0, 0);
@@ -117,7 +117,7 @@ fn everybody_is_served_at_last(world: &World, history: &History) -> Verdict {
     if history.last.len() != world.plan.processes.len() {
         return Err("not every process lived to the end".to_owned());
     }
-    // So long such a one is waited for: as long as a slow refill takes, or a stub lives.
+    // A crashed process is waited for as long as a slow refill takes, or a stub lives.
     let gone = (world.plan.store.longest * 2).max(world.plan.stub);
     let late = history.last.iter().find(|took| took.is_none_or(|took| took > PROMPT + gone));
     match late {

@@ -1,9 +1,9 @@
-//! Processes that share a window in a cache, on a simulated clock: every seed is another world, and the same
-//! seed is the same world. The tier and the window are the library's own, down to the bytes that they send;
-//! the cache and the network are simulated.
+//! Processes that share a window in a cache, on a simulated clock: every seed is another world, and the
+//! same seed is the same world. The tier and the window are the library's own, down to the bytes that they
+//! send. The cache and the network are simulated.
 //!
-//! `IDMILL_SIM_SEEDS` says how many worlds are run, of which these are a fifth;
-//! `IDMILL_SIM_SEED` which one to run again.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, and this test runs a fifth of them. `IDMILL_SIM_SEED`
+//! reruns one of them.
 
 mod check;
 mod network;
@@ -22,7 +22,7 @@ const DEFAULT_SEEDS: u64 = 150;
 /// These worlds are larger than the others that the setting counts.
 const SHARE: u64 = 5;
 
-/// One world; what was broken in it, or what happened.
+/// Runs one world. Returns the counts of its events, or the broken promise.
 fn run(seed: u64, lie: Lie) -> Result<Counted, String> {
     let target = "--test simulation_cache";
     idmill_testing::seeds::run(target, seed, || check::all(&world::run(Plan::of(seed, lie))))
@@ -50,12 +50,12 @@ fn the_same_seed_is_the_same_world() {
     }
 }
 
-/// The first seed that finds it, of a few.
+/// Tries a few seeds until one finds the bug.
 fn found(lie: Lie, fault: &str) {
     idmill_testing::seeds::must_find(&lie, fault, 60, |seed| run(seed, lie));
 }
 
-/// What a cache must not do: no window could repeat nothing over it.
+/// A cache must not do this: with it, every window could repeat ids.
 #[test]
 fn a_cache_that_brings_an_old_number_back_is_found() {
     found(Lie::BringsBack, "twice");
@@ -66,7 +66,7 @@ fn a_cache_that_ignores_conditions_is_found() {
     found(Lie::IgnoresCas, "");
 }
 
-/// A window that held as much as it may, whatever is drawn, would look like this.
+/// Models a window that always has its maximum size, whatever is drawn.
 #[test]
 fn a_miss_that_skips_too_much_is_found() {
     found(Lie::NeverMindTheRate, "were skipped at once");

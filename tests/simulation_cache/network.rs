@@ -1,5 +1,5 @@
-//! What is between a process and the server: answers that are late or lost, connections that break, a server
-//! that is away.
+//! The network between a process and the server: late or lost answers, broken connections, an unreachable
+//! server.
 
 use std::io;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use tokio::time::sleep;
 
 use crate::server::Server;
 
-/// What goes wrong, in permille of all that is sent.
+/// Fault rates, in permille of all messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
-    /// The connection breaks, and nothing of it is done.
+    /// The connection breaks, and no command is executed.
     pub(crate) cut_before: u32,
-    /// It is done, and the connection breaks before the answer.
+    /// The commands are executed, and the connection breaks before the answer.
     pub(crate) cut_after: u32,
-    /// It is done up to ten seconds later.
+    /// The commands are executed up to ten seconds later.
     pub(crate) late: u32,
-    /// It is done, and the answer comes up to ten seconds later.
+    /// The commands are executed, and the answer arrives up to ten seconds later.
     pub(crate) slow_answer: u32,
 }
 
-/// The way to one server, for all processes.
+/// The connection to one server, for all processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     pub(crate) server: Arc<Mutex<Server>>,
     state: Arc<Mutex<State>>,
-    /// How often the server was started: what was under way to it before is lost.
+    /// Number of server starts. A restart loses all messages in flight.
     run: watch::Sender<u64>,
 }
 
@@ -44,7 +44,7 @@ struct State {
     rng: Rng,
 }
 
-/// When a piece arrives, when its answer leaves, and whether the connection breaks then.
+/// When a message arrives, when its answer leaves, and whether the connection breaks then.
 struct Fate {
     there: Duration,
     back: Duration,
@@ -62,7 +62,7 @@ impl Network {
         }
     }
 
-    /// The server is killed, and back after a while.
+    /// Kills the server, and restarts it after a while.
     pub(crate) async fn restart(&self, after: Duration) {
         self.state.lock().away = true;
         self.server.lock().restart();
@@ -106,7 +106,7 @@ impl Network {
         }
     }
 
-    /// All commands that are whole.
+    /// Executes all complete commands.
     fn carry_out(&self, input: &mut String) -> String {
         let (mut server, mut output) = (self.server.lock(), String::new());
         while let Some((line, rest)) = input.split_once("\r\n") {

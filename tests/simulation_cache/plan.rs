@@ -1,4 +1,4 @@
-//! What happens under one seed: everything random is drawn here or from generators that are seeded here.
+//! The events of one seed: all random values are drawn here or from generators that are seeded here.
 
 use std::time::Duration;
 
@@ -17,18 +17,18 @@ pub(crate) struct Plan {
     pub(crate) timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) store: StorePlan,
-    /// How long things befall it. Afterwards nothing does.
+    /// The duration of the faults. Afterwards there are none.
     pub(crate) lasts: Duration,
     pub(crate) processes: Vec<ProcessPlan>,
-    /// After how long each the cache forgets everything.
+    /// The time of each eviction of all items.
     pub(crate) evictions: Vec<Duration>,
-    /// After how long each the server is restarted, and how long it is away.
+    /// The time of each server restart, and how long the server is unreachable.
     pub(crate) restarts: Vec<(Duration, Duration)>,
-    /// After how long each somebody reserves from the store past the window, and how many.
+    /// The time of each reserve that bypasses the window, and the number of ids.
     pub(crate) strangers: Vec<(Duration, u64)>,
 }
 
-/// The store behind: how slow it is, and what goes wrong there, as a probability each.
+/// The store: its latency, and the probability of each fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StorePlan {
     pub(crate) shortest: Duration,
@@ -40,11 +40,11 @@ pub(crate) struct StorePlan {
 pub(crate) struct ProcessPlan {
     pub(crate) seed: u64,
     pub(crate) callers: usize,
-    /// The most ids that a caller takes at a time.
+    /// The maximum number of ids that a caller takes at a time.
     pub(crate) count: u64,
-    /// A caller's next call comes after this, or up to half as long again.
+    /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,
-    /// How long each of its lives lasts; the last one goes on to the end.
+    /// The duration of each life. The last one lasts to the end.
     pub(crate) crashes: Vec<Duration>,
 }
 
@@ -53,7 +53,7 @@ fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
 }
 
 impl Plan {
-    /// Every fourth world has a network and a store that work, where the cache alone forgets; another fourth
+    /// Every fourth world has a working network and store, and only the cache loses items. Another fourth
     /// is [`restless`](Self::restless).
     pub(crate) fn of(seed: u64, lie: Lie) -> Self {
         let rng = &mut Rng::with_seed(seed);
@@ -61,8 +61,8 @@ impl Plan {
         if seed % 4 == 3 { plan.restless(rng) } else { plan }
     }
 
-    /// The server comes back again and again, and counts its items from the beginning each time,
-    /// while refills are under way.
+    /// The server restarts again and again, each time with a cas that starts from the beginning, while
+    /// refills are in flight.
     fn restless(mut self, rng: &mut Rng) -> Self {
         (self.lasts, self.weather) = (Duration::from_secs(40), Weather::default());
         self.restarts = (0..80).map(|n| (Duration::from_millis(500 * n), millis(rng, 0..20))).collect();

@@ -1,4 +1,4 @@
-//! A memcached: its items, and what it answers to the commands that a window sends.
+//! A memcached: its items, and its answers to the commands of a window.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use fastrand::Rng;
 use idmill_shared_cache::cache::Layout;
 use tokio::time::Instant;
 
-/// What a cache does that it must not, to see it found.
+/// A violation by the cache, which the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lie {
     None,
-    /// What it forgot comes back as it was some draws before.
+    /// A lost item returns with the number it had some draws before.
     BringsBack,
     /// Every condition holds.
     IgnoresCas,
-    /// None by the cache: the window always has as much as it may, and is judged as if it had not.
+    /// No violation by the cache: the window always has its maximum size, and is checked as if it had not.
     NeverMindTheRate,
 }
 
@@ -26,7 +26,7 @@ struct Item {
     expires: Option<Instant>,
 }
 
-/// A number that was forgotten.
+/// A number that was lost.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Miss {
     pub(crate) at: Duration,
@@ -38,11 +38,11 @@ pub(crate) struct Server {
     lie: Lie,
     began: Instant,
     items: BTreeMap<String, Item>,
-    /// Some number of the past.
+    /// A previous number.
     old: Option<(String, String)>,
     last_cas: u64,
     pub(crate) misses: Vec<Miss>,
-    /// When how many ids were drawn.
+    /// The time of each draw, and the number of ids.
     pub(crate) draws: Vec<(Duration, u64)>,
     rng: Rng,
 }
@@ -54,7 +54,7 @@ impl Server {
         Self { lie, began: Instant::now(), items, old: None, last_cas: 0, misses, draws, rng }
     }
 
-    /// Evicts everything, or is flushed: connections and what items are counted by go on.
+    /// Loses all items, by eviction or a flush. Connections and the cas are kept.
     pub(crate) fn forget(&mut self) {
         let at = self.began.elapsed();
         for item in std::mem::take(&mut self.items).into_values() {
@@ -68,13 +68,13 @@ impl Server {
         }
     }
 
-    /// A new process counts its items from the beginning.
+    /// A new process starts its cas from the beginning.
     pub(crate) fn restart(&mut self) {
         self.forget();
         self.last_cas = 0;
     }
 
-    /// How many ids are in windows.
+    /// Number of ids in windows.
     pub(crate) fn left(&self) -> u64 {
         self.items.values().map(|item| left(&item.value)).sum()
     }
@@ -86,7 +86,7 @@ impl Server {
         cas
     }
 
-    /// One command and the value that may follow it; what it answers.
+    /// Executes one command with its optional value, and returns the answer.
     pub(crate) fn answer(&mut self, line: &str, value: &str) -> String {
         let now = Instant::now();
         self.items.retain(|_, item| item.expires.is_none_or(|expires| expires > now));
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-/// How many ids a number has left.
+/// Number of ids that a number has left.
 fn left(value: &str) -> u64 {
     value.parse().ok().and_then(Layout::decode).map_or(0, |standing| standing.left)
 }

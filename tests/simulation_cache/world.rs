@@ -1,4 +1,4 @@
-//! The world of one seed: processes over one window, the store behind it, and what befalls all of them.
+//! The world of one seed: processes over one window, its store, and the faults of all of them.
 
 use std::ops::Add;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::network::Network;
 use crate::plan::{Plan, ProcessPlan};
 use crate::server::{Lie, Server};
 
-/// Longer than anything lasts: who is not done by then hangs.
+/// Longer than any run: a process that is not done by then hangs.
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
-/// Longer than anything that is late, and than any stub lives.
+/// Longer than any delay, and than the life of any stub.
 const SETTLED: Duration = Duration::from_secs(120);
-/// How long a caller waits for a reserve, as the engine does.
+/// A caller's timeout for a reserve, as in the engine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
@@ -39,16 +39,16 @@ pub(crate) struct World {
 
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    /// Counts what happens: what began after something ended has a larger number.
+    /// Counts events: an event that began after another ended has a larger number.
     clock: u64,
     pub(crate) draws: Vec<Draw>,
-    /// Ranges that were reserved past the window.
+    /// Ranges that were reserved without the window.
     pub(crate) strangers: Vec<IdRange>,
-    /// The tier of each life of each process, also of those that crashed.
+    /// The tier of each life of each process, including crashed lives.
     pub(crate) tiers: Vec<Arc<Tier>>,
-    /// Errors that no caller should hear.
+    /// Errors that no caller should get.
     pub(crate) wrong: Vec<String>,
-    /// Of each process, once nothing goes wrong any more: how long its last call took.
+    /// For each process, after the faults have ended: the duration of its last call.
     pub(crate) last: Vec<Option<Duration>>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Draw {
     pub(crate) ended: u64,
 }
 
-/// What happened in a world.
+/// The counts of events in a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) draws: u64,
@@ -100,7 +100,7 @@ fn request(count: u64) -> Reserve {
     Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
-/// Runs a plan to its end, on a clock of its own.
+/// Runs a plan to its end, on its own clock.
 pub(crate) fn run(plan: Plan) -> World {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -148,7 +148,7 @@ impl World {
     async fn process(&self, plan: &ProcessPlan) {
         let mut rng = Rng::with_seed(plan.seed);
         for crash in &plan.crashes {
-            // Dropping the life is the crash: whatever is under way ends there.
+            // Dropping the life is the crash: everything in flight ends there.
             let _ = timeout(*crash, self.life(plan, rng.fork())).await;
         }
         self.life(plan, rng.fork()).await;
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// One reserve; whether it got ids.
+    /// Makes one reserve. Returns whether it got ids.
     async fn call(&self, tier: &Tier, count: u64) -> bool {
         let began = self.tick();
         let outcome = timeout(PATIENCE, tier.reserve(&request(count))).await;

@@ -1,4 +1,4 @@
-//! What must hold after a run.
+//! The promises that must hold after a run.
 
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
@@ -29,8 +29,8 @@ fn unique(history: &History) -> Verdict {
     twice.map_or(Ok(()), |id| Err(format!("{id} was handed out twice")))
 }
 
-/// Every id that was claimed was taken from a window once, is in one, or is claimed for
-/// one that has to be refilled.
+/// Every claimed id was taken from a window once, is in a window, or is claimed for a window that has to be
+/// refilled.
 fn windows_account_for_all(world: &World) -> Verdict {
     let rows = world.cluster.0.lock();
     let mut spans = rows.taken.clone();
@@ -51,7 +51,8 @@ fn windows_account_for_all(world: &World) -> Verdict {
     if reached == rows.next { Ok(()) } else { Err(format!("{reached} to {} is lost", rows.next)) }
 }
 
-/// Of those that lived to the end: all that was granted was handed out, is in memory, or is counted as a gap.
+/// For processes that lived to the end: every granted id was handed out, is in memory, or is counted as a
+/// gap.
 fn processes_account_for_all(world: &World, history: &History) -> Verdict {
     let mut granted: BTreeMap<usize, u64> = BTreeMap::new();
     let taken: BTreeMap<u128, u128> =
@@ -67,7 +68,7 @@ fn processes_account_for_all(world: &World, history: &History) -> Verdict {
             history.calls.iter().filter(|call| call.life == *life && call.outcome.is_ok()).count() as u64;
         let gaps = snapshot.gaps;
         let known = had + snapshot.remaining + gaps.revoked + gaps.abandoned + gaps.dropped;
-        // What came too late for the engine is among what it calls unknown.
+        // Grants that arrived too late for the engine are part of its unknown ids.
         let granted = granted.get(life).copied().unwrap_or(0);
         if known != snapshot.granted || granted < known || granted > known + gaps.unknown {
             return Err(format!("life {life}: {granted} granted, {had} handed out, {snapshot:?}"));
@@ -82,8 +83,7 @@ fn exhausted_is_true(history: &History) -> Verdict {
     early.map_or(Ok(()), |call| Err(format!("exhausted while there were ids: {call:?}")))
 }
 
-/// Progress: once nothing goes wrong any more, each process that lives gets an id,
-/// or hears that there is none.
+/// Progress: after the faults have ended, each living process gets an id, or the error that there is none.
 fn everybody_is_served_at_last(history: &History) -> Verdict {
     let mut last = BTreeMap::new();
     for call in history.calls.iter().filter(|call| call.last) {
@@ -96,8 +96,8 @@ fn everybody_is_served_at_last(history: &History) -> Verdict {
     if last.is_empty() { Err("nobody lived to the end".to_owned()) } else { Ok(()) }
 }
 
-/// In the isolation that the sizes are for nobody hears or waits; in one that is much longer the
-/// end is said to be what it is.
+/// No caller fails or waits during the isolation that the sizes allow for. In a much longer isolation, every
+/// failure is a timeout.
 fn nobody_noticed(world: &World, history: &History, isolation: Duration) -> Verdict {
     let cut_at = history.cut_at.ok_or("never cut off: nothing was tested")?;
     let datacenter = world.plan.isolations[0].datacenter;

@@ -1,8 +1,8 @@
 //! Rows in several datacenters, and the network between them and a process.
 //!
-//! The rows change as the library's own decisions say. What is here is what a database promises:
-//! conditional writes that are applied in some order, one after the other, and answered, or not, or applied
-//! long after anybody waits for them.
+//! The library's own decisions change the rows. This file models the database: conditional writes are
+//! applied in some order, one after the other. They are answered, or not, or applied long after the
+//! caller's timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +16,26 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-/// How long anybody waits for an answer.
+/// The timeout for a request.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What goes wrong, in percent of all requests.
+/// Fault rates, in percent of all requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weather {
     pub(crate) lost_request: u32,
     pub(crate) lost_reply: u32,
     /// Applied up to an hour later.
     pub(crate) late: u32,
-    /// Refused at once, and certainly not applied.
+    /// Refused immediately, and certainly not applied.
     pub(crate) refused: u32,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
     /// It was certainly not applied.
     Unavailable,
-    /// It may have been, or may be.
+    /// It may have been applied, or may be later.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Rows {
     pub(crate) taken: Vec<Span>,
     pub(crate) weather: Weather,
     pub(crate) cut_off: Vec<bool>,
-    /// This datacenter is cut off at the worst moment: when its window has come down to so many ids.
+    /// This datacenter is cut off at the worst moment: when its window has this number of ids left.
     pub(crate) cut_when_low: Option<(usize, u64)>,
     rng: Rng,
 }
@@ -90,13 +90,13 @@ impl Rows {
         GlobalRow { era: self.era, bounds: self.bounds, next: self.next, claim: self.claims[datacenter] }
     }
 
-    /// What is claimed for a datacenter, and not installed.
+    /// The ids that are claimed for a datacenter and not installed.
     pub(crate) fn owed(&self, datacenter: usize) -> Option<Span> {
         let installed = self.windows[datacenter].map_or(0, |window| window.generation);
         self.claims[datacenter].filter(|claim| claim.token > installed).map(|claim| claim.span)
     }
 
-    /// Whether nothing is left for a datacenter.
+    /// Whether a datacenter has no ids left.
     pub(crate) fn is_exhausted(&self, datacenter: usize) -> bool {
         let window = self.windows[datacenter];
         let left = window.is_some_and(|window| !window.current.is_empty() || window.preloaded.is_some());
@@ -164,7 +164,7 @@ impl Cluster {
         };
         let (reply, answer) = oneshot::channel();
         let cluster = self.clone();
-        // A request that has left is done, whatever becomes of who sent it.
+        // A request that has left is executed, even if its sender is gone.
         tokio::spawn(async move {
             sleep(there).await;
             let result = act(&mut cluster.0.lock());
@@ -236,7 +236,7 @@ impl Cluster {
     }
 }
 
-/// What a conditional write was answered with.
+/// The outcome of a conditional write.
 pub(crate) fn outcome(answer: Answer<bool>) -> Outcome {
     match answer {
         Ok(true) => Outcome::Applied,

@@ -1,11 +1,11 @@
-//! Processes that stand still.
+//! Paused processes.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// Until when a process stands still.
+/// The end of a process's pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(Arc<Mutex<Instant>>);
 

@@ -1,9 +1,9 @@
-//! Thousands of processes in several datacenters over windows, on a simulated clock: every seed is
-//! another world, and the same seed is the same world. The engine, the tier and the windows'
-//! decisions are the library's own.
+//! Thousands of processes in several datacenters over windows, on a simulated clock: every seed is another
+//! world, and the same seed is the same world. The engine, the tier and the windows' decisions are the
+//! library's own.
 //!
-//! `IDMILL_SIM_SEEDS` says how many worlds are run, of which these are a tenth;
-//! `IDMILL_SIM_SEED` which one to run again.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds, and this test runs a tenth of them. `IDMILL_SIM_SEED`
+//! reruns one of them.
 
 mod check;
 mod cluster;
@@ -22,7 +22,7 @@ const DEFAULT_SEEDS: u64 = 50;
 /// These worlds are larger than the others that the setting counts.
 const SHARE: u64 = 10;
 
-/// One world; what was broken in it, or how many processes lived and how many calls they made.
+/// Runs one world. Returns the number of lives and of calls, or the broken promise.
 fn run(seed: u64, bug: Bug) -> Result<(usize, usize), String> {
     idmill_testing::seeds::run("--test simulation_tiers", seed, || {
         let world = world::run(Plan::of(seed, bug));
@@ -50,7 +50,7 @@ fn the_same_seed_is_the_same_world() {
     }
 }
 
-/// The first seed that finds it, of a few.
+/// Tries a few seeds until one finds the bug.
 fn found(bug: Bug, fault: &str) {
     idmill_testing::seeds::must_find(&bug, fault, 40, |seed| run(seed, bug));
 }

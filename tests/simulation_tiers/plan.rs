@@ -1,4 +1,4 @@
-//! What happens under one seed: everything random is drawn here or from generators that are seeded here.
+//! The events of one seed: all random values are drawn here or from generators that are seeded here.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ pub(crate) struct Plan {
     pub(crate) max: u64,
     /// Ids of a claim.
     pub(crate) range: u64,
-    /// A refill begins when so many are left.
+    /// A refill begins when this number of ids is left.
     pub(crate) threshold: u64,
     pub(crate) weather: Weather,
-    /// How long things befall it. Afterwards nothing does.
+    /// The duration of the faults. Afterwards there are none.
     pub(crate) lasts: Duration,
     pub(crate) processes: Vec<ProcessPlan>,
     pub(crate) isolations: Vec<Isolation>,
-    /// The sizes are those for this isolation, in which nobody may notice anything.
+    /// The isolation that the sizes allow for: no caller may notice it.
     pub(crate) sized_for: Option<Duration>,
 }
 
@@ -35,10 +35,10 @@ pub(crate) struct ProcessPlan {
     pub(crate) callers: usize,
     /// Ids that it takes at a time.
     pub(crate) step: u64,
-    /// A caller's next call comes after this, or up to half as long again.
+    /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,
     pub(crate) patience: Duration,
-    /// How long each of its lives lasts; the last one goes on to the end.
+    /// The duration of each life. The last one lasts to the end.
     pub(crate) crashes: Vec<Duration>,
     pub(crate) pauses: Vec<(Duration, Duration)>,
 }
@@ -58,8 +58,8 @@ fn within(rng: &mut Rng, most: Duration) -> Duration {
 }
 
 impl Plan {
-    /// Every tenth world is one for [`sized`](Self::sized) windows, and every fortieth a
-    /// [`crowded`](Self::crowded) one.
+    /// Every tenth world has [`sized`](Self::sized) windows, and every fortieth is
+    /// [`crowded`](Self::crowded).
     pub(crate) fn of(seed: u64, bug: Bug) -> Self {
         let mut rng = Rng::with_seed(seed);
         match seed % 10 {
@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// All that can happen, to a few processes.
+    /// All faults, with a few processes.
     fn stormy(seed: u64, bug: Bug, rng: &mut Rng, most: usize) -> Self {
         let datacenters = rng.usize(1..=5);
         let lasts = [HOUR / 6, HOUR, 4 * HOUR][rng.usize(0..3)];
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// The same to more than a thousand.
+    /// The same with more than a thousand processes.
     fn crowded(seed: u64, bug: Bug, rng: &mut Rng) -> Self {
         let mut plan = Self::stormy(seed, bug, rng, 8);
         (plan.datacenters, plan.max, plan.range) = (5, u64::MAX, 20_000);
@@ -113,7 +113,7 @@ impl Plan {
         plan
     }
 
-    /// Large enough for hours without the others, and nothing else goes wrong.
+    /// Windows large enough for hours without the other datacenters, and no other faults.
     fn sized(seed: u64, bug: Bug, rng: &mut Rng) -> Self {
         let (datacenters, each, callers) = (rng.usize(2..=5), rng.usize(2..=6), 2);
         let isolation = HOUR * rng.u32(6..=24);

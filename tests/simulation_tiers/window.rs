@@ -1,5 +1,4 @@
-//! A datacenter's window over the rows of a [`Cluster`]: what the Cassandra store
-//! does, with the same decisions.
+//! A datacenter's window over the rows of a [`Cluster`], with the decisions that the Cassandra store makes.
 
 use idmill::store::{
     Bounds, Capabilities, Change, Durability, Grant, Listing, Page, Reserve, SequenceInfo, Store,
@@ -14,16 +13,16 @@ use idmill_shared_cache::{Claimed, Drawn, Installed, Source, Window};
 use crate::cluster::{Answer, Cluster, Silence, outcome};
 use crate::gate::Gate;
 
-/// A decision that is made wrongly, to see it found.
+/// A wrong decision, which the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
     UnknownTakenAsSuccess,
-    /// A claim that was not answered is sent anew, whatever is recorded.
+    /// A claim with an unknown outcome is sent again, whatever is recorded.
     BlindRetry,
-    /// That everything is claimed is tested before what was claimed already.
+    /// The end of the sequence is tested before the recorded claim.
     EndTestedFirst,
-    /// The threshold is a quarter of what the isolation takes.
+    /// The threshold is a quarter of the ids that the isolation needs.
     Undersized,
 }
 
@@ -46,7 +45,7 @@ fn silent(silence: Silence) -> Error {
 }
 
 impl Place {
-    /// The process stands still now and then, before it asks and before it hears.
+    /// The process may be paused before the request and before the answer.
     async fn ask<T>(&self, request: impl Future<Output = Answer<T>>) -> Answer<T> {
         self.gate.pass().await;
         let answer = request.await;
@@ -54,7 +53,7 @@ impl Place {
         answer
     }
 
-    /// A read changes nothing: without an answer it is as if it had not been sent.
+    /// A read changes nothing: without an answer it has no effect.
     async fn read<T>(&self, request: impl Future<Output = Answer<T>>) -> Result<T> {
         self.ask(request).await.map_err(|_| silent(Silence::Unavailable))
     }
@@ -95,7 +94,7 @@ impl Place {
         let global: GlobalRow = self.read(cluster.read_global(datacenter)).await?;
         match prepare(None, &global, floor.as_ref()) {
             Prepare::Create(row) => {
-                // Whatever becomes of it, the window is read again.
+                // The window is read again, whatever the outcome is.
                 let _ = self.ask(cluster.create_window(datacenter, row)).await;
                 Ok(floor)
             }
@@ -176,7 +175,7 @@ impl Source<Token> for Global {
     }
 }
 
-/// Only what opening a sequence needs.
+/// Only the calls that opening a sequence needs.
 impl Store for Global {
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::Disk).shared(true)

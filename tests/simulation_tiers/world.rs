@@ -1,4 +1,5 @@
-//! The world of one seed: datacenters full of processes, the rows between them, and what befalls all of them.
+//! The world of one seed: datacenters full of processes, the rows they share, and the faults of all of
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,11 @@ use crate::gate::Gate;
 use crate::plan::{Plan, ProcessPlan};
 use crate::window::{DatacenterWindow, Global, Place};
 
-/// Longer than anything lasts: who is not done by then hangs.
+/// Longer than any run: a process that is not done by then hangs.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longer than any late request takes.
 const SETTLED: Duration = Duration::from_secs(2 * 3600);
-/// By then everybody has an id or hears that there is none, once nothing goes wrong any more.
+/// After the faults have ended, every call returns an id or `Exhausted` within this time.
 const PROMPT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -41,9 +42,9 @@ pub(crate) struct Call {
     pub(crate) began: Duration,
     pub(crate) took: Duration,
     pub(crate) outcome: Result<u64, ErrorKind>,
-    /// Whether its datacenter had nothing left, at that very moment.
+    /// Whether its datacenter had no ids left at that moment.
     pub(crate) at_end: bool,
-    /// Nothing goes wrong any more.
+    /// After the faults have ended.
     pub(crate) last: bool,
 }
 
@@ -51,15 +52,15 @@ pub(crate) struct Call {
 pub(crate) struct History {
     pub(crate) lives: usize,
     pub(crate) calls: Vec<Call>,
-    /// Life, and what it was granted.
+    /// The life, and its grant.
     pub(crate) grants: Vec<(usize, Grant)>,
-    /// Of those that lived to the end.
+    /// For processes that lived to the end.
     pub(crate) left: Vec<(usize, Snapshot)>,
-    /// When the datacenter was cut off that windows are sized for.
+    /// When the datacenter was cut off for which windows are sized.
     pub(crate) cut_at: Option<Duration>,
 }
 
-/// Runs a plan to its end, on a clock of its own.
+/// Runs a plan to its end, on its own clock.
 pub(crate) fn run(plan: Plan) -> World {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -115,7 +116,7 @@ impl World {
         });
         let lives = async {
             for crash in &plan.crashes {
-                // Dropping the life is the crash: its actor ends, with whatever is under way.
+                // Dropping the life is the crash: its actor ends, with everything in flight.
                 let _ = timeout(*crash, self.life(plan, &gate, rng.fork())).await;
             }
             self.life(plan, &gate, rng.fork()).await;
@@ -148,7 +149,7 @@ impl World {
         join_all((0..plan.callers).map(|_| self.calls(life, plan, gate, &allocator, rng.fork()))).await;
         sleep_until(self.began + self.plan.lasts + SETTLED).await;
         self.last_call(life, plan, &allocator).await;
-        // What a caller who gave up had is with the engine until it next hears from the store.
+        // The engine keeps the ids of a caller that gave up until the store next returns.
         sleep(SETTLED).await;
         self.history.lock().left.push((life, allocator.snapshot()));
     }
@@ -168,7 +169,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more: each has to get an id, or hear that there is none.
+    /// After the faults have ended: each call must return an id, or `Exhausted`.
     async fn last_call(&self, life: usize, plan: &ProcessPlan, allocator: &Allocator<u64>) {
         let until = Instant::now() + PROMPT;
         while self.call(life, plan, allocator, true).await == Some(ErrorKind::Deadline)
@@ -200,7 +201,7 @@ impl World {
     }
 }
 
-/// A tier, and what it granted.
+/// A tier, and its grants.
 #[derive(Debug)]
 struct Watched {
     life: usize,

@@ -1,8 +1,8 @@
-//! How much is in memory after a burst: a grid of steady rates, bursts, outages and latencies.
+//! The number of ids in memory after a burst: a grid of steady rates, bursts, outages and latencies.
 //!
-//! The bound is the policy's own (`src/refill/policy.rs`): watermark and step each cover the rate of the last
-//! seconds for as long as a refill has to last, and half of the burst; hence k = 2, with a tenth of it for
-//! the error of what is measured.
+//! The bound is the policy's own (`src/refill/policy.rs`). Watermark and step each cover the rate of the
+//! last seconds for the duration of a refill, and half of the burst. Hence k = 2, plus a tenth for the
+//! measurement error.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use crate::World;
 
 const K: f64 = 2.0 * 1.1;
-/// Over which the policy measures the rate, in seconds.
+/// The seconds over which the policy measures the rate.
 const RATE_OVER: f64 = 2.0;
-/// What is in memory before anything is measured.
+/// Ids in memory before any measurement.
 const FIRST: f64 = 64.0;
 
 const STEADY: Duration = Duration::from_secs(8);
@@ -30,7 +30,8 @@ struct Case {
 }
 
 impl Case {
-    /// The most that may be in memory. What callers missed in the outage, they make up for at once.
+    /// The maximum number of ids in memory. Callers catch up immediately on draws that they missed in the
+    /// outage.
     fn most(self) -> f64 {
         let (latency, budget) = (self.latency.as_secs_f64(), self.budget.as_secs_f64());
         let burst = f64::from(self.burst) + self.rate * self.outage.as_secs_f64();
@@ -60,7 +61,7 @@ impl Case {
         steady.abort();
     }
 
-    /// Looks at memory for so long, often.
+    /// Checks memory often for a given time.
     async fn watch(self, ids: &Allocator, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -75,7 +76,7 @@ impl Case {
     }
 }
 
-/// One after the other, as an interval has it: what was missed is made up for at once.
+/// Draws at a rate, one id after the other. Missed draws are caught up immediately.
 async fn draws(ids: Allocator, rate: f64) {
     let mut due = interval(Duration::from_secs_f64(1.0 / rate));
     due.set_missed_tick_behavior(MissedTickBehavior::Burst);

@@ -1,6 +1,6 @@
-//! Who waits: the refill policy through steps in load, days and slow stores, over a grid of
-//! rates, latencies and sizes, with the real engine in simulated time: over a store in memory
-//! here, over a real file in the tests of `idmill-sqlite`.
+//! Waiting callers: the refill policy under steps in load, daily load curves and slow stores, over a grid
+//! of rates, latencies and sizes. It uses the real engine in simulated time, over a store in memory. The
+//! tests of `idmill-sqlite` do the same over a real file.
 
 mod bursts;
 
@@ -27,7 +27,7 @@ impl World {
         Self { store, latency, ids, _sequences: sequences }
     }
 
-    /// All callers draw for so long, at a rate that depends on the time.
+    /// All callers draw for the given time, at a rate that depends on the time.
     async fn load(&self, time: Duration, rate: impl Fn(Duration) -> f64 + Clone + Send + 'static) -> Seen {
         load(&self.ids, time, rate).await
     }
@@ -38,7 +38,7 @@ impl World {
 }
 
 const RATES: [f64; 3] = [100.0, 10_000.0, 1_000_000.0];
-/// All well above a millisecond, in which simulated time is counted.
+/// All well above a millisecond, which is the resolution of simulated time.
 const LATENCIES: [Duration; 3] =
     [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(100)];
 
@@ -62,7 +62,7 @@ async fn ten_times_the_load_costs_a_caller_one_wait_at_most_and_none_with_a_budg
 #[tokio::test(start_paused = true)]
 async fn fixed_sizes_whose_watermark_covers_a_refill_never_let_anybody_wait() {
     for (rate, latency) in grid() {
-        // What is drawn during a refill, and the most that callers take at the same instant.
+        // The draws during a refill, plus the maximum number of draws at one instant.
         let covers = at_least(rate * latency.as_secs_f64()) + u64::from(CALLERS) + at_least(rate / 1000.0);
         for step in [covers, 4 * covers] {
             let world = World::new(latency, |s| s.step(step).watermark(covers)).await;

@@ -1,5 +1,5 @@
-//! Real threads over the real primitives: what the model checker cannot see inside of. Used by `stress.rs`
-//! under ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
+//! Real threads over the real primitives, whose internals the model checker does not see. Used by
+//! `stress.rs` under ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use idmill::{Allocator, ErrorKind, Order, Sequences, SequencesBuilder};
 use idmill_testing::faulty::{Faults, FaultyStore};
 
-/// How much of everything.
+/// The size of a test.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) threads: u64,
@@ -19,10 +19,10 @@ pub(crate) struct Scale {
     pub(crate) step: u64,
 }
 
-/// Longer than any machine takes: nothing here depends on how fast it is.
+/// Longer than the slowest machine takes: no test depends on speed.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Sequences on a runtime whose thread is joined in the end, so that nothing runs on after a test.
+/// Sequences on a runtime whose thread is joined at the end, so that nothing runs after a test.
 struct Served {
     store: FaultyStore,
     ids: Sequences,
@@ -59,7 +59,7 @@ impl Served {
     }
 }
 
-/// Runs `work` on each thread; every id that any of them returns must be there once.
+/// Runs `work` on each thread. Fails if any id is returned more than once.
 fn once<F>(threads: u64, work: F)
 where
     F: Fn(u64) -> Vec<u64> + Send + Sync,
@@ -77,7 +77,7 @@ where
     });
 }
 
-/// Ids grow across threads: whoever has seen an id gets larger ones.
+/// Checks that ids grow across threads: a thread that has seen an id gets larger ones.
 struct Seen(AtomicU64);
 
 impl Seen {
@@ -86,7 +86,7 @@ impl Seen {
     }
 
     fn draw(&self, draw: impl FnOnce() -> u64) -> u64 {
-        // Acquire and Release, as any sign between threads has that one was done before another began.
+        // Acquire and Release, like any signal between threads that one draw was done before another began.
         let before = self.0.load(Ordering::Acquire);
         let id = draw();
         assert!(id > before, "{id} came after {before}");
@@ -95,7 +95,7 @@ impl Seen {
     }
 }
 
-/// By all the ways there are under [`Order::Process`], which promises growth across them.
+/// Uses all ways to draw under [`Order::Process`], which promises growth across them.
 pub(crate) fn every_way_grows_across_threads(scale: Scale) {
     let served = serve(|builder| builder);
     let (ids, seen) = (served.open(Order::Process, scale), Seen::new());
@@ -118,7 +118,7 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
         }
         all
     });
-    // Counters stand still, and can be held against each other, once the actor has ended.
+    // Once the actor has ended, the counters no longer change and can be compared.
     served.ids.blocking().close().unwrap();
     let snapshot = ids.snapshot();
     let gaps = snapshot.gaps.total() - snapshot.gaps.unknown;
@@ -131,7 +131,7 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
     served.end();
 }
 
-/// By stripes and leases, whose ids grow for each of them.
+/// Uses stripes and leases, whose ids grow within each of them.
 pub(crate) fn stripes_and_leases_grow_for_each(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Thread, scale);
@@ -158,7 +158,7 @@ pub(crate) fn stripes_and_leases_grow_for_each(scale: Scale) {
 pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let served = serve(|builder| builder);
     let (ids, store) = (served.open(order, scale), served.store.clone());
-    // What was granted before the last revocation ended here.
+    // Ids granted before the last revocation ended here.
     let floor = AtomicU64::new(0);
     once(scale.threads, |number| {
         let mut all = Vec::new();
@@ -167,7 +167,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
             if number == 0 && round % 4 == 3 {
                 let granted = store.granted("s").last().and_then(|grant| grant.range.last());
                 ids.revoke();
-                // Release, and the drawers' Acquire: the sign that the revocation was done.
+                // Release, paired with the drawers' Acquire: signals that the revocation was done.
                 floor.fetch_max(granted.unwrap_or(0), Ordering::Release);
             }
             let before = floor.load(Ordering::Acquire);
@@ -185,7 +185,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     served.end();
 }
 
-/// Whoever draws while it is closed hears so, and nobody waits for ever.
+/// A draw during a close returns `Closed`, and no caller waits forever.
 pub(crate) fn closing_reaches_everybody(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Process, scale);
@@ -193,7 +193,7 @@ pub(crate) fn closing_reaches_everybody(scale: Scale) {
     once(scale.threads, |number| {
         let mut all = Vec::new();
         loop {
-            // Relaxed: only when to close is told by it.
+            // Relaxed: it only decides when to close.
             let count = drawn.fetch_add(1, Ordering::Relaxed);
             if number == 0 && count >= scale.draws {
                 served.ids.blocking().close().unwrap();
@@ -211,7 +211,7 @@ pub(crate) fn closing_reaches_everybody(scale: Scale) {
     served.end();
 }
 
-/// Threads that open, use and let go of the same sequence, while it is evicted under their hands.
+/// Threads that open, use and drop the same sequence while it is evicted.
 pub(crate) fn opened_and_evicted_at_once(scale: Scale) {
     let served = serve(|builder| builder.idle_eviction(Duration::from_nanos(1)));
     once(scale.threads, |_| {
@@ -221,7 +221,7 @@ pub(crate) fn opened_and_evicted_at_once(scale: Scale) {
     served.end();
 }
 
-/// Takes race for the last ids, all in one range. The ids of a take that fails stay for smaller draws.
+/// Takes race for the last ids, all in one range. The ids of a failed take stay for smaller draws.
 pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
     let served = serve(|builder| builder);
     for round in 0..scale.draws {
@@ -249,7 +249,7 @@ pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
     served.end();
 }
 
-/// Callers that give up at any moment, while answers are on their way to them.
+/// Callers that give up at any moment, while replies are on their way to them.
 pub(crate) fn callers_that_give_up(scale: Scale) {
     let served = serve(|builder| builder);
     let faults = Faults::none().latency(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Several processes on one window: every order of their steps that chance finds, with every fault.
+//! Several processes on one window: random orders of their steps, with every fault.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,16 +16,16 @@ use crate::shelf::Shelf;
 
 type Tier = Tiered<Arc<dyn Store>, Shelf>;
 
-/// What a run handed out, and where all else is.
+/// The ids that a run handed out, and the locations of all others.
 struct Outcome {
     issued: BTreeSet<u64>,
     granted: u64,
     elsewhere: u64,
-    /// May be anywhere: in `issued`, or nowhere.
+    /// Ids that may be in `issued`, or nowhere.
     uncertain: u64,
 }
 
-/// One process: each id that it asks for after another was returned is larger, and none comes twice.
+/// One process. Each id is larger than all that were returned before the call, and none is a duplicate.
 async fn process(tier: Rc<Tier>, request: Reserve, issued: Rc<Cell<BTreeSet<u64>>>, largest: Rc<Cell<u64>>) {
     for _ in 0..20 {
         let before = largest.get();
@@ -79,7 +79,7 @@ fn no_interleaving_repeats_an_id_or_steps_back() {
         let faults = [0, 1, 5, 15][usize::try_from(seed % 4).unwrap()];
         let outcome = run(seed, faults, faults, 2 + usize::try_from(seed % 5).unwrap());
         let known = outcome.issued.len() as u64 + outcome.elsewhere;
-        // Where the source loses replies too, it knows of grants that nobody heard of.
+        // If the source loses replies too, it counts grants that no caller received.
         assert!(known <= outcome.granted, "seed {seed}");
         issued += outcome.issued.len();
     }

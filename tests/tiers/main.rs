@@ -1,4 +1,4 @@
-//! A window and its source as one store, over a window in memory on which anything can go wrong.
+//! A window and its source as one store, over a window in memory that can fail in every way.
 
 mod interleavings;
 mod moves;

@@ -1,5 +1,5 @@
-//! A window that is another one by now, and a source that went back in time: told apart by what
-//! was claimed and what was drawn.
+//! A window that has been replaced, and a source that went back in time: distinguished by the claimed and
+//! the drawn ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use idmill_testing::faulty::FaultyStore;
 
 use crate::shelf::Shelf;
 
-/// Two servers behind one name, which leads to one of them.
+/// Two servers behind one name, which resolves to one of them.
 #[derive(Clone, Debug)]
 struct OneName {
     servers: [Shelf; 2],
@@ -87,8 +87,7 @@ async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_fro
             drawn.push(s.next().await.unwrap());
         }
     }
-    // Of 1..=10 and 11..=20, what is below 13 is left alone, and so on: ids grow,
-    // whichever server they are from.
+    // Of 1..=10 and 11..=20, ids below 13 are skipped, and so on: ids grow, whichever server they are from.
     assert_eq!(drawn, [1, 2, 3, 11, 12, 13, 21, 22, 23, 31, 32, 33, 41, 42, 43]);
     assert_eq!(tier.abandoned(), 7 + 7 + 7);
     assert!(tier.moves() >= 3, "{}", tier.moves());

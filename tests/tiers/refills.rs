@@ -1,4 +1,4 @@
-//! When a window is refilled, how often, and what becomes of ranges that it does not take.
+//! When a window is refilled, how often, and the fate of ranges that it does not accept.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
     store.set_faults(Faults::none().latency(Duration::from_secs(1)));
-    // Each of these sees it low, while the refill that the first began is under way.
+    // Each of these sees it low, while the refill that the first one began is in flight.
     for _ in 0..5 {
         tier.reserve(&request(1)).await.unwrap();
     }
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(store.reserves(), 2, "preloaded once");
     assert_eq!(shelf.with(|item| item.left()), 14);
-    // Nobody waits any more where the first range ends.
+    // No caller waits any more at the end of the first range.
     store.set_faults(Faults::outage());
     for _ in 0..14 {
         tier.reserve(&request(1)).await.unwrap();
@@ -42,20 +42,20 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
     assert_eq!(tier.abandoned(), 0);
 }
 
-/// Else a window would hold as much as the largest step of any caller, with nobody waiting for it.
+/// Otherwise a window would hold the largest step of any caller, although no caller waits for it.
 #[tokio::test(start_paused = true)]
 async fn ahead_of_need_a_window_takes_what_it_takes_by_itself() {
     let store = FaultyStore::new();
     let shelf = Shelf { low: Some(9), stretches: true, ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.len(), 1);
-    // All that is left, and nobody waits for what comes next.
+    // All remaining ids. No caller waits for the next range.
     assert_eq!(tier.reserve(&request(1000)).await.unwrap().range.len(), 9);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((store.reserves(), shelf.with(|item| item.left())), (2, 10));
     tier.reserve(&request(10)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // Somebody waits for it: as much as was asked for.
+    // A caller waits for it, so it reserves the requested number.
     for _ in 0..2 {
         shelf.with(Item::evict);
         assert_eq!(tier.reserve(&request(1000)).await.unwrap().range.len(), 1000);
@@ -92,12 +92,12 @@ async fn a_claim_that_fails_gives_its_token_back() {
     let second = Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, second);
     let error = first.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // The stub would keep both waiting for ever.
+    // The stub would block both forever.
     assert_eq!(first.reserve(&request(1)).await.unwrap().range.start(), 1);
     assert_eq!(second.reserve(&request(1)).await.unwrap().range.start(), 11);
 }
 
-/// A source that remembers its claims, and answers as it is told.
+/// A source that stores its claims, and answers as configured.
 #[derive(Debug)]
 struct Remembering {
     store: FaultyStore,
@@ -143,7 +143,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
     tier.set(&request(1).name, Change::new().next(1000)).await.unwrap();
-    // Withdrawn before that, it could be filled again with ids of before.
+    // If it were withdrawn before that, it could be refilled with old ids.
     assert_eq!(shelf.with(|item| item.recalled), Some(1000));
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1000);
 }

@@ -1,4 +1,4 @@
-//! A window in memory, with evictions, lost requests and lost replies by chance; shared as a cache is.
+//! A window in memory, with random evictions, lost requests and lost replies; shared like a cache.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use parking_lot::Mutex;
 #[derive(Clone, Debug)]
 pub(crate) struct Shelf {
     pub(crate) item: Arc<Mutex<Item>>,
-    /// How often, of a hundred times, each of the faults happens.
+    /// The probability of each fault, in percent.
     pub(crate) faults: u32,
     pub(crate) evictions: u32,
-    /// No install ever ends.
+    /// Installs never return.
     pub(crate) hangs: bool,
     pub(crate) block: u64,
-    /// Takes more than a block where more is asked for.
+    /// Accepts more than a block if more is requested.
     pub(crate) stretches: bool,
-    /// Says that it runs low when so many ids are left, and holds one more range then.
+    /// Reports that it runs low when this number of ids is left, and then holds one more range.
     pub(crate) low: Option<u64>,
-    /// The store behind it, which it looks at when it is recalled.
+    /// Its store, which it reads when it is recalled.
     pub(crate) behind: Option<FaultyStore>,
 }
 
@@ -31,13 +31,13 @@ pub(crate) struct Shelf {
 pub(crate) struct Item {
     random: fastrand::Rng,
     stub: bool,
-    /// Counts what was put there, stubs and ranges.
+    /// Counts writes, of stubs and of ranges.
     version: u64,
     ranges: Vec<Grant>,
     pub(crate) evicted: u64,
-    /// Drawn for nobody.
+    /// Drawn, but received by no caller.
     pub(crate) lost: u64,
-    /// What `next` was in the store when it was recalled.
+    /// The value of `next` in the store when it was recalled.
     pub(crate) recalled: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ impl Shelf {
         self.with(|item| item.random.u32(..100) < percent)
     }
 
-    /// Anything may happen in between.
+    /// Lets other processes run, and may evict.
     async fn pass_time(&self) {
         for _ in 0..self.with(|item| item.random.u32(..4)) {
             tokio::task::yield_now().await;
@@ -133,7 +133,7 @@ impl Window for Shelf {
                 if let Drawn::Ids { grant, .. } = drawn {
                     self.with(|item| item.lost += grant.range.len());
                 }
-                // A stub that nobody knows to have won expires.
+                // A stub expires if the reply to its winner was lost.
                 if let Drawn::Dry(_) = drawn {
                     self.with(|item| item.stub = false);
                 }

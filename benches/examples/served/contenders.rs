@@ -1,4 +1,4 @@
-//! What is measured: each as a process of its own, which ends with this one.
+//! The measured servers. Each is a separate process, which ends with this one.
 
 use std::env;
 use std::fs::{self, File};
@@ -13,18 +13,18 @@ use axum::Router;
 use axum::routing::post;
 use tempfile::TempDir;
 
-/// How long a process may take until it listens.
+/// The time limit until a process listens.
 const TO_START: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contender {
     /// Over an SQLite file, which is synced before ids are handed out.
     Idmill,
-    /// Nothing is written to a disk: what a counter in Redis costs at the least.
+    /// Nothing is written to disk: the minimum cost of a counter in Redis.
     RedisInMemory,
-    /// Each write is synced before it is answered, as an id that may not come twice needs it.
+    /// Each write is synced before the reply, as unique ids require.
     RedisSynced,
-    /// One constant answer, from the HTTP library that idmill has.
+    /// One constant answer, from the HTTP library that idmill uses.
     Hello,
 }
 
@@ -40,7 +40,7 @@ impl Contender {
         }
     }
 
-    /// For where there is little room.
+    /// For narrow columns.
     pub(crate) fn short(self) -> &'static str {
         match self {
             Self::Hello => "a constant",
@@ -94,10 +94,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// How long processors have worked for it, by the system's count, to a hundredth of a second.
+    /// The processor time it has used, in hundredths of a second.
     pub(crate) fn work(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
-        // Behind the name, which may have spaces: the 12th and the 13th, in ticks of a hundredth of a second.
+        // The 12th and 13th field after the name, which may have spaces. In ticks of a hundredth of a
+        // second.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
         let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
         Duration::from_millis(ticks * 10)
@@ -111,7 +112,7 @@ impl Drop for Running {
     }
 }
 
-/// Both at once, so that they differ.
+/// Both are bound at the same time, so that they differ.
 fn free_ports() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("its address").port())
@@ -126,7 +127,7 @@ fn await_port(port: u16) {
     }
 }
 
-/// Answers each `POST /` with an answer as long as idmill's.
+/// Answers each `POST /` with a response as long as idmill's.
 pub(crate) fn say_hello() {
     let port: u16 = env::var("PORT").ok().and_then(|port| port.parse().ok()).expect("a port");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");

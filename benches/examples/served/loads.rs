@@ -1,4 +1,4 @@
-//! The loads, each by the tool that people measure Redis or HTTP with.
+//! The loads, each made by a common benchmark tool for Redis or HTTP.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,24 +8,24 @@ use std::process::Command;
 
 use crate::contenders::{Contender, Running};
 
-/// How many connections are idle.
+/// Number of idle connections.
 const IDLE: usize = 5_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Load {
-    /// `INCR` by so many clients, each with so many commands on their way.
+    /// `INCR` by `clients` clients, each with `pipeline` commands in flight.
     Incr { clients: u32, pipeline: u32 },
-    /// `POST …/ids` over so many connections that are kept.
+    /// `POST …/ids` over `clients` kept connections.
     Http { clients: u32 },
 }
 
-/// What one run of a load gave.
+/// The result of one run of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measured {
     pub(crate) per_second: f64,
     /// Milliseconds.
     pub(crate) p99: f64,
-    /// Microseconds that the server's processors worked for each answer.
+    /// The server's processor time per answer, in microseconds.
     pub(crate) work: f64,
 }
 
@@ -66,7 +66,8 @@ impl Load {
     }
 }
 
-/// About so many seconds, by what such a load comes to: the rate, the p99, and how many answers there were.
+/// Runs for about `seconds`, estimated from the usual rate. Returns the rate, the p99, and the number of
+/// answers.
 fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> (f64, f64, f64) {
     let per_second = match (pipeline, running.contender) {
         (1, _) => 50_000,
@@ -93,7 +94,7 @@ fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> (f64, f
         .split(',')
         .filter_map(|field| field.trim_matches('"').parse().ok())
         .collect();
-    // A second, and the average, the least, p50, p95, p99 and the most of the latencies.
+    // Rate per second; then average, minimum, p50, p95, p99 and maximum of the latencies.
     let [rate, _, _, _, _, p99, _] = numbers[..] else { panic!("redis-benchmark: {text}") };
     (rate, p99, f64::from(per_second * seconds))
 }
@@ -131,7 +132,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// What an idle connection takes, of a server that has one client's `PING` behind each.
+/// The memory of an idle connection, in a server that has answered one `PING` on each.
 pub(crate) fn idle(idmill: &Path) -> String {
     let running = Contender::Idmill.start(idmill);
     let resident = || {

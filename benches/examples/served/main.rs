@@ -1,10 +1,10 @@
-//! `idmill serve` beside Redis and beside the least that the same HTTP library can do, in one run on one
-//! machine.
+//! Compares `idmill serve` with Redis and with a minimal server over the same HTTP library, in one run on
+//! one machine.
 //!
-//! `ci/published server` builds what it needs and prints the tables of `docs/performance.md`. By hand:
-//! `cargo run --release -p idmill-bench --example served -- --idmill target/release/idmill`, where
-//! `redis-server`, `redis-benchmark` and `wrk` are on the path. `--rounds N` (5) and `--seconds N` (2, for
-//! each load) say how much is measured, `--plot FILE` draws a picture.
+//! `ci/published server` builds all programs and prints the tables of `docs/performance.md`. By hand:
+//! `cargo run --release -p idmill-bench --example served -- --idmill target/release/idmill`, with
+//! `redis-server`, `redis-benchmark` and `wrk` in the path. `--rounds N` (5) and `--seconds N` (2, for each
+//! load) set how much is measured, `--plot FILE` draws a picture.
 
 mod contenders;
 mod loads;
@@ -37,7 +37,8 @@ fn main() {
     }
 }
 
-/// Each load on each of its contenders, round by round, so that a slow minute of the machine meets all alike.
+/// Runs each load on each of its contenders, round by round, so that a slow minute of the machine affects
+/// all alike.
 fn measure(options: &Options) -> Vec<Row> {
     let running: Vec<Running> = Contender::ALL.iter().map(|which| which.start(&options.idmill)).collect();
     let mut rows: Vec<Row> = Vec::new();
@@ -50,7 +51,7 @@ fn measure(options: &Options) -> Vec<Row> {
         for row in &mut rows {
             let one = running.iter().find(|one| one.contender == row.contender).expect("each was started");
             let measured: Measured = row.load.on(one, options.seconds);
-            // The first warms up.
+            // The first round warms up.
             if round > 0 {
                 row.measured.push(measured);
             }
@@ -62,7 +63,7 @@ fn measure(options: &Options) -> Vec<Row> {
 
 enum Asked {
     Measure(Options),
-    /// What this program calls itself as.
+    /// This program starts itself with this argument.
     Hello,
 }
 

@@ -1,4 +1,4 @@
-//! What was measured, as Markdown and as a picture.
+//! The results, as Markdown and as a picture.
 
 use crate::contenders::Contender;
 use crate::loads::{Load, Measured};
@@ -32,7 +32,7 @@ impl Row {
     }
 }
 
-/// What idmill is to come to, beside the first of the others.
+/// idmill's goal, relative to the first of the others.
 fn goal(load: Load) -> f64 {
     match load {
         Load::Incr { pipeline: 1, .. } => 1.0,
@@ -61,7 +61,7 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// How many times as fast idmill is.
+/// How many times faster idmill is.
 fn beside(rows: &[Row], row: &Row) -> String {
     let of_load: Vec<&Row> = rows.iter().filter(|other| other.load == row.load).collect();
     let (idmill, first) = (of_load[0].per_second(), of_load[1].contender);

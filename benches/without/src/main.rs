@@ -1,5 +1,4 @@
-//! The service of `examples/axum/sqlx` with the ids that PostgreSQL makes, one round trip each, in place of
-//! idmill's.
+//! The service of `examples/axum/sqlx` with ids from PostgreSQL instead of idmill, one round trip each.
 
 use std::env;
 use std::error::Error;

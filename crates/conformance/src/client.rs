@@ -1,4 +1,4 @@
-//! A store as the trials use it: no call may take for ever.
+//! A client of the store for the trials: every call has a timeout.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::ledger::{Entry, Ledger, Reply, now};
 use super::outcome::{Outcome, Stop, fail};
 
-/// A client of the store. The outer result of each call is the trial's: no answer at all ends it.
+/// A client of the store. The outer result of each call belongs to the trial: a timeout ends the trial.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     store: Arc<dyn Store>,
@@ -24,7 +24,7 @@ impl Client {
         Self { store, patience }
     }
 
-    /// As patient, with another store.
+    /// A client with the same timeout and another store.
     pub(super) fn of(&self, store: impl Store + 'static) -> Self {
         Self { store: Arc::new(store), patience: self.patience }
     }
@@ -37,8 +37,8 @@ impl Client {
         self.store.capabilities()
     }
 
-    /// Calls until there is an answer other than that it may work later, as the allocator would; for errors
-    /// that say so, nothing has happened. Stores may be busy with others.
+    /// Retries transient errors, as the allocator would. They have no effect, and a store may return them
+    /// while it is busy with other calls.
     async fn settled<T, F: Future<Output = Result<T>>>(
         &self,
         what: &str,
@@ -60,7 +60,7 @@ impl Client {
         self.settled("reserve", || self.store.reserve(request)).await
     }
 
-    /// Once, as the allocator would.
+    /// Called once, as the allocator does.
     pub(super) async fn give_back(&self, back: &GiveBack) -> Outcome<Result<bool>> {
         let answer = timeout(self.patience, self.store.give_back(back)).await;
         answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.patience)))
@@ -95,12 +95,13 @@ impl Client {
         self.settled("remove", || self.store.remove(name)).await
     }
 
-    /// What is kept as a record of this name.
+    /// The record that is stored under this name.
     pub(super) async fn kept(&self, name: &SequenceName) -> Outcome<Result<Option<String>>> {
         self.settled("record", || self.store.record(name)).await
     }
 
-    /// Writes a record, again where what is kept shows that an answer which was none meant nothing.
+    /// Writes a record. Retries after an unknown outcome if the stored record shows that the write had no
+    /// effect.
     pub(super) async fn swap(
         &self,
         name: &SequenceName,
@@ -120,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Writes a record, once.
+    /// Writes a record, without retries.
     pub(super) async fn swap_once(
         &self,
         name: &SequenceName,
@@ -135,7 +136,7 @@ impl Client {
         self.settled("list_records", || self.store.list_records(page)).await
     }
 
-    /// A sequence that has to be there.
+    /// Inspects a sequence that must exist.
     pub(super) async fn look(&self, name: &SequenceName) -> Outcome<SequenceInfo> {
         match self.inspect(name).await?? {
             Some(info) if info.name == *name => Ok(info),
@@ -144,8 +145,7 @@ impl Client {
         }
     }
 
-    /// Reserves. Without an answer in time the future is dropped, which is how the
-    /// allocator gives up on a store.
+    /// Reserves. After the timeout the future is dropped, which is how the allocator gives up on a store.
     pub(super) async fn attempt(&self, request: &Reserve, patience: Duration) -> Entry {
         let began = now();
         let reply = match timeout(patience, self.store.reserve(request)).await {
@@ -156,15 +156,15 @@ impl Client {
         Entry { began, ended: now(), count: request.count, ceiling: request.ceiling, reply }
     }
 
-    /// Reserves and writes down what came of it.
+    /// Reserves and records the result.
     pub(super) async fn record(&self, ledger: &Ledger, request: &Reserve, patience: Duration) -> Reply {
         let entry = self.attempt(request, patience).await;
         ledger.add(entry.clone());
         entry.reply
     }
 
-    /// As [`record`](Self::record), of a healthy store: tried again, as an allocator would,
-    /// while others are in the way.
+    /// As [`record`](Self::record), from a healthy store. Retries, as an allocator would, while others are
+    /// in the way.
     pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
         match self.granted_or_exhausted(ledger, request).await? {
             Some(grant) => Ok(grant),
@@ -198,7 +198,7 @@ impl Client {
         }
     }
 
-    /// Reserves and demands an error of this kind.
+    /// Reserves, and fails unless the error has this kind.
     pub(super) async fn refused(&self, request: &Reserve, kind: ErrorKind) -> Outcome {
         match self.reserve(request).await? {
             Err(error) if error.kind() == kind => Ok(()),
@@ -208,7 +208,7 @@ impl Client {
     }
 }
 
-/// Not all at the same time again.
+/// A random pause, so that clients do not all retry at the same time.
 async fn breathe() {
     tokio::time::sleep(Duration::from_millis(fastrand::u64(2..30))).await;
 }

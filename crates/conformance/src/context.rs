@@ -1,4 +1,4 @@
-//! What a trial has at hand.
+//! The tools of a trial.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static str, short: bool, seed: u64) -> Self {
-        // Of its own for each trial, so that one that runs alone does what it does among the others.
+        // Its own generator, so that a trial does the same whether it runs alone or with others.
         let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
         let own = trial.bytes().fold(seed, mix);
         let rng = Mutex::new(fastrand::Rng::with_seed(own));
@@ -35,12 +35,12 @@ impl Context {
         Self { setup, dir, trial, short, run: fastrand::u32(..), rng, names: Mutex::default() }
     }
 
-    /// Where the store is, with nothing in between.
+    /// The store's endpoint, without a proxy.
     pub(super) fn endpoint(&self) -> Endpoint {
         self.setup.endpoint(self.dir.clone(), self.short)
     }
 
-    /// A client of its own, as another process would have.
+    /// A separate client, as another process would have.
     pub(super) async fn connect(&self) -> Outcome<Client> {
         self.connect_to(self.endpoint()).await
     }
@@ -49,7 +49,7 @@ impl Context {
         self.setup.connect(endpoint).await
     }
 
-    /// Several of them.
+    /// Several clients.
     pub(super) async fn connect_many(&self, count: usize) -> Outcome<Vec<Client>> {
         let mut clients = Vec::with_capacity(count);
         for _ in 0..count {
@@ -58,7 +58,7 @@ impl Context {
         Ok(clients)
     }
 
-    /// A sequence of this trial alone.
+    /// The name of a sequence that only this trial uses.
     pub(super) fn name(&self, label: &str) -> SequenceName {
         let text = format!("{}-{label}-{:08x}", self.trial, self.run);
         let name = SequenceName::new(&text).expect("a legal name");
@@ -66,13 +66,13 @@ impl Context {
         name
     }
 
-    /// Has a sequence removed when the trial is over.
+    /// Registers a sequence that is removed after the trial.
     pub(super) fn forget_later(&self, name: SequenceName) {
         self.names.lock().push(name);
     }
 
-    /// Removes what the trial made. What cannot be removed stays: that is for the
-    /// trials about removing to find.
+    /// Removes the sequences of the trial. Errors are ignored: finding them is up to the trials about
+    /// removal.
     pub(super) async fn clean_up(&self) {
         let names = std::mem::take(&mut *self.names.lock());
         let removing = async {
@@ -84,7 +84,7 @@ impl Context {
         let _ = timeout(self.setup.timeouts.call, removing).await;
     }
 
-    /// The bounds that a trial uses that does not care.
+    /// The default bounds of a trial.
     pub(super) fn bounds(&self) -> Bounds {
         Bounds::new(1, self.setup.largest).expect("at least one id")
     }
@@ -94,7 +94,7 @@ impl Context {
         Reserve::new(name.clone(), count).create(self.bounds())
     }
 
-    /// How many ids the store may reserve ahead of what it grants.
+    /// Number of ids that the store may reserve ahead of its grants.
     pub(super) fn window(&self) -> u64 {
         self.setup.window.unwrap_or(0)
     }
@@ -103,12 +103,12 @@ impl Context {
         self.setup.window.is_some()
     }
 
-    /// A number of the seed.
+    /// A random number from the seed.
     pub(super) fn random(&self, range: std::ops::RangeInclusive<u64>) -> u64 {
         self.rng.lock().u64(range)
     }
 
-    /// Waits until `attempt` says that it has what it wants, for as long as recovery may take.
+    /// Retries until `attempt` returns a value, for the recovery time at most.
     pub(super) async fn until<T, F: Future<Output = Outcome<Option<T>>>>(
         &self,
         what: &str,

@@ -1,4 +1,4 @@
-//! An engine as a child process that can be killed, paused and started again.
+//! An engine as a child process that can be killed, paused and restarted.
 
 use std::fmt;
 use std::io::Read;
@@ -16,16 +16,16 @@ use tokio::net::TcpStream;
 
 use super::process::{LOOK, Process};
 
-/// How much of what an engine printed is kept for the error that it may become.
+/// Bytes of an engine's output that are kept for an error message.
 const KEPT_OUTPUT: usize = 8 * 1024;
 
-/// How long to wait, after an engine's end, for the rest of what it printed.
+/// How long to wait for the rest of an engine's output after it has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A free port on the loopback interface, never the same one twice in a process.
+/// Returns a free port on the loopback interface, a different one for each call in a process.
 ///
-/// From below the range that the system takes the ports of outgoing connections from: none of those can take
-/// the port while its engine is down, nor meet itself there.
+/// The port is below the range that the system uses for outgoing connections. So no such connection can
+/// take the port while its engine is down, or connect to itself there.
 pub fn free_port() -> u16 {
     static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
     let mut taken = TAKEN.lock();
@@ -40,18 +40,17 @@ pub fn free_port() -> u16 {
 
 type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> + Send + Sync>;
 
-/// A server as a child process: started, killed, paused, and started again at the
-/// same address over the same data.
+/// A server as a child process that can be started, killed, paused, and restarted at the same address over
+/// the same data.
 ///
-/// It runs in a process group of its own, which every signal goes to, so that what it forks meets the same
-/// fate. It is killed when this is dropped, and also when this process ends without dropping it. Whatever it
-/// keeps on disk stays: the directory is the caller's, and best made so that it is dropped later.
+/// It runs in its own process group, and every signal goes to the group and thus to all forks. It is killed
+/// on drop, and also if this process ends without dropping it. Its files stay: the directory belongs to the
+/// caller, and should be dropped after the daemon.
 ///
-/// What it prints is read, and the last 8 KiB of it are part of the error if a start fails.
+/// Its output is read, and the last 8 KiB of it are part of the error if a start fails.
 ///
-/// [`kill`](Self::kill), [`pause`](Self::pause) and a drop return when what they do is done, and block the
-/// thread until then: for milliseconds as a rule, and for two seconds at the most where something that it
-/// forked does not end.
+/// [`kill`](Self::kill), [`pause`](Self::pause) and a drop block the thread until they are done. That
+/// usually takes milliseconds, and at most two seconds if a fork does not end.
 ///
 /// ```no_run
 /// use idmill_conformance::{Daemon, free_port};
@@ -89,8 +88,8 @@ struct Running {
 }
 
 impl Running {
-    /// The last of what it printed, once it was killed. What it forked may have left its process group and
-    /// hold its output open, so patience is limited.
+    /// The end of the output of a killed process. A fork may have left the process group and keep the
+    /// output open, so the wait is limited.
     async fn last_words(self) -> Vec<u8> {
         let begun = Instant::now();
         while !self.readers.iter().all(thread::JoinHandle::is_finished) && begun.elapsed() < LAST_WORDS {
@@ -101,9 +100,10 @@ impl Running {
 }
 
 impl Daemon {
-    /// A server that `command` starts in the foreground and that listens on `address`. Nothing runs yet.
+    /// Creates a server that `command` starts in the foreground and that listens on `address`. It is not
+    /// started yet.
     ///
-    /// The command is built anew for every start.
+    /// The command is built again for every start.
     pub fn new(address: SocketAddr, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
         Self {
             name: "engine".to_owned(),
@@ -117,22 +117,22 @@ impl Daemon {
         }
     }
 
-    /// What it is called, and its version, for reports. Default: `engine`, of no version.
+    /// Sets the name and the version for reports. Default: `engine`, without a version.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>, version: impl Into<String>) -> Self {
         (self.name, self.version) = (name.into(), version.into());
         self
     }
 
-    /// Says that it keeps nothing over a [`kill`](Self::kill).
+    /// Declares that it loses its data on a [`kill`](Self::kill).
     #[must_use]
     pub fn forgetful(mut self) -> Self {
         self.survives_kill = false;
         self
     }
 
-    /// What has to succeed, besides a TCP connection, before the server counts as ready. Tried
-    /// again and again until it does.
+    /// Sets a probe that must succeed, besides a TCP connection, before the server counts as ready. It is
+    /// retried until it does.
     #[must_use]
     pub fn ready<F>(mut self, probe: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
     where
@@ -142,7 +142,7 @@ impl Daemon {
         self
     }
 
-    /// How long a start may take. Default 60 s.
+    /// Sets the time limit for a start. Default 60 s.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
@@ -161,21 +161,22 @@ impl Daemon {
         self.survives_kill
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The process id of the child, which is its process group too; `None` while it is down.
+    /// Returns the process id of the child, which is also its process group; `None` while it is down.
     pub fn pid(&self) -> Option<u32> {
         self.running.lock().as_ref().map(|running| running.process.child.id())
     }
 
-    /// Starts it and waits until it is ready; at once if it runs already. Cancelling leaves it starting.
+    /// Starts it and waits until it is ready. Returns immediately if it is already running. Cancelling does
+    /// not stop the start.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`], with the last of what it printed, if it cannot be started, ends, or is not
-    /// ready by the deadline (it is killed then).
+    /// [`ErrorKind::Unavailable`], with the end of its output, if it cannot be started, ends, or is not
+    /// ready by the deadline (it is then killed).
     pub async fn start(&self) -> Result<()> {
         let begun = Instant::now();
         if self.pid().is_none() {
@@ -184,7 +185,7 @@ impl Daemon {
             *self.running.lock() = Some(running);
         }
         let mut last = None;
-        // Asked at least once, however late it was spawned: that says more than that there was no answer.
+        // Probe at least once, even after a slow spawn: the probe's error is more precise than a timeout.
         loop {
             if let Some(status) = self.ended() {
                 let output = self.take_down_and_listen().await;
@@ -214,17 +215,17 @@ impl Daemon {
         }
     }
 
-    /// Ends it with SIGKILL, paused or not; returns when it is gone. Does nothing if it is down.
+    /// Ends it with SIGKILL, even if it is paused. Returns when it is gone. Does nothing if it is down.
     pub fn kill(&self) {
         self.take_down();
     }
 
-    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`; returns when it is gone.
-    /// Cancelling leaves it to end by itself.
+    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`. Returns when it is gone.
+    /// Cancelling skips the SIGKILL.
     pub async fn stop(&self, grace: Duration) {
         let begun = Instant::now();
         self.signal(Signal::TERM);
-        // A paused process hears of nothing else until it goes on.
+        // A paused process handles no other signal until it continues.
         self.signal(Signal::CONT);
         while self.pid().is_some() && self.ended().is_none() && begun.elapsed() < grace {
             tokio::time::sleep(LOOK).await;
@@ -232,16 +233,16 @@ impl Daemon {
         self.take_down();
     }
 
-    /// Stops it where it stands (SIGSTOP): connections stay open, and nothing is answered. Returns when it
-    /// stands. Does nothing if it is down. Ended by [`resume`](Self::resume); killed, stopped or dropped, it
-    /// ends all the same.
+    /// Pauses it (SIGSTOP): connections stay open, and nothing is answered. Returns when it is paused. Does
+    /// nothing if it is down. [`resume`](Self::resume) ends the pause. A kill, stop or drop also works
+    /// while it is paused.
     pub fn pause(&self) {
         if let Some(running) = &*self.running.lock() {
             running.process.pause();
         }
     }
 
-    /// Lets it go on (SIGCONT). Does nothing if it is down.
+    /// Resumes it (SIGCONT). Does nothing if it is down.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -256,14 +257,14 @@ impl Daemon {
         self.running.lock().as_mut().and_then(|running| running.process.ended())
     }
 
-    /// Kills and forgets it.
+    /// Kills it and removes it from `running`.
     fn take_down(&self) -> Option<Running> {
         let mut running = self.running.lock().take()?;
         running.process.kill();
         Some(running)
     }
 
-    /// As [`take_down`](Self::take_down); returns the last of what it printed.
+    /// As [`take_down`](Self::take_down). Returns the end of its output.
     async fn take_down_and_listen(&self) -> Vec<u8> {
         match self.take_down() {
             Some(running) => running.last_words().await,
@@ -303,7 +304,7 @@ fn spawn(mut command: Command) -> std::io::Result<Running> {
     Ok(Running { process, output, readers: readers.into_iter().flatten().collect() })
 }
 
-/// Reads what it prints, so that it never waits for a reader, and keeps the last of it.
+/// Reads the output, so that the process never blocks on it, and keeps its end.
 fn keep(
     pipe: Option<impl Read + Send + 'static>,
     output: &Arc<Mutex<Vec<u8>>>,

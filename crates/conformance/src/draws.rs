@@ -25,7 +25,7 @@ impl Drawn {
         self.0.lock().iter().map(|range| u128::from(range.len())).sum()
     }
 
-    /// **The promise**, as a user sees it: no id was drawn twice.
+    /// **The promise** to a user: no id was drawn twice.
     pub(super) fn unique(&self) -> Outcome {
         let mut ranges = self.0.lock().clone();
         ranges.sort_by_key(|range| (range.start(), range.end()));
@@ -36,7 +36,7 @@ impl Drawn {
     }
 }
 
-/// Draws in several tasks until it is told to end, waiting out what the store goes through.
+/// Draws in several tasks until the order ends, and retries transient errors.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
     let ids = Sequences::builder(client.store().clone()).store_timeout(order.patience).start()?;
     let sequence = ids
@@ -57,7 +57,7 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
                         check!(passing, "an allocator gave up: {error} ({})", error.kind().as_str());
                     }
                 }
-                // A pace at which faults, not ids, are what there is many of.
+                // This pace leaves time for many faults.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             Ok(())

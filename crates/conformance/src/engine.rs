@@ -1,4 +1,4 @@
-//! What the suite wants of an engine.
+//! The interface of an engine.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,39 +11,39 @@ use super::Daemon;
 
 /// The server behind a store, which the suite starts, kills and pauses.
 ///
-/// [`Daemon`] is one for any server that runs in the foreground. An implementation of your own can stand for
-/// a cluster: then `kill` and `pause` take down as much of it as makes the store stop answering.
+/// [`Daemon`] implements it for any server that runs in the foreground. Your own implementation can
+/// represent a cluster: then `kill` and `pause` must stop enough of it that the store does not respond.
 ///
-/// Nothing is started before [`start`](Self::start) is called; processes that only
-/// work for the suite never do.
+/// Nothing is started before [`start`](Self::start) is called. Worker processes of the suite never call it.
 pub trait Engine: Send + Sync + fmt::Debug {
-    /// What it is called.
+    /// Returns its name.
     fn name(&self) -> &str;
 
-    /// Its version; asked for once it has been started.
+    /// Returns its version. Called after it has been started.
     fn version(&self) -> String;
 
-    /// Where clients reach it, the same over all restarts.
+    /// Returns the address for clients, which stays the same across restarts.
     fn address(&self) -> SocketAddr;
 
-    /// Starts it where it is down, over the data that it had, and returns when it
-    /// answers. Does nothing where it runs.
+    /// Starts it if it is down, over its existing data, and returns when it responds. Does nothing if it is
+    /// running.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](idmill::ErrorKind::Unsupported) if it cannot be had on this machine: the
-    /// suite is skipped then, or fails where the environment says `CI=true`. Any other error fails the suite.
+    /// [`ErrorKind::Unsupported`](idmill::ErrorKind::Unsupported) if it is not available on this machine.
+    /// The suite is then skipped, or fails if the environment has `CI=true`. Any other error fails the
+    /// suite.
     fn start(&self) -> StoreFuture<'_, Result<()>>;
 
-    /// Ends it as a crash would, also when it is paused; returns when it is gone.
+    /// Ends it like a crash, even if it is paused. Returns when it is gone.
     fn kill(&self);
 
-    /// Stops it where it stands: connections stay open, nothing is answered.
+    /// Pauses it: connections stay open, and nothing is answered.
     fn pause(&self);
 
-    /// Lets it go on after a pause.
+    /// Resumes it after a pause.
     fn resume(&self);
 
-    /// Whether what was granted before a [`kill`](Self::kill) is still granted after the next start.
+    /// Returns whether ids granted before a [`kill`](Self::kill) are still recorded after the next start.
     fn survives_kill(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What was asked for and what was granted, and what must hold of it.
+//! The requests and the grants, and the rules that they must follow.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(super) fn now() -> u64 {
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// What came of a reserve.
+/// The result of a reserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Granted(Grant),
     Failed(ErrorKind, String),
-    /// Nothing, in the time that there was: the future was dropped.
+    /// Timed out: the future was dropped.
     Silent,
 }
 
@@ -30,7 +30,7 @@ impl Reply {
     pub(super) fn in_doubt(&self) -> bool {
         match self {
             Self::Granted(_) => false,
-            // Refused answers may stand for reservations too: nothing of them is used.
+            // A rejected reply may also have reserved ids, none of which are used.
             Self::Failed(kind, _) => kind.status() == Status::Unknown || *kind == ErrorKind::StoreViolation,
             Self::Silent => true,
         }
@@ -74,12 +74,12 @@ impl Ledger {
         self.entries().into_iter().filter_map(granted).collect()
     }
 
-    /// How many ids were granted.
+    /// Number of ids granted.
     pub(super) fn ids(&self) -> u128 {
         self.grants().iter().map(|grant| u128::from(grant.range.len())).sum()
     }
 
-    /// How many ids may have been reserved unseen.
+    /// Number of ids that may have been reserved without a grant.
     pub(super) fn doubtful(&self) -> u128 {
         let entries = self.entries();
         entries.iter().filter(|entry| entry.reply.in_doubt()).map(|entry| u128::from(entry.count)).sum()
@@ -112,7 +112,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Nobody reset the sequence or created it again, so its identity is the same.
+    /// The sequence was not reset or recreated, so it has one identity.
     pub(super) fn one_identity(&self) -> Outcome {
         let identities: Vec<_> = self.by_identity().into_keys().collect();
         check!(
@@ -123,8 +123,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Every grant is what was asked for: not empty, not more, within the bounds and below the ceiling;
-    /// shorter only where those end, or where the store has a `window`.
+    /// Every grant matches its request: not empty, not larger, within the bounds, and not above the
+    /// ceiling. It is shorter only at the end of these, or if the store has a `window`.
     pub(super) fn sound(&self, window: bool) -> Outcome {
         for (entry, grant) in self.granted() {
             let (range, bounds) = (grant.range, grant.bounds);
@@ -166,8 +166,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The stored sequence has moved by what was granted, and by no more than what is in doubt (and the
-    /// `window` that the store reserves ahead for).
+    /// The stored sequence has moved by the granted ids, and otherwise by the ids in doubt at most (plus
+    /// the `window` that the store reserves ahead).
     pub(super) fn accounted(&self, info: &SequenceInfo, window: u64) -> Outcome {
         let reached = info.next.map_or(u128::from(info.bounds.max()) + 1, u128::from);
         let identity = self.by_identity().remove(&info.identity).unwrap_or_default();
@@ -184,7 +184,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Every error was one that passes: what a fault causes is no reason to give up on a sequence.
+    /// No error was permanent: a fault must not make a caller give up on a sequence.
     pub(super) fn passing(&self) -> Outcome {
         for entry in self.entries() {
             if let Reply::Failed(kind, said) = &entry.reply

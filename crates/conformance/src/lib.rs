@@ -1,8 +1,8 @@
-//! The suite that every store of [`idmill`] has to pass, also those of others.
+//! The suite that every store of [`idmill`] must pass, including third-party stores.
 //!
-//! One builder says how to connect to the store and, if it has one, how to start its engine. The suite does
-//! the rest: it runs every [trial](trials) from several tasks and several real processes, kills and pauses
-//! the engine, cuts and garbles connections, and checks what was granted.
+//! One builder defines how to connect to the store and how to start its engine, if it has one. The suite
+//! then runs every [trial](trials) from several tasks and several real processes. It kills and pauses the
+//! engine, cuts and garbles connections, and checks the grants.
 //!
 //! ```no_run
 //! use idmill_conformance::Suite;
@@ -21,13 +21,13 @@
 //! }
 //! ```
 //!
-//! `cargo test --test conformance -- --list` shows the trials; a word runs those whose names hold it. The
-//! [guide] says what each of them proves.
+//! `cargo test --test conformance -- --list` lists the trials. Arguments select the trials whose names
+//! contain one of them. The [guide] explains what each trial proves.
 //!
-//! What it does so with is there for tests of a store's own: [`Daemon`] runs an engine that can be killed and
-//! paused, and [`Proxy`] stands between the store and the engine, and does to connections what a test says.
+//! Its tools are available for a store's own tests: [`Daemon`] runs an engine that can be killed and
+//! paused, and [`Proxy`] injects faults into the connections between the store and the engine.
 //!
-//! Several processes are the test's own executable, started again with a variable in its environment: its
+//! The other processes are the test's own executable, started again with a variable in its environment. Its
 //! `main` reaches the same builder, which then works for the suite instead of running it.
 
 #[cfg(not(unix))]

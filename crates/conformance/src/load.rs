@@ -11,8 +11,8 @@ use super::ledger::{Ledger, Reply};
 use super::order::{Order, State, say_entry};
 use super::outcome::Outcome;
 
-/// Every client reserves `times` times, each in `tasks` tasks, all at once; a healthy store is expected to
-/// grant all of it. Counts vary: lengths that are all the same hide errors of arithmetic.
+/// Every client reserves `times` times in each of `tasks` tasks, all concurrently. A healthy store is
+/// expected to grant all of it. Counts vary, because equal lengths would hide arithmetic errors.
 pub(super) async fn healthy(
     clients: Vec<Client>,
     tasks: u64,
@@ -39,7 +39,8 @@ pub(super) async fn healthy(
     Ok(())
 }
 
-/// Reserves again and again until it is told to stop, whatever comes of it; at most `pace` a second.
+/// Reserves until it is dropped, whatever the results are. Pauses 1 ms after a grant, and 20 ms after a
+/// failure.
 pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, patience: Duration) {
     loop {
         let reply = client.record(&ledger, &request, patience).await;

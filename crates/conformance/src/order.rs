@@ -1,4 +1,4 @@
-//! Orders for other processes, and the lines by which these answer on standard output.
+//! Orders for other processes, and the lines that these print on standard output.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::ledger::{Entry, Reply};
 use super::setup::Endpoint;
 
 pub(super) const VARIABLE: &str = "IDMILL_CONFORMANCE_WORKER";
-/// Standard output may have other lines too, and a harness may write before ours on the same one.
+/// Standard output may have other lines, too, and a harness may write before ours on the same line.
 pub(super) const MARK: &str = "idmill-conformance:";
 
 /// The work of a process, and its suite.
@@ -22,9 +22,9 @@ pub(super) struct Order {
     pub(super) job: Job,
     pub(super) request: Reserve,
     pub(super) tasks: u64,
-    /// 0 for as long as it is let.
+    /// 0 for no limit.
     pub(super) times: u64,
-    /// After this long without an answer a call is given up.
+    /// The timeout of a call.
     pub(super) patience: Duration,
 }
 
@@ -89,13 +89,13 @@ impl Order {
     }
 }
 
-/// What this process was started for; `None` if it was not started by a suite.
+/// The order that this process was started for; `None` if it was not started by a suite.
 pub(super) fn of_this_process() -> Option<Order> {
     let text = std::env::var(VARIABLE).ok()?;
     Some(Order::parse(&text).unwrap_or_else(|| panic!("{VARIABLE} is not of this version: {text}")))
 }
 
-/// What standard input has said so far.
+/// The state that standard input has set so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
@@ -103,10 +103,10 @@ pub(super) enum State {
     Ended,
 }
 
-/// One write for each line, so that a kill leaves whole lines but for the last.
+/// One write per line, so that after a kill only the last line can be incomplete.
 pub(super) fn say(line: &str) {
     let line = format!("{MARK} {line}\n");
-    // A reader that is gone ends this process by other means.
+    // A process whose reader is gone is ended by other means.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 

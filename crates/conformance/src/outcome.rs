@@ -6,14 +6,14 @@ use idmill::Error;
 #[derive(Debug)]
 pub(super) enum Stop {
     Failed(String),
-    /// What it needs turned out not to be there.
+    /// A requirement of the trial is missing.
     Skipped(String),
 }
 
-/// What a trial comes to.
+/// The result of a trial.
 pub(super) type Outcome<T = ()> = Result<T, Stop>;
 
-/// Errors where there is no reason for one.
+/// An error that the trial does not expect.
 impl From<Error> for Stop {
     fn from(error: Error) -> Self {
         Self::Failed(format!("unexpected error: {error} ({})", error.kind().as_str()))

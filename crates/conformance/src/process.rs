@@ -1,4 +1,4 @@
-//! A child process that ends when we do.
+//! A child process that ends when this process ends.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,14 +9,14 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, test_kill_process_group, waitid,
 };
 
-/// Between two looks at something that cannot be awaited.
+/// The interval of polls for events that cannot be awaited.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// What a signal brings about is not waited for any longer.
+/// The maximum wait for the effect of a signal.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// A child in a process group of its own, which every signal goes to, as to its children
-/// elsewhere. Killed when dropped.
+/// A child in its own process group. Every signal goes to the group, and to descendants that have left it.
+/// Killed on drop.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) child: Child,
@@ -41,9 +41,9 @@ impl Process {
         self.signal_all(signal);
     }
 
-    /// Signals the group, and what has left it since; returns the latter.
+    /// Signals the group and the descendants that have left it. Returns the latter.
     fn signal_all(&self, signal: Signal) -> Vec<Pid> {
-        // Each may have ended by itself, which is found where it matters.
+        // Any of them may have ended already, which is detected where it matters.
         let left = descendants(self.group);
         let _ = kill_process_group(self.group, signal);
         for pid in &left {
@@ -52,10 +52,11 @@ impl Process {
         left
     }
 
-    /// SIGSTOP; returns once the child stands still: for a moment after the signal was
-    /// sent, its threads may go on.
+    /// Sends SIGSTOP, and returns once the child has stopped: its threads may run for a moment after the
+    /// signal.
     pub(super) fn pause(&self) {
-        // Twice: what was forked between the look and the signal is found once nothing forks any more.
+        // Twice: the first signal stops all forks, so the second call also finds the processes forked
+        // before it.
         self.signal(Signal::STOP);
         let left = self.signal_all(Signal::STOP);
         let looking = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -74,13 +75,13 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// SIGKILL; returns when all of the group is gone.
+    /// Sends SIGKILL, and returns when the whole group is gone.
     pub(super) fn kill(&mut self) {
-        // All of these fail only where there is nothing left to end.
+        // These calls fail only if there is nothing left to end.
         self.signal(Signal::KILL);
         let _ = self.child.wait();
-        // Its forks die on their own time, and may hold a port until then. One that
-        // nobody waits for stays for ever.
+        // Its forks die asynchronously, and may hold a port until then. A zombie that is never reaped stays
+        // forever, so the wait is limited.
         let begun = Instant::now();
         while test_kill_process_group(self.group).is_ok() && begun.elapsed() < LONGEST {
             thread::sleep(LOOK);
@@ -96,7 +97,7 @@ impl Drop for Process {
     }
 }
 
-/// The children and theirs, some of which make groups of their own (PostgreSQL's do). Known on Linux alone.
+/// All descendants. Some create their own groups (PostgreSQL's do). Known only on Linux.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let id = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
@@ -104,13 +105,13 @@ fn descendants(pid: Pid) -> Vec<Pid> {
     children.flat_map(|child| std::iter::once(child).chain(descendants(child))).collect()
 }
 
-/// One letter, T for one that stands; `None` if it is gone.
+/// The state letter, T for a stopped process; `None` if it is gone.
 fn state(pid: Pid) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     stat.rsplit_once(") ")?.1.chars().next().filter(|state| !matches!(state, 'Z' | 'X'))
 }
 
-/// A shell that kills the group when its own standard input ends: that is when we do, whatever ends us.
+/// A shell that kills the group when its own standard input ends, which happens whenever this process ends.
 fn keeper(child: &Child) -> io::Result<Child> {
     let mut keeper = Command::new("/bin/sh");
     keeper.args(["-c", r#"read -r _; kill -s KILL -- "-$1""#, "keeper", &child.id().to_string()]);

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! The results of a run.
 
 use std::fmt::{self, Write as _};
 use std::fs::OpenOptions;
@@ -8,13 +8,13 @@ use std::time::Duration;
 /// Where ci/test collects the results of its steps.
 const FILE: &str = "IDMILL_CI_REPORT";
 
-/// What came of one trial.
+/// The result of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// What it promises holds.
+    /// Its promise holds.
     Passed,
-    /// It does not, for this reason.
+    /// Its promise does not hold, for this reason.
     Failed(String),
     /// It did not run, for this reason.
     Skipped(String),
@@ -30,7 +30,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What came of a suite.
+/// The results of a suite.
 #[derive(Clone, Debug)]
 pub struct Report {
     pub(super) store: String,
@@ -40,22 +40,22 @@ pub struct Report {
 }
 
 impl Report {
-    /// What came of a trial; `None` if it was not among those chosen.
+    /// Returns the result of a trial; `None` if it was not selected.
     pub fn verdict(&self, trial: &str) -> Option<&Verdict> {
         self.trials.iter().find(|(name, ..)| *name == trial).map(|(_, verdict, _)| verdict)
     }
 
-    /// The trials that failed.
+    /// Returns the trials that failed.
     pub fn failed(&self) -> Vec<&'static str> {
         self.with(|verdict| matches!(verdict, Verdict::Failed(_)))
     }
 
-    /// The trials that passed.
+    /// Returns the trials that passed.
     pub fn passed(&self) -> Vec<&'static str> {
         self.with(|verdict| *verdict == Verdict::Passed)
     }
 
-    /// The trials that did not run.
+    /// Returns the trials that did not run.
     pub fn skipped(&self) -> Vec<&'static str> {
         self.with(|verdict| matches!(verdict, Verdict::Skipped(_)))
     }
@@ -64,17 +64,17 @@ impl Report {
         self.trials.iter().filter(|(_, verdict, _)| wanted(verdict)).map(|(name, ..)| *name).collect()
     }
 
-    /// The seed that repeats what was random.
+    /// Returns the seed that reproduces the random choices.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// How long the trials took, one after the other.
+    /// Total duration of the trials.
     fn took(&self) -> Duration {
         self.trials.iter().map(|(.., took)| *took).sum()
     }
 
-    /// Why trials were skipped, each reason once, with the trials that it concerns.
+    /// The reasons for skipped trials, each listed once with its trials.
     fn reasons(&self) -> String {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for (name, verdict, _) in &self.trials {
@@ -89,7 +89,7 @@ impl Report {
         shown.join("; ")
     }
 
-    /// Adds the results to the file that collects those of all steps, where there is one.
+    /// Appends the results to the file that collects those of all steps, if there is one.
     pub(super) fn hand_in(&self) {
         let Some(path) = std::env::var_os(FILE) else { return };
         let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());
@@ -116,7 +116,7 @@ impl Report {
     }
 }
 
-/// The summary: the engine, its version, and how many trials ran, with the reasons of those that did not.
+/// The summary: the engine, its version, the number of trials that ran, and why the others did not.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (passed, failed, skipped) = (self.passed().len(), self.failed().len(), self.skipped().len());

@@ -1,4 +1,4 @@
-//! Running suites: the command line, one trial after the other, the report.
+//! Runs suites: the command line, one trial after the other, the report.
 
 use std::path::PathBuf;
 use std::process::exit;
@@ -32,8 +32,8 @@ const USAGE: &str = "\
 IDMILL_CONFORMANCE_SEED repeats what is random; IDMILL_CI_REPORT names a file to which results are added.
 ";
 
-/// [`Suite::main`] for several suites in one executable: arguments name those that are to run, `all` is all
-/// of them. Without, it says which there are.
+/// [`Suite::main`] for several suites in one executable. Arguments select suites by name, and `all` selects
+/// all of them. Without arguments, it prints the names.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = order::of_this_process() {
@@ -53,7 +53,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
                 println!("{USAGE}");
                 exit(0)
             }
-            // What `cargo test -- …` passes to every test of a workspace.
+            // `cargo test -- …` passes these to every test of a workspace.
             "--nocapture" | "--exact" | "-q" | "--quiet" | "--show-output" => {}
             other if other.starts_with("--test-threads") => {}
             other if other.starts_with('-') => {
@@ -65,8 +65,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
             _ => words.push(argument),
         }
     }
-    // One suite is what its executable is for; of several, most need an engine
-    // that nobody may have asked for.
+    // A single suite always runs. With several, most need an engine that may not be wanted.
     if chosen.is_empty() && suites.len() > 1 {
         let names: Vec<_> = suites.iter().map(Suite::name).collect();
         println!("skipped: no store was named, of {}; `all` is all of them", names.join(", "));
@@ -76,7 +75,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     exit(i32::from(!run_all(suites, &words)))
 }
 
-/// Whether something ran, and nothing failed.
+/// Whether at least one trial ran, and none failed.
 fn run_all(suites: Vec<Suite>, words: &[String]) -> bool {
     let mut reports = Vec::new();
     for mut suite in suites {
@@ -105,10 +104,10 @@ fn list(suites: &[Suite]) {
 }
 
 impl Suite {
-    /// Runs the suite, printing a line for each trial.
+    /// Runs the suite, and prints a line for each trial.
     ///
-    /// In a process that was started to work for a suite of this name, does that
-    /// instead, and does not return.
+    /// In a process that was started as a worker of a suite with this name, does that work instead, and
+    /// does not return.
     ///
     /// # Panics
     /// If called from within an async runtime.
@@ -116,8 +115,8 @@ impl Suite {
         run(self)
     }
 
-    /// All that the `main` of a test with `harness = false` needs: reads the command line, [runs](Self::run),
-    /// and exits with status 1 if a trial failed.
+    /// A complete `main` for a test with `harness = false`: reads the command line, [runs](Self::run), and
+    /// exits with status 1 if a trial failed.
     pub fn main(self) -> ! {
         main([self])
     }
@@ -136,7 +135,7 @@ fn run(suite: Suite) -> Report {
         let report = Run { setup: Arc::new(suite.setup), dir: dir.0.clone(), filters: suite.filters, seed };
         report.run().await
     });
-    // Tasks that hang were found to hang; nobody waits for them.
+    // Tasks that hang have already failed their trial.
     runtime.shutdown_timeout(Duration::from_secs(1));
     report
 }
@@ -146,7 +145,7 @@ fn seed_from_environment() -> Option<u64> {
     Some(text.parse().unwrap_or_else(|error| panic!("{SEED}={text:?}: {error}")))
 }
 
-/// A directory that is gone when this is dropped.
+/// A directory that is removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -202,7 +201,7 @@ impl Run {
         report
     }
 
-    /// Starts the engine and asks a client what the store can do.
+    /// Starts the engine, and returns the capabilities of a client.
     async fn begin(&mut self, version: &mut String) -> Outcome<Capabilities> {
         if let Some(engine) = &self.setup.engine {
             engine.name().clone_into(version);
@@ -239,7 +238,7 @@ impl Run {
 
     async fn attempt(&self, trial: &'static Trial) -> Outcome {
         if let Some(engine) = &self.setup.engine {
-            // The trial before may have failed with the engine in whatever state.
+            // The previous trial may have failed and left the engine in any state.
             engine.resume();
             engine.start().await?;
         }
@@ -250,7 +249,7 @@ impl Run {
             trial.needs_a_short_timeout(),
             self.seed,
         ));
-        // In a task, so that its panics are a verdict.
+        // In a task, so that a panic becomes a verdict.
         let mut running = tokio::spawn(trial.run(context.clone()));
         let limit = self.setup.timeouts.trial;
         let outcome = match timeout(limit, &mut running).await {
@@ -266,7 +265,7 @@ impl Run {
     }
 }
 
-/// How long a reserve takes here at worst, by a few of them after the first, which creates the sequence.
+/// Measures the slowest of a few reserves, after the first one, which creates the sequence.
 async fn slowest_reserve(client: &Client) -> Outcome<Duration> {
     const TIMES: u32 = 8;
     let name = SequenceName::new(&format!("machine-{:08x}", fastrand::u32(..))).expect("a legal name");

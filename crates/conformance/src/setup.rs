@@ -14,7 +14,7 @@ use super::Engine;
 use super::client::Client;
 use super::outcome::{Outcome, Stop};
 
-/// Between two tries to connect.
+/// The pause between two attempts to connect.
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Where a client finds the store.
@@ -30,8 +30,8 @@ impl Endpoint {
         Self { address, dir, timeout }
     }
 
-    /// Where to connect to: the engine, or a proxy in front of it. A client must reach the
-    /// engine by this address alone.
+    /// Returns the address to connect to: the engine, or a proxy in front of it. A client must reach the
+    /// engine only through this address.
     ///
     /// # Panics
     /// If the suite has no engine.
@@ -39,16 +39,16 @@ impl Endpoint {
         self.address.expect("this suite has no engine: `Suite::engine` adds one")
     }
 
-    /// A directory, the same for all clients of one run, for stores that are kept in
-    /// files. Removed after the run.
+    /// Returns a directory for stores that are kept in files. It is the same for all clients of a run, and
+    /// removed after the run.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// How long the store may wait for its engine: the time limit to open it with.
+    /// Returns the timeout to open the store with, which limits how long it may wait for its engine.
     ///
-    /// It is shorter than the suite's pauses in the trials that pause something or withhold a reply, and
-    /// generous in all others, so that a slow machine fails none of them.
+    /// In trials that pause a process or withhold a reply, it is shorter than that pause. In all others it
+    /// is long, so that they do not fail on a slow machine.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -62,8 +62,8 @@ impl Endpoint {
     }
 }
 
-/// How long the suite waits. Raise them for slow engines: they bound failures, and cost nothing where nothing
-/// fails, but for [`pause`](Self::pause).
+/// The timeouts of the suite. Raise them for slow engines. They limit failures, and do not slow down a run
+/// without failures, except for [`pause`](Self::pause).
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     pub(super) call: Duration,
@@ -84,50 +84,50 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// How long one call to a healthy store may take. Default 60 s; more where the first reserves show that
-    /// the machine is slow.
+    /// Sets the timeout of a call to a healthy store. Default 60 s. It is raised if the first reserves show
+    /// that the machine is slow.
     #[must_use]
     pub fn call(mut self, call: Duration) -> Self {
         self.call = call;
         self
     }
 
-    /// How long engines and clients are paused, and replies withheld. [`Endpoint::timeout`] is two thirds of
-    /// it in those trials: a store that waits longer is not shown to give up. Default 3 s; more where the
-    /// first reserves show that the machine is slow.
+    /// Sets how long engines and clients are paused, and replies withheld. [`Endpoint::timeout`] is two
+    /// thirds of it in those trials, because a store that waits longer would not give up within the pause.
+    /// Default 3 s. It is raised if the first reserves show that the machine is slow.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;
         self
     }
 
-    /// How long after the end of a fault the store may take to work again. Default 60 s.
+    /// Sets how long the store may take to recover after a fault. Default 60 s.
     #[must_use]
     pub fn recovery(mut self, recovery: Duration) -> Self {
         self.recovery = recovery;
         self
     }
 
-    /// How long one trial may take. Default 5 min.
+    /// Sets the time limit of a trial. Default 5 min.
     #[must_use]
     pub fn trial(mut self, trial: Duration) -> Self {
         self.trial = trial;
         self
     }
 
-    /// For a machine on which a reserve of a healthy store took up to `slowest`: what is short on purpose has
-    /// to remain long beside that, and a call may wait for many others. At most ten, or four, times what it
-    /// was, so that a run ends.
+    /// Adapts to a machine on which a reserve of a healthy store took up to `slowest`. A pause must be long
+    /// in comparison, and a call may wait for many others. The factor is at most ten for pauses and four
+    /// for calls, so that a run ends.
     pub(super) fn scaled(mut self, slowest: Duration) -> Self {
         self.pause = self.pause.max(slowest.saturating_mul(40).min(self.pause * 10));
         self.call = self.call.max(slowest.saturating_mul(200).min(self.call * 4));
         self
     }
 
-    /// The time limit for a store: shorter than a pause, or than a call.
+    /// The timeout for a store: shorter than a pause, or than a call.
     pub(super) fn of_the_store(&self, short: bool) -> Duration {
         let millis = (if short { self.pause } else { self.call } * 2 / 3).as_millis();
-        // Whole, as some stores want it; also the half of it.
+        // Whole milliseconds, and an even number of them, as some stores require.
         Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX) / 2 * 2)
     }
 }
@@ -141,7 +141,7 @@ pub(super) struct Setup {
     pub(super) skips: Vec<(String, String)>,
     pub(super) one_process: Option<String>,
     pub(super) window: Option<u64>,
-    /// How many ids of a sequence the engine itself may skip when it is killed.
+    /// Number of ids of a sequence that the engine itself may skip when it is killed.
     pub(super) skipped_at_a_kill: u64,
     pub(super) largest: u64,
     pub(super) timeouts: Timeouts,
@@ -149,14 +149,14 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// Where a client finds the store, and how long it may wait there.
+    /// The endpoint for a client, with its timeout.
     pub(super) fn endpoint(&self, dir: PathBuf, short: bool) -> Endpoint {
         let address = self.engine.as_ref().map(|engine| engine.address());
         Endpoint::new(address, dir, self.timeouts.of_the_store(short))
     }
 
-    /// A client. An engine that began again a moment ago may turn some away at first: what passes is tried
-    /// again, for as long as recovery may take.
+    /// Connects a client. An engine that has just restarted may reject some connections. Transient errors
+    /// are retried for the recovery time.
     pub(super) async fn connect(&self, endpoint: Endpoint) -> Outcome<Client> {
         let (patience, begun) = (self.timeouts.call, Instant::now());
         loop {

@@ -19,9 +19,9 @@ pub struct Suite {
 }
 
 impl Suite {
-    /// A suite for the store that `connect` gives clients of: each call a new one, with connections of its
-    /// own, as another process would have. It is called with the address of the engine or of a proxy in front
-    /// of it, and several times for each trial.
+    /// Creates a suite for a store. `connect` returns a new client for each call, with its own connections,
+    /// as another process would have. It is called several times for each trial, with the address of the
+    /// engine or of a proxy in front of it.
     pub fn new<F>(name: impl Into<String>, connect: impl Fn(Endpoint) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Arc<dyn Store>>> + Send + 'static,
@@ -41,14 +41,14 @@ impl Suite {
         Self { setup, filters: Vec::new(), seed: None }
     }
 
-    /// The engine to start, kill and pause. A store without one is embedded: it has no
-    /// connections that could be cut.
+    /// Sets the engine to start, kill and pause. A store without one is embedded: it has no connections to
+    /// cut.
     pub fn engine(mut self, engine: impl Engine + 'static) -> Self {
         self.setup.engine = Some(Box::new(engine));
         self
     }
 
-    /// Leaves a trial out; the report says so, and why.
+    /// Skips a trial. The report lists it with the reason.
     ///
     /// # Panics
     /// If there is no such trial.
@@ -61,61 +61,61 @@ impl Suite {
         self
     }
 
-    /// Leaves out the trials that need several processes. Those of a store that declares itself not
-    /// [shared](idmill::store::Capabilities::shared) are left out anyway.
+    /// Skips the trials that need several processes. They are always skipped for a store that is not
+    /// [shared](idmill::store::Capabilities::shared).
     pub fn one_process(mut self, reason: &str) -> Self {
         self.setup.one_process = Some(reason.to_owned());
         self
     }
 
-    /// Says that the store has a window in front of it: a grant may be shorter than was asked for, and the
-    /// stored sequence up to `ids` ahead of what was granted.
+    /// Declares that the store has a window in front of it. A grant may then be shorter than requested, and
+    /// the stored sequence up to `ids` ahead of the grants.
     pub fn window(mut self, ids: u64) -> Self {
         self.setup.window = Some(ids);
         self
     }
 
-    /// Says that the engine skips up to `ids` of a sequence when it is killed, as one does that counts ahead
-    /// in its log. Default 0: nothing is lost but what is in doubt.
+    /// Declares that the engine skips up to `ids` of a sequence when it is killed, because it counts ahead
+    /// in its log. Default 0: only ids in doubt may be lost.
     pub fn skips_at_a_kill(mut self, ids: u64) -> Self {
         self.setup.skipped_at_a_kill = ids;
         self
     }
 
-    /// The largest id that the store can keep. Default 2^64 − 1.
+    /// Sets the largest id that the store supports. Default 2^64 − 1.
     pub fn largest_id(mut self, id: u64) -> Self {
         self.setup.largest = id;
         self
     }
 
-    /// How long to wait, and for what.
+    /// Sets the timeouts.
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.setup.timeouts = timeouts;
         self
     }
 
-    /// The arguments with which this executable reaches this suite when it is started again as
-    /// another process. None are needed where `main` does; in a test of the usual harness: its
-    /// name, `--exact`, `--nocapture`.
+    /// Sets the arguments that make this executable reach this suite when it is started as another process.
+    /// None are needed if `main` does. In a test of the usual harness, pass its name, `--exact` and
+    /// `--nocapture`.
     pub fn worker_arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.setup.worker_arguments = arguments.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Runs only the trials whose names hold one of the words given here.
+    /// Runs only the trials whose names contain one of the words given here.
     pub fn only(mut self, word: impl Into<String>) -> Self {
         self.filters.push(word.into());
         self
     }
 
-    /// Fixes what is random, to repeat a run. The environment variable
-    /// `IDMILL_CONFORMANCE_SEED` does the same.
+    /// Fixes the random choices, to repeat a run. The environment variable `IDMILL_CONFORMANCE_SEED` does
+    /// the same.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// The name that it was given.
+    /// Returns the name of the suite.
     pub fn name(&self) -> &str {
         &self.setup.name
     }

@@ -1,8 +1,8 @@
-//! Whether what a store says of a failed reserve is true.
+//! Checks a store's answers about failed reserves.
 //!
-//! Every reserve asks for another power of two. Of how far the stored sequence has moved, take away what was
-//! granted: the bits of the rest name the reserves that took effect without a grant. Each of them must be one
-//! that was left in doubt: the bit of a reserve that was said to have done nothing convicts the store.
+//! Every reserve requests another power of two. The movement of the stored sequence minus the granted ids
+//! is therefore a set of bits, one for each reserve that took effect without a grant. Each of these must
+//! have been in doubt. If one was reported to have had no effect, the store is wrong.
 
 use idmill::SequenceName;
 use idmill::store::SequenceInfo;
@@ -11,7 +11,7 @@ use super::client::Client;
 use super::ledger::Reply;
 use super::outcome::{Outcome, check, fail};
 
-/// How many reserves can have failed before one trial ends: the sequence is far from its end by then.
+/// Maximum number of failed reserves per trial: the sequence is far from its end by then.
 const BITS: u32 = 44;
 
 /// Follows the reserves of one sequence, one after the other.
@@ -21,25 +21,25 @@ pub(super) struct Tracker {
     start: u64,
     granted: u128,
     doubtful: u64,
-    /// Said to have done nothing, and with which words.
+    /// Reserves that were reported to have had no effect, with the error messages.
     denied: Vec<(u64, String)>,
     free: Vec<u32>,
 }
 
 impl Tracker {
-    /// Begins with a sequence as it is now.
+    /// Starts with the current state of a sequence.
     pub(super) fn new(info: &SequenceInfo) -> Outcome<Self> {
         let Some(start) = info.next else { fail!("`{}` is exhausted", info.name) };
         let free = (0..BITS).rev().collect();
         Ok(Self { name: info.name.clone(), start, granted: 0, doubtful: 0, denied: Vec::new(), free })
     }
 
-    /// How many ids the next reserve asks for; `None` when too many have failed.
+    /// Number of ids for the next reserve; `None` when too many have failed.
     pub(super) fn count(&self) -> Option<u64> {
         self.free.last().map(|bit| 1 << bit)
     }
 
-    /// Notes what came of a reserve of [`count`](Self::count) ids.
+    /// Records the result of a reserve of [`count`](Self::count) ids.
     pub(super) fn note(&mut self, reply: &Reply) {
         let Some(bit) = self.free.pop() else { return };
         match reply {
@@ -53,7 +53,7 @@ impl Tracker {
         }
     }
 
-    /// How many reserves that were left in doubt took effect, and how many there were.
+    /// Returns how many of the reserves in doubt took effect, and their number.
     pub(super) fn verify(&self, info: &SequenceInfo) -> Outcome<(u32, u32)> {
         let Some(next) = info.next else { fail!("`{}` is exhausted, far from its end", self.name) };
         let moved = u128::from(next.saturating_sub(self.start));
@@ -73,7 +73,7 @@ impl Tracker {
         Ok((unseen.count_ones(), self.doubtful.count_ones()))
     }
 
-    /// As [`verify`](Self::verify), by a client that is not disturbed.
+    /// As [`verify`](Self::verify), with a client without faults.
     pub(super) async fn look(&self, observer: &Client) -> Outcome<(u32, u32)> {
         self.verify(&observer.look(&self.name).await?)
     }

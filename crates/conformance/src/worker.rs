@@ -1,8 +1,8 @@
-//! Other processes that work for the suite: this executable again, told by a variable
-//! in its environment what to do.
+//! Other processes that work for the suite: this executable, started again with an order in an environment
+//! variable.
 //!
-//! They answer on standard output, a line each time, and do as standard input says: its first line lets
-//! them begin, its end ends them.
+//! They answer with lines on standard output, and standard input controls them: its first line starts their
+//! work, its end ends it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio, exit};
@@ -27,14 +27,14 @@ use super::{draws, load};
 // ----------------------------------------------------------------------------------------------
 // in the other process
 
-/// Does as it was told, and exits.
+/// Carries out the order, and exits.
 pub(super) fn serve(setup: &Setup, order: &Order) -> ! {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let outcome = runtime.expect("threads").block_on(async {
         let client = setup.connect(order.endpoint.clone()).await?;
         let mut orders = listen();
         say("ready");
-        // An error is the end of standard input: nobody is there any more.
+        // An error means the end of standard input: the suite is gone.
         let _ = orders.wait_for(|state| *state != State::Waiting).await;
         match order.job {
             Job::Reserve => load::worker(client, order, orders).await,
@@ -59,7 +59,7 @@ fn listen() -> watch::Receiver<State> {
         }
         while let Some(Ok(_)) = lines.next() {}
         let _ = sender.send(State::Ended);
-        // Kept, so that the last value stays what it is.
+        // Keeps the sender, so that the last value stays.
         thread::park();
     });
     receiver
@@ -68,7 +68,7 @@ fn listen() -> watch::Receiver<State> {
 // ----------------------------------------------------------------------------------------------------
 // in the suite's
 
-/// What another process told.
+/// A message from another process.
 #[derive(Debug)]
 enum Event {
     Ready,
@@ -76,14 +76,14 @@ enum Event {
     Failed(String),
 }
 
-/// Where what other processes did is written down.
+/// Records the work of other processes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Books {
     pub(super) ledger: Ledger,
     pub(super) drawn: super::draws::Drawn,
 }
 
-/// Another process that works for the suite; killed when dropped.
+/// Another process that works for the suite. Killed on drop.
 #[derive(Debug)]
 pub(super) struct Worker {
     process: Process,
@@ -93,14 +93,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts one, and returns when it has connected.
+    /// Starts a process, and returns when it has connected.
     pub(super) async fn start(context: &Context, order: &Order, books: &Books) -> Outcome<Self> {
         let mut worker = Self::spawn(context, order, books)?;
         worker.ready().await?;
         Ok(worker)
     }
 
-    /// Starts several at once.
+    /// Starts several processes concurrently.
     pub(super) async fn start_many(
         context: &Context,
         count: usize,
@@ -144,13 +144,13 @@ impl Worker {
         }
     }
 
-    /// Lets it begin.
+    /// Starts its work.
     pub(super) fn begin(&mut self) -> Outcome {
         Ok(self.stdin.as_mut().expect("not ended yet").write_all(b"begin\n")?)
     }
 
-    /// Waits until it has done its work: all of what it was told, or what it has
-    /// begun where it was told no end.
+    /// Waits until it has finished its work: all of its order, or the calls in progress if the order has no
+    /// end.
     pub(super) async fn finish(mut self, patience: Duration) -> Outcome {
         match self.event(patience).await? {
             Event::Done => Ok(()),
@@ -164,7 +164,7 @@ impl Worker {
         self.finish(patience).await
     }
 
-    /// Ends it as a crash would. All that it printed is in the books.
+    /// Ends it like a crash. All of its output is in the books.
     pub(super) async fn kill(mut self) {
         self.process.kill();
         while self.events.recv().await.is_some() {}
@@ -179,7 +179,7 @@ impl Worker {
     }
 }
 
-/// Writes down what a process prints until it ends.
+/// Records the output of a process until it ends.
 fn read(mut stdout: impl BufRead, books: &Books, events: &mpsc::UnboundedSender<Event>) {
     let mut line = String::new();
     while stdout.read_line(&mut line).is_ok_and(|length| length > 0) {
@@ -207,7 +207,7 @@ fn hear(said: &str, books: &Books, events: &mpsc::UnboundedSender<Event>) {
         },
         _ => Event::Failed(rest.to_owned()),
     };
-    // Nobody may be interested any more.
+    // The receiver may be gone.
     let _ = events.send(event);
 }
 

@@ -1,4 +1,4 @@
-//! Engines as child processes: what a daemon does to a real one.
+//! Engines as child processes: the effects of a daemon on a real one.
 #![cfg(unix)]
 
 use std::net::SocketAddr;
@@ -107,7 +107,7 @@ async fn what_it_forks_shares_its_fate() {
     assert!(group_is_gone(pid));
 }
 
-/// Not a test by itself: a process that starts an engine and ends without a word.
+/// Not a test: a process that starts an engine and aborts.
 #[tokio::test]
 async fn child() {
     let Some(address) = std::env::var_os("IDMILL_TEST_DAEMON") else { return };

@@ -1,4 +1,4 @@
-//! The store in memory, which is the reference.
+//! The memory store, which is the reference.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The proxy itself: what it does to connections, and what it leaves alone.
+//! The proxy itself: its effects on connections, and the cases without any.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,14 +15,14 @@ use tokio::time::timeout;
 
 /// A guard against hanging.
 const LONG: Duration = Duration::from_secs(20);
-/// Enough for what is on its way to come.
+/// Long enough for data in flight to arrive.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// An engine that answers with as many bytes, each one larger, and keeps all that came.
+/// An engine that answers with the same number of bytes, each one larger, and stores all input.
 struct Engine {
     address: SocketAddr,
     arrived: watch::Receiver<Vec<u8>>,
-    /// Connections that have ended, as it sees them.
+    /// Connections that have ended from the engine's view.
     ended: watch::Receiver<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Engine {
         Self { address, arrived, ended }
     }
 
-    /// Until exactly this has come, and for a moment nothing more.
+    /// Waits until exactly this has arrived, and checks that no more follows.
     async fn has(&self, all: &str) {
         let mut arrived = self.arrived.clone();
         in_time(arrived.wait_for(|came| came.len() >= all.len())).await.unwrap();
@@ -70,7 +70,7 @@ async fn connect(proxy: &Proxy) -> TcpStream {
     TcpStream::connect(proxy.address()).await.unwrap()
 }
 
-/// What comes for it; nothing where that is the end.
+/// Returns the answer to a request; empty if the connection ends.
 async fn ask(stream: &mut TcpStream, request: &str) -> String {
     match stream.write_all(request.as_bytes()).await {
         Ok(()) => hear(stream).await,
@@ -89,7 +89,7 @@ async fn is_silent(stream: &mut TcpStream) {
     assert!(heard.is_err(), "{heard:?}");
 }
 
-/// A message is its length in one byte, and as many more.
+/// A message is its length in one byte, followed by that number of bytes.
 fn framed(bytes: &[u8]) -> Option<usize> {
     bytes.first().map(|length| usize::from(*length) + 1)
 }
@@ -120,7 +120,7 @@ async fn nonsense_is_no_answer_and_then_comes_the_end() {
     for nonsense in [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped] {
         let mut stream = connect(&proxy).await;
         proxy.arm(Fault::Garble(nonsense), nth(0, |_| true));
-        // So many that noise is nothing else by chance.
+        // Long enough that noise cannot be correct by chance.
         let answer = ask(&mut stream, "abcdefghijklmnop").await;
         assert!(!answer.is_empty() && answer != "bcdefghijklmnopq", "{nonsense:?}: {answer:?}");
         assert_eq!(ask(&mut stream, "abc").await, "", "and then the end");
@@ -262,7 +262,7 @@ async fn who_is_shown_what_passes_can_rewrite_it_and_choose_a_fault() {
     let proxy = builder.start().await.unwrap();
     let mut stream = connect(&proxy).await;
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
-    // What is armed sees what was made of the request, and only if nothing else befalls it.
+    // The armed fault sees the rewritten request, and only if the hook returns no other fault.
     proxy.arm(Fault::CutBefore, |request| request.contains(&b'!') || request == b"z");
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
     assert_eq!(answers.load(Ordering::Relaxed), 2);
@@ -301,7 +301,7 @@ async fn a_connection_that_is_only_being_made_is_cut_too() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     let mut stream = connect(&proxy).await;
-    // From here on, the proxy connects to the engine, which takes it longer than us to be here again.
+    // From here on, the proxy connects to the engine, which takes longer than our next step.
     in_time(async {
         while proxy.connections() == 0 {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What is explored, at what size.
+//! The checks, and the sizes of their models.
 
 use crate::cache::{self, CacheWindow};
 use crate::datacenter::{Bug, Windows};
@@ -14,13 +14,13 @@ pub(crate) const HOLDS: &str = "holds";
 pub(crate) const CAUGHT: &str = "caught";
 
 pub(crate) struct Check {
-    /// What to say of it when it passes.
+    /// The word to print if it passes.
     pub(crate) word: &'static str,
     pub(crate) name: String,
     pub(crate) run: Box<dyn Fn() -> Verdict + Send + Sync>,
 }
 
-/// Larger worlds, for an hour's look by hand.
+/// Larger worlds, for a run of an hour by hand.
 fn large() -> bool {
     std::env::var("IDMILL_PROTOCOL_SIZE").is_ok_and(|size| size == "large")
 }
@@ -118,7 +118,7 @@ fn fenced_windows() -> Vec<Check> {
             fenced::Bug::PreparesForAnother,
             GROWING,
         ),
-        // A limit: without replicas that have to know, two masters at a time do not grow.
+        // A limit: unless replicas have to acknowledge, ids of two simultaneous masters do not grow.
         ("two-masters", FencedWindow { split: true, ..growing }, fenced::Bug::None, GROWING),
     ] {
         let name = format!("fenced/{name}");
@@ -138,7 +138,7 @@ fn datacenters() -> Vec<Check> {
             holds(Windows::of(processes, 3, 2), 137_000)
         }),
         check(HOLDS, "datacenter/three-processes-each", || {
-            // Claims of one id, so that there are several.
+            // Claims of one id, so that there are several of them.
             let max = if large() { 2 } else { 1 };
             holds(Windows { size: 1, ..Windows::of(3, max, 1) }, 900_000)
         }),
@@ -172,16 +172,17 @@ fn specimens() -> Vec<Check> {
     ]
 }
 
-/// What befalls rows.
+/// Events that happen to rows.
 fn lives() -> Vec<Check> {
     let life = |befalls| Life { processes: 2, in_flight: 1, befalls, bug: Forgetful::None };
-    // Who never saw the window cannot know that it went back, nor can anybody while an install is on its way.
+    // A process that never saw the window cannot detect that it went back. No process can while an
+    // install is in flight.
     let alone = Life { processes: 1, in_flight: 0, ..life(Befalls::RestoreUnderway) };
     let global = life(Befalls::GlobalRestore);
     vec![
         check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 385_000)),
         check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 7_300)),
-        // A limit: a window may only be lost while nothing is on its way.
+        // A limit: a window may only be lost while no write is in flight.
         check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || {
             breaks(life(Befalls::Loss), UNIQUE)
         }),
@@ -208,7 +209,7 @@ fn levels() -> Vec<Check> {
         late_is_never: false,
     };
     let mut checks = Vec::new();
-    // Where it holds, how many states show that.
+    // `at_least`: the number of states that must be explored where it holds.
     let mut mixed = |name: &str, commit, paxos: Paxos, at_least: Option<usize>| {
         let name = format!("levels/{name}-commit-{commit:?}");
         checks.push(match at_least {

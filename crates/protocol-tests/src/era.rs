@@ -1,10 +1,10 @@
-//! The life of one datacenter's window: made by whoever needs it first, recalled,
-//! lost, and put back from a backup.
+//! The life of one datacenter's window: created by the first process that needs it, recalled, lost, and
+//! restored from a backup.
 //!
-//! Unlike in `datacenter`, a process remembers what it heard of the global row and what it saw of the
-//! window (its floor), and holds the window against it. It asks for the era before every draw. A
-//! window is lost or put back while all processes are stopped: they come back remembering nothing,
-//! while what they sent may still arrive.
+//! Unlike in `datacenter`, a process keeps the era it read from the global row and the window state it saw
+//! (its floor), and checks the window against both. It reads the era before every draw. A window is lost or
+//! restored while all processes are stopped: they restart without memory, while their earlier writes may
+//! still arrive.
 
 use idmill::store::{Bounds, Identity};
 use idmill_shared_cache::datacenter::{
@@ -18,30 +18,30 @@ use crate::promises::{TRUSTED, UNIQUE};
 const MAX: u64 = 3;
 const SIZE: u64 = 2;
 
-/// What is done to the rows, once.
+/// An event that happens to the rows, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Befalls {
-    /// The sequence is set: the era changes, and all claims are forgotten. Processes run on.
+    /// The sequence is set: the era changes, and all claims are cleared. Processes keep running.
     Recall,
     /// The window is gone.
     Loss,
-    /// The window is put back from a backup, and then recalled.
+    /// The window is restored from a backup, and then recalled.
     RestoreAndRecall,
-    /// The window is put back from a backup: a planted bug, of whoever does it.
+    /// The window is restored from a backup without a recall: an operator's mistake.
     Restore,
-    /// The same, while the process that saw it runs on, and remembers.
+    /// The same, while the process that saw the window keeps running, with its floor.
     RestoreUnderway,
-    /// The global row is put back from a backup, while the windows stay as they are.
+    /// The global row is restored from a backup, while the windows stay as they are.
     GlobalRestore,
 }
 
-/// A decision that is made wrongly.
+/// A wrong decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// A window is not held against what was seen of it, as long as the era is the same.
+    /// A window is not checked against the floor while the era is the same.
     NoFloor,
-    /// A claim is made of whatever the global row has, although the window has more.
+    /// A claim is made from any global row, even if the window is ahead of it.
     ClaimUnchecked,
 }
 
@@ -252,7 +252,7 @@ impl Life {
 }
 
 impl Process {
-    /// What it took is not there any more, as the store remembers it too.
+    /// The ids of its take are no longer there, and the store keeps this in the floor too.
     fn took(&mut self, take: &Take) {
         let generation = self.floor.filter(|floor| floor.era == take.era).map_or(0, |floor| floor.generation);
         self.raise(Floor { era: take.era, generation, next: take.current.start });
@@ -264,7 +264,7 @@ impl Process {
 }
 
 impl State {
-    /// Nothing is served: right only where a row went back in time.
+    /// The call is rejected, which is right only if a row went back in time.
     fn refuses(&mut self, p: usize) {
         self.processes[p].at = At::Idle;
         self.processes[p].era = None;

@@ -1,4 +1,4 @@
-//! Runs a protocol through every order of its steps, and makes sure that this were some.
+//! Runs a protocol through every order of its steps, and checks that it had enough of them.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -7,22 +7,22 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 
-/// A protocol at a small size, and what may befall it.
+/// A protocol at a small size, with the events that may happen.
 pub(crate) trait Protocol: Send + Sync + 'static {
-    /// Everything: what is stored, what each process knows, what is under way.
+    /// The whole state: stored rows, the memory of each process, and messages in flight.
     type State: Clone + Debug + Hash + PartialEq + Send + Sync + 'static;
-    /// One thing that can happen next.
+    /// One possible next event.
     type Step: Copy + Debug + PartialEq;
 
     fn start(&self) -> Self::State;
 
-    /// Everything that can happen next.
+    /// Lists all possible next events.
     fn steps(&self, state: &Self::State, steps: &mut Vec<Self::Step>);
 
-    /// What comes of it.
+    /// The state after a step.
     fn after(&self, state: &Self::State, step: Self::Step) -> Self::State;
 
-    /// One for all the states that differ in nothing but which process is which.
+    /// One representative for all states that differ only in the order of the processes.
     fn canonical(&self, state: Self::State) -> Self::State {
         state
     }
@@ -31,22 +31,22 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     fn broken(&self, state: &Self::State) -> Option<&'static str>;
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is done at once, if it can be, and the answer arrives.
+    /// It is executed immediately, if possible, and the answer arrives.
     Answered,
-    /// It is done at once, if it can be, and nobody hears.
+    /// It is executed immediately, if possible, and the answer is lost.
     ReplyLost,
-    /// Nobody hears, and it may still be done at any later time.
+    /// There is no answer, and it may still be executed at any later time.
     OnItsWay,
 }
 
-/// What a check came to: a line for the log, or what is wrong.
+/// The result of a check: a line for the log, or an error.
 pub(crate) type Verdict = Result<String, String>;
 
-/// Explores all states and demands that no promise is broken in any, and that they are `at_least` so many: a
-/// model whose processes never meet proves nothing.
+/// Explores all states. Fails if any breaks a promise, or if there are fewer than `at_least`: a model whose
+/// processes never interact proves nothing.
 pub(crate) fn holds<P: Protocol>(protocol: P, at_least: usize) -> Verdict {
     let began = Instant::now();
     let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -63,11 +63,11 @@ pub(crate) fn holds<P: Protocol>(protocol: P, at_least: usize) -> Verdict {
     Ok(format!("{states} states, depth {depth}, {:.1} s", began.elapsed().as_secs_f64()))
 }
 
-/// Explores until `promise` is broken, and tells the shortest trace to that.
+/// Explores until `promise` is broken, and reports the shortest trace to it.
 pub(crate) fn breaks<P: Protocol>(protocol: P, promise: &'static str) -> Verdict {
     let began = Instant::now();
     let explored = Explored { protocol, expected: Some(promise) };
-    // Only one thread finds the shortest trace first.
+    // Only a single thread finds the shortest trace first.
     let checker = explored.checker().threads(1).finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let states = checker.unique_state_count();
     let Some(path) = checker.discovery(PROMISES) else {
@@ -88,8 +88,8 @@ fn told<State, Step: Debug>(path: Path<State, Step>) -> String {
 
 const PROMISES: &str = "every promise is kept";
 
-/// A protocol for stateright. One property for all promises, because several hinder it from finding the
-/// shortest trace: a later find of one replaces an earlier one as long as another is still looked for.
+/// A protocol for stateright. All promises are one property, because several would hide the shortest trace:
+/// a later find for one property replaces an earlier one while the search for another continues.
 struct Explored<P> {
     protocol: P,
     /// Only this promise matters.
@@ -110,7 +110,7 @@ impl<P: Protocol> Model for Explored<P> {
 
     fn next_state(&self, state: &P::State, step: P::Step) -> Option<P::State> {
         let next = self.protocol.after(state, step);
-        // Not where a trace is to be told, in which a process would change its number.
+        // Not if a trace is reported, because a process would change its number in it.
         Some(if self.expected.is_none() { self.protocol.canonical(next) } else { next })
     }
 

@@ -1,4 +1,4 @@
-//! Explores the models, and plants each known bug in turn: a promise has to be seen broken for every one.
+//! Explores the models, and plants one known bug after the other: each must break a promise.
 
 mod cache;
 mod checks;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         println!("BROKEN: no such model");
         return ExitCode::FAILURE;
     }
-    // A model has all cores, and a bug one, which finds its shortest trace.
+    // A model uses all cores. A bug uses one, which finds its shortest trace.
     let failed = models.into_iter().filter(|check| !passes(check)).count() + failures(bugs.into());
     if failed > 0 {
         println!("{failed} failed");

@@ -1,14 +1,14 @@
-//! Conditional writes as Cassandra does them, message by message: why SERIAL and LOCAL_SERIAL
-//! must not meet on one partition.
+//! Conditional writes as Cassandra does them, message by message. They show why SERIAL and LOCAL_SERIAL
+//! must not be mixed on one partition.
 //!
-//! Three replicas in each of two datacenters, one counter. A take reads it and adds one with a conditional
-//! write, whose rounds are Paxos: prepare, propose, commit. SERIAL asks four of all six replicas,
-//! LOCAL_SERIAL two of the local three. No message is lost, but each may come late, also after the call that
-//! sent it has returned. A round that finds a proposal which was accepted and perhaps not committed finishes
-//! that one first, under its own ballot.
+//! There are three replicas in each of two datacenters, and one counter. A take reads the counter and adds
+//! one with a conditional write, whose rounds are Paxos: prepare, propose, commit. SERIAL needs four of all
+//! six replicas, LOCAL_SERIAL two of the local three. No message is lost, but each may be late, even after
+//! its call has returned. If a round finds a proposal that is accepted but perhaps not committed, it
+//! finishes that one first, under its own ballot.
 //!
-//! A coordinator goes on with the first answers that are enough. One whose proposal is refused somewhere may
-//! wait for ever, which stands for its time-out.
+//! A coordinator continues with the first answers that are enough. If its proposal is rejected somewhere,
+//! it may wait forever, which models its timeout.
 
 use crate::explore::Protocol;
 use crate::promises::UNIQUE;
@@ -16,14 +16,14 @@ use crate::promises::UNIQUE;
 const REPLICAS: usize = 6;
 const LOCAL: usize = 3;
 
-/// Whom a call asks.
+/// The replicas that a call contacts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Level {
     Serial,
     LocalSerial,
 }
 
-/// Which replicas a call waits for at the end.
+/// The replicas that a call waits for at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Commit {
     LocalQuorum,
@@ -34,11 +34,11 @@ pub(crate) enum Commit {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Call {
-    /// Adds one, unless the counter is at 0, which is dry; the id is what was there.
+    /// Adds one, unless the counter is at 0, which means empty. The id is the previous value.
     Take(Level),
-    /// Sets a dry counter to 3.
+    /// Sets an empty counter to 3.
     Refill(Level),
-    /// Reads only, finishing what it finds unfinished, which it then returns.
+    /// Only reads. If it finds an unfinished proposal, it commits that and returns.
     Read(Level),
 }
 
@@ -54,18 +54,18 @@ impl Call {
 pub(crate) struct Paxos {
     pub(crate) calls: Vec<Call>,
     pub(crate) commit: Commit,
-    /// A call begins only after the one before has returned.
+    /// A call begins only after the previous one has returned.
     pub(crate) one_by_one: bool,
     /// The counter at the beginning.
     pub(crate) next: u8,
-    /// Ballots that there are, hence rounds.
+    /// Number of ballots, hence of rounds.
     pub(crate) ballots: u8,
-    /// What has not arrived when its call returns comes after the end of time:
-    /// fewer orders, for finding alone.
+    /// Messages that have not arrived when their call returns never arrive. This reduces the orders to
+    /// explore, and is only for finding bugs.
     pub(crate) late_is_never: bool,
 }
 
-/// The counter as it was written under a ballot; ballot 0 stands for nothing, or for what was there.
+/// The counter as written under a ballot. Ballot 0 stands for no write, or for the initial value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Write {
     ballot: u8,
@@ -77,7 +77,7 @@ pub(crate) struct Replica {
     promised: u8,
     accepted: Write,
     committed: Write,
-    /// Messages on their way here, a bit each.
+    /// Messages on their way to this replica, a bit each.
     coming: u32,
 }
 
@@ -100,26 +100,26 @@ enum Phase {
     Returned(Option<u8>),
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Round {
     phase: Phase,
     ballot: u8,
-    /// Answers, in each datacenter.
+    /// Number of answers from each datacenter.
     heard: [u8; 2],
-    /// The latest that the answers to the prepare told of.
+    /// The latest values in the answers to the prepare.
     accepted: Write,
     committed: Write,
     /// The counter as this round read it.
     read: u8,
-    /// What it proposes is another call's, left unfinished.
+    /// Whether it proposes the unfinished write of another call.
     replays: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     replicas: [Replica; REPLICAS],
-    /// What each ballot proposes.
+    /// The value that each ballot proposes.
     proposed: Vec<u8>,
     rounds: Vec<Round>,
 }
@@ -129,7 +129,7 @@ pub(crate) enum Step {
     Begins {
         call: usize,
     },
-    /// The datacenter is 0 or 1; replicas of one that are alike are one.
+    /// The datacenter is 0 or 1. Replicas of one datacenter in the same state count as one.
     Arrives {
         what: Message,
         ballot: u8,
@@ -218,7 +218,7 @@ impl State {
 }
 
 impl Paxos {
-    /// A new round with a newer ballot, while there are any.
+    /// Starts a new round with a newer ballot, while there are any.
     fn prepare(&self, state: &mut State, call: usize) {
         if state.ballot() == self.ballots {
             state.rounds[call] = Round { phase: Phase::Returned(None), ..Round::default() };
@@ -237,7 +237,7 @@ impl Paxos {
         }
     }
 
-    /// How many replicas anybody asks or waits for.
+    /// Number of replicas that any call contacts or waits for.
     fn matter(&self) -> usize {
         let local = |call: &Call| call.level() == Level::LocalSerial;
         let only_local = self.commit == Commit::LocalQuorum && self.calls.iter().all(local);
@@ -290,7 +290,7 @@ impl Paxos {
                 (round.phase, round.heard) = (Phase::Committing, [0, 0]);
                 state.send(Message::Commit, ballot, self.matter());
             }
-            // After another's proposal its own turn comes.
+            // After another call's proposal, it proposes its own.
             Phase::Committing if committed && round.replays && !matches!(self.calls[call], Call::Read(_)) => {
                 self.prepare(state, call);
             }
@@ -311,7 +311,7 @@ impl Paxos {
 
     fn promised(&self, state: &mut State, call: usize) {
         let asked = self.asked(call);
-        // Where a prepare comes late, all it does is to make a replica refuse more.
+        // A late prepare can only make a replica reject more.
         let late = bit(state.rounds[call].ballot, Message::Prepare);
         state.replicas.iter_mut().for_each(|replica| replica.coming &= !late);
         let round = &mut state.rounds[call];
@@ -334,7 +334,7 @@ impl Paxos {
 }
 
 impl Replica {
-    /// Whether it agrees.
+    /// Returns whether it agrees.
     fn hear(&mut self, what: Message, write: Write) -> bool {
         match what {
             Message::Prepare if write.ballot > self.promised => self.promised = write.ballot,

@@ -1,9 +1,10 @@
-//! The published scheme of a counter in a cache, which is broken: a specimen that the
-//! models of ours are held against.
+//! The published scheme of a counter in a cache, which is broken. The models must find its bug, as a test
+//! of the models.
 //!
-//! Each call counts itself in the durable store, then increments the counter in the cache. Where the cache
-//! has lost it, the durable count, which is at least as large, is put there if nothing is. A process that
-//! pauses between reading the durable count and putting it into the cache puts an old count there.
+//! Each call adds one to a count in the durable store, and then increments the counter in the cache. If the
+//! cache has lost the counter, the call adds the durable count to the cache, if nothing is there. The
+//! durable count is at least as large as the counter was. A process that pauses between reading the durable
+//! count and adding it to the cache adds an old count.
 
 use crate::explore::Protocol;
 use crate::promises::{GROWING, UNIQUE};
@@ -32,7 +33,7 @@ pub(crate) struct State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Process {
     at: At,
-    /// The largest id that anybody had been given when this call began.
+    /// The largest id that was returned anywhere before this call began.
     floor: u8,
 }
 

@@ -1,4 +1,4 @@
-//! A store in memory of which everything can go wrong, on demand.
+//! A memory store that can fail in every way, on demand.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use idmill::store::{
 use idmill::{Error, ErrorKind, IdRange, Operation, Result, SequenceName};
 use parking_lot::Mutex;
 
-/// One thing that goes wrong with one round trip to a [`FaultyStore`].
+/// A fault of one round trip to a [`FaultyStore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request never arrives: nothing is reserved, and the answer says so ([`ErrorKind::Unavailable`]).
+    /// The request never arrives: nothing is reserved, and the error is [`ErrorKind::Unavailable`].
     LostRequest,
     /// The range is reserved, but the answer is lost ([`ErrorKind::UnknownOutcome`]).
     LostReply,
-    /// The range is reserved, and no answer ever comes.
+    /// The range is reserved, and the call never returns.
     Hang,
-    /// Nothing is reserved, and no answer ever comes.
+    /// Nothing is reserved, and the call never returns.
     HangBefore,
-    /// Nothing is reserved, and the answer is an error of this kind.
+    /// Nothing is reserved, and the call fails with an error of this kind.
     Refuse(ErrorKind),
-    /// This round trip takes so long, instead of the usual latency, and succeeds.
+    /// This round trip has this latency instead of the usual one, and succeeds.
     Latency(Duration),
-    /// Nonsense: the previous grant of the sequence again (nothing, if there was none: then it succeeds).
+    /// Nonsense: the previous grant of the sequence again. If there was none, the call succeeds.
     Repeat,
-    /// Nonsense: an id beyond the sequence's bounds (if they are all of `u64`, it succeeds).
+    /// Nonsense: an id beyond the sequence's bounds. If they are all of `u64`, the call succeeds.
     OutOfBounds,
-    /// Nonsense: one id more than was asked for (really reserved; fewer, at the end of the bounds).
+    /// Nonsense: one id more than requested, which is really reserved. Fewer at the end of the bounds.
     TooMany,
     /// Nonsense: a grant without ids.
     Empty,
@@ -39,9 +39,9 @@ pub enum Fault {
 
 /// The faults and the latency of a [`FaultyStore`].
 ///
-/// A fault *of every call* comes first, then the script, then chance. Only the first concerns calls other
-/// than reserves and give-backs. Chance is drawn from one seeded generator in the order of the calls: the
-/// same calls in the same order meet the same faults.
+/// A fault *of every call* comes first, then the script, then random faults. Only the first applies to
+/// calls other than reserves and give-backs. Random faults are drawn from one seeded generator in the order
+/// of the calls: the same calls in the same order meet the same faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
     shortest: Duration,
@@ -71,18 +71,18 @@ impl Faults {
         Self::default()
     }
 
-    /// The store is away: every call fails with [`ErrorKind::Unavailable`] and does nothing.
+    /// The store is unreachable: every call fails with [`ErrorKind::Unavailable`] and has no effect.
     pub fn outage() -> Self {
         Self::none().always(Fault::LostRequest)
     }
 
-    /// Every call takes this long; half of it passes before the call is applied.
+    /// Every call takes this long. Half of it passes before the call is applied.
     #[must_use]
     pub fn latency(self, latency: Duration) -> Self {
         self.latency_between(latency, latency)
     }
 
-    /// Every call takes a random time between the two, both included.
+    /// Every call takes a random time between the two, inclusive.
     #[must_use]
     pub fn latency_between(mut self, shortest: Duration, longest: Duration) -> Self {
         self.shortest = shortest.min(longest);
@@ -90,29 +90,29 @@ impl Faults {
         self
     }
 
-    /// Every call meets this fault. Nonsense concerns reserves only.
+    /// Every call meets this fault. Nonsense affects only reserves.
     #[must_use]
     pub fn always(mut self, fault: Fault) -> Self {
         self.always = Some(fault);
         self
     }
 
-    /// Adds faults that the next reserves and give-backs meet, one each, in this order.
+    /// Adds faults for the next reserves and give-backs, one each, in this order.
     #[must_use]
     pub fn script(mut self, faults: impl IntoIterator<Item = Fault>) -> Self {
         self.script.extend(faults);
         self
     }
 
-    /// Adds a fault that each reserve meets with this probability (0 to 1; all faults' together at most
-    /// 1, those beyond never happen).
+    /// Adds a fault that each reserve meets with this probability (0 to 1). The sum of all probabilities is
+    /// at most 1; faults beyond that never happen.
     #[must_use]
     pub fn random(mut self, fault: Fault, probability: f64) -> Self {
         self.random.push((fault, probability));
         self
     }
 
-    /// Seeds chance (0 unless told otherwise).
+    /// Sets the seed of random faults. Default 0.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.rng = fastrand::Rng::with_seed(seed);
@@ -141,7 +141,8 @@ impl Faults {
 
     fn draw_latency(&mut self) -> Duration {
         let spread = u64::try_from(self.longest.saturating_sub(self.shortest).as_nanos()).unwrap_or(u64::MAX);
-        // Nothing is drawn where there is no choice, so that latency does not shift the faults of a seed.
+        // Without a choice nothing is drawn, so that a constant latency does not shift the faults of a
+        // seed.
         if spread == 0 {
             self.shortest
         } else {
@@ -153,7 +154,8 @@ impl Faults {
         if self.random.is_empty() {
             return None;
         }
-        // One number per call whatever comes of it: the faults of one call do not depend on those of another.
+        // One number per call in any case, so that the faults of one call do not depend on those of
+        // another.
         let mut point = self.rng.f64();
         self.random.iter().find_map(|&(fault, probability)| {
             point -= probability;
@@ -164,8 +166,8 @@ impl Faults {
 
 /// A [`MemoryStore`] with faults, latency and a record of its grants. Clones share one state.
 ///
-/// Half of a call's latency passes before it is applied and half after it. So dropping its future can find it in
-/// either state, as with a database over a network.
+/// Half of a call's latency passes before it is applied and half after it. So dropping its future may leave
+/// it applied or not, as with a database over a network.
 #[derive(Clone, Debug, Default)]
 pub struct FaultyStore {
     memory: MemoryStore,
@@ -184,7 +186,7 @@ struct State {
 }
 
 impl FaultyStore {
-    /// An empty store that answers at once and never fails.
+    /// An empty store without latency and faults.
     pub fn new() -> Self {
         Self::default()
     }
@@ -203,8 +205,8 @@ impl FaultyStore {
         self
     }
 
-    /// Replaces the faults, for this store and all its clones. Calls under way keep the fault they met, and
-    /// calls that hang go on hanging.
+    /// Replaces the faults, for this store and all its clones. Calls in flight keep the fault they met, and
+    /// hanging calls keep hanging.
     pub fn set_faults(&self, faults: Faults) {
         self.state.lock().faults = faults;
     }
@@ -220,34 +222,34 @@ impl FaultyStore {
         self.state.lock().failing.insert(name.to_owned(), kind);
     }
 
-    /// Ends what [`fail_sequence`](Self::fail_sequence) began.
+    /// Ends the effect of [`fail_sequence`](Self::fail_sequence).
     pub fn heal_sequence(&self, name: &str) {
         self.state.lock().failing.remove(name);
     }
 
-    /// How many reserves were begun: round trips, so a batch counts once.
+    /// Number of reserves so far: round trips, so a batch counts once.
     pub fn reserves(&self) -> u64 {
         self.state.lock().reserves
     }
 
-    /// For how many sequences ranges were asked: a batch counts each of its requests.
+    /// Number of requests so far: a batch counts each of its requests.
     pub fn requests(&self) -> u64 {
         self.state.lock().requests
     }
 
-    /// Every grant of a sequence that was applied, in order, less the ids that were given back. Grants whose reply
-    /// was lost are among them; nonsense that a fault made up is not. Empty unless
+    /// Every grant of a sequence that was applied, in order, without the ids that were given back. Includes
+    /// grants whose reply was lost, but not the nonsense of a fault. Empty unless
     /// [`recording`](Self::recording).
     pub fn granted(&self, name: &str) -> Vec<Grant> {
         self.state.lock().granted.get(name).cloned().unwrap_or_default()
     }
 
-    /// As of the [`MemoryStore`].
+    /// As [`MemoryStore`]'s.
     pub fn snapshot(&self) -> Snapshot {
         self.memory.snapshot()
     }
 
-    /// As of the [`MemoryStore`].
+    /// As [`MemoryStore`]'s.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.memory.restore(snapshot);
     }
@@ -303,7 +305,7 @@ impl FaultyStore {
         Ok(grant)
     }
 
-    /// An answer that no honest store gives, where the sequence allows for one.
+    /// A grant that no correct store returns, where the sequence permits one.
     async fn lie(&self, requests: &[Reserve], nonsense: Fault) -> Vec<Result<Grant>> {
         let mut answers = Vec::new();
         for request in requests {
@@ -342,7 +344,8 @@ impl FaultyStore {
         Ok(taken)
     }
 
-    /// An administrative call: those have latency and meet an outage, but not the scripted and random faults.
+    /// An administrative call, which has latency and may meet an outage, but not the scripted and random
+    /// faults.
     async fn call<R>(&self, operation: Operation, act: impl Future<Output = Result<R>>) -> Result<R> {
         let met = self.state.lock().faults.next_other();
         self.meet(met, operation, act).await
@@ -435,14 +438,14 @@ fn halves(latency: Duration) -> (Duration, Duration) {
 }
 
 async fn pause(duration: Duration) {
-    // Without latency there need not even be a runtime.
+    // Without latency no runtime is needed.
     if !duration.is_zero() {
         tokio::time::sleep(duration).await;
     }
 }
 
-/// Takes the ids that were given back off the end of the grants: of the last one, or of several that follow
-/// each other.
+/// Removes the given-back ids from the end of the grants: from the last one, or from several consecutive
+/// ones.
 fn shorten(granted: &mut Vec<Grant>, back: &GiveBack) {
     while let Some(last) = granted.last_mut()
         && last.identity == back.identity
@@ -457,7 +460,7 @@ fn shorten(granted: &mut Vec<Grant>, back: &GiveBack) {
     }
 }
 
-/// One id above the bounds, or below where there is none above.
+/// One id above the bounds, or below if there is none above.
 fn outside(bounds: Bounds) -> Option<IdRange> {
     let id = bounds.max().checked_add(1).or_else(|| bounds.start().checked_sub(1))?;
     IdRange::new(id, 1)

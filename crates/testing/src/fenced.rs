@@ -10,7 +10,7 @@ pub enum Kept<Fence> {
     Claim {
         /// The server's fence when the window was claimed.
         fence: Fence,
-        /// The token of this claim alone.
+        /// The token of this claim, which no other claim has.
         token: u64,
     },
     /// The ids from `base + used` up to, but not including, `base + len`.
@@ -19,15 +19,15 @@ pub enum Kept<Fence> {
         fence: Fence,
         /// The first id.
         base: u64,
-        /// How many are handed out.
+        /// Number of ids handed out.
         used: u64,
-        /// How many there are.
+        /// Number of ids.
         len: u64,
-        /// When no more than this many are left, the next range is prepared.
+        /// The next range is prepared when at most this number of ids is left.
         mark: u64,
         /// The token of the process that prepares the next range.
         ahead: Option<u64>,
-        /// What follows this range: its first id, how many there are, and its mark.
+        /// The next range: its first id, its length, and its mark.
         next: Option<(u64, u64, u64)>,
     },
 }
@@ -35,13 +35,13 @@ pub enum Kept<Fence> {
 /// The outcome of a draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draw {
-    /// These ids are the caller's.
+    /// These ids belong to the caller.
     Ids {
         /// The ids.
         range: IdRange,
-        /// The first id of the range that they belong to.
+        /// The first id of their range.
         base: u64,
-        /// How many are left, in this range and what follows it.
+        /// Number of ids left, in this range and the next.
         left: u64,
         /// The caller may prepare the next range.
         low: bool,
@@ -54,8 +54,8 @@ pub enum Draw {
     Busy,
 }
 
-/// Takes up to `count` ids, none above `ceiling`. If the window holds nothing valid at this server, claims it
-/// with `token`.
+/// Takes up to `count` ids, none above `ceiling`. If the window has no valid entry at this server, claims
+/// it with `token`.
 pub fn draw<Fence: Clone + PartialEq>(
     kept: &mut Option<Kept<Fence>>,
     here: &Fence,
@@ -89,7 +89,7 @@ pub fn draw<Fence: Clone + PartialEq>(
     }
 }
 
-/// Goes on in the next range if this one is used up.
+/// Moves to the next range if this one is used up.
 fn go_on<Fence: Clone + PartialEq>(kept: &mut Option<Kept<Fence>>, here: &Fence) {
     if let Some(Kept::Range { fence, used, len, next: Some((base, next, mark)), .. }) = kept
         && fence == here
@@ -100,8 +100,8 @@ fn go_on<Fence: Clone + PartialEq>(kept: &mut Option<Kept<Fence>>, here: &Fence)
     }
 }
 
-/// Puts what is left of a range in the place of the claim with this token, or behind the range that is
-/// claimed with it, if that still stands. Otherwise the range is abandoned.
+/// Replaces the claim with this token by the rest of a range, or appends it to the range that was claimed
+/// with this token, if that is still there. Otherwise the range is abandoned.
 pub fn install<Fence: Clone + PartialEq>(
     kept: &mut Option<Kept<Fence>>,
     here: &Fence,
@@ -123,7 +123,7 @@ pub fn install<Fence: Clone + PartialEq>(
     }
 }
 
-/// Gives a claim back, if it still stands.
+/// Releases a claim, if it is still there.
 pub fn release<Fence>(kept: &mut Option<Kept<Fence>>, token: u64) -> bool {
     match kept {
         Some(Kept::Claim { token: held, .. }) if *held == token => {
@@ -152,7 +152,7 @@ mod tests {
         Kept::Range { fence, base, used: 0, len, mark: 0, ahead: None, next: None }
     }
 
-    /// Draws what comes, whatever else is said.
+    /// Draws, and ignores the other results.
     fn ids(kept: &mut Option<Kept<u64>>, count: u64) -> (IdRange, bool) {
         match draw(kept, &1, count, u64::MAX, 9) {
             Draw::Ids { range, low, .. } => (range, low),

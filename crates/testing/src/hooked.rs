@@ -6,7 +6,7 @@ use std::ops::Deref;
 use idmill::store::{Capabilities, Change, GiveBack, Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Result, SequenceName};
 
-/// What a test changes about a store.
+/// The calls of a store that a test changes.
 pub trait Hooks: Debug + Send + Sync {
     /// The store inside.
     fn inner(&self) -> &dyn Store;
@@ -20,7 +20,7 @@ pub trait Hooks: Debug + Send + Sync {
         self.inner().reserve(request)
     }
 
-    /// Called only where [`capabilities`](Self::capabilities) has batches.
+    /// Called only if [`capabilities`](Self::capabilities) has batches.
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         self.inner().reserve_many(requests)
     }

@@ -1,4 +1,4 @@
-//! What the tests of several packages share.
+//! Shared code for the tests of several packages.
 
 #![allow(
     missing_docs,

@@ -1,17 +1,17 @@
-//! Callers that draw a load, and what they saw of it.
+//! Callers that draw a load, and their measurements.
 
 use std::time::Duration;
 
 use idmill::Allocator;
 use tokio::time::{Instant, sleep_until};
 
-/// Each draws a share of the load, evenly.
+/// Each draws an equal share of the load, at a steady rate.
 pub const CALLERS: u32 = 20;
 
 pub const SETTLED: Duration = Duration::from_secs(6);
 pub const AFTER: Duration = Duration::from_secs(2);
 
-/// What callers saw.
+/// The measurements of the callers.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// How often each caller waited.
@@ -25,7 +25,7 @@ impl Seen {
     }
 }
 
-/// All callers draw for so long, at a rate that depends on the time.
+/// All callers draw for the given time, at a rate that depends on the time.
 pub async fn load(
     ids: &Allocator,
     time: Duration,
@@ -45,7 +45,7 @@ pub async fn load(
     seen
 }
 
-/// Draws when it is due, in blocks that come at most once a millisecond; counts the times it had to wait.
+/// Draws at a rate, in blocks at least a millisecond apart. Counts the draws that had to wait.
 async fn caller(
     ids: Allocator,
     time: Duration,
@@ -55,7 +55,7 @@ async fn caller(
     let begun = Instant::now();
     let phase = f64::from(index) / f64::from(CALLERS);
     let (mut waits, mut longest, mut owed) = (0, Duration::ZERO, 0.0);
-    // Not all at once: each begins at its own point of the pause.
+    // Not all at the same time: each caller begins at its own point of the pause.
     let mut due = begun
         + Duration::from_secs_f64(phase * (f64::from(CALLERS) / rate(Duration::ZERO)).clamp(0.001, 1.0));
     while due - begun < time {

@@ -1,4 +1,4 @@
-//! Ids that are drawn before and after their store was put back, without a guard and with one.
+//! Ids that are drawn before and after a restore of their store, with and without a guard.
 //!
 //! ```ignore
 //! let mut ids = Drawn::from(schemes, "postgres://…");
@@ -25,17 +25,17 @@ use crate::engines::Engine;
 
 const SEQUENCE: &str = "s";
 const STEP: u64 = 10;
-/// How often a process that runs over a restart tries again: a guard against hanging.
+/// Retries of a process across a restart: a guard against hanging.
 const TRIES: u32 = 600;
 
-/// A store that processes draw from behind a guard, one after the other, and every id that they drew.
+/// A store that processes draw from through a guard, one after the other, and all ids that they drew.
 #[derive(Debug)]
 pub struct Drawn {
     schemes: Schemes,
     url: String,
     witness: FileWitness,
     ids: BTreeSet<u64>,
-    // Away from the store's, which is put back.
+    // Outside of the store's directory, which is restored.
     _dir: tempfile::TempDir,
 }
 
@@ -47,31 +47,31 @@ impl Drawn {
         Self { schemes, url: url.into(), witness, ids: BTreeSet::new(), _dir: dir }
     }
 
-    /// The store is reached at this URL from now on. The witness stays, and what was drawn.
+    /// Changes the URL of the store. The witness and the drawn ids stay.
     pub fn moves_to(&mut self, url: impl Into<String>) {
         self.url = url.into();
     }
 
-    /// A process that starts now, behind the guard.
+    /// Starts a process with the guard.
     pub async fn process(&self) -> Result<Process> {
         let guarded = Arc::new(Guarded::new(self.schemes.open(&self.url).await?, self.witness.clone()));
         Ok(Process { sequence: sequence(guarded.clone()).await?, guarded })
     }
 
-    /// A process that starts now draws so many ids, and is gone; returns how often it healed the store.
+    /// A new process draws `count` ids and ends. Returns how often it repaired the store.
     ///
     /// # Panics
-    /// If one was drawn before.
+    /// If an id is a duplicate.
     pub async fn draw(&mut self, count: u32) -> u64 {
         let process = self.process().await.unwrap();
         self.draw_with(&process, count).await.unwrap();
         process.healed()
     }
 
-    /// A process that may have started long ago draws so many ids.
+    /// A process, which may be old, draws `count` ids.
     ///
     /// # Panics
-    /// If one was drawn before.
+    /// If an id is a duplicate.
     pub async fn draw_with(&mut self, process: &Process, count: u32) -> Result<()> {
         for _ in 0..count {
             let id = process.next().await?;
@@ -80,13 +80,12 @@ impl Drawn {
         Ok(())
     }
 
-    /// A process that starts now *without a guard* draws so many ids; returns how many of them were drawn
-    /// before.
+    /// A new process draws `count` ids *without a guard*. Returns the number of duplicates.
     pub async fn repeated(&self, count: u32) -> usize {
         self.repeated_of(self.schemes.open(&self.url).await.unwrap(), count).await
     }
 
-    /// The same behind the guard, where the witness was put back as well.
+    /// The same with the guard, if the witness was restored as well.
     pub async fn repeated_behind_the_guard(&self, count: u32) -> usize {
         self.repeated_of(self.process().await.unwrap().guarded, count).await
     }
@@ -105,7 +104,7 @@ impl Drawn {
         self.witness.path()
     }
 
-    /// What a process that starts now, behind the guard, is refused with; it is refused each time.
+    /// Returns the error of a new process with the guard. Fails unless every draw returns it.
     pub async fn refused(&self) -> Error {
         let process = self.process().await.unwrap();
         let error = process.next().await.unwrap_err();
@@ -115,8 +114,8 @@ impl Drawn {
         error
     }
 
-    /// As [`refused`](Self::refused), where the sequence is another one of the same name. Then does what the
-    /// error tells a person to do, after which ids go on.
+    /// As [`refused`](Self::refused), if another sequence has the same name. Then follows the advice in the
+    /// error, after which draws succeed.
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();
@@ -132,8 +131,8 @@ impl Drawn {
         assert_eq!(self.draw(30).await, 0);
     }
 
-    /// What follows once the store was put back to where it was at least 30 ids ago: without a guard they
-    /// come again, and with one they do not.
+    /// Checks the state after the store was restored to at least 30 ids ago: ids repeat without a guard,
+    /// and do not with one.
     pub async fn went_back(&mut self) {
         assert_eq!(self.repeated(20).await, 20, "nothing tells that it is not the store of before");
         assert_eq!(self.draw(100).await, 1, "it is healed");
@@ -141,7 +140,7 @@ impl Drawn {
     }
 }
 
-/// A process that draws behind the guard.
+/// A process that draws through the guard.
 #[derive(Debug)]
 pub struct Process {
     guarded: Arc<Guarded>,
@@ -160,7 +159,7 @@ impl Process {
         self.guarded.set(&name, Change::new().next(next)).await.map(drop)
     }
 
-    /// Its connections may be those to an engine that was started anew since.
+    /// Draws, with retries: its connections may be to an engine that was restarted since.
     async fn next(&self) -> Result<u64> {
         for _ in 0..TRIES {
             match self.sequence.next().await {
@@ -174,12 +173,12 @@ impl Process {
     }
 }
 
-/// Nothing is fetched ahead, so that what was reserved at the time of a backup does not depend on timing.
+/// No prefetch, so that the ids reserved at the time of a backup do not depend on timing.
 async fn sequence(store: impl Store + 'static) -> Result<Allocator<u64>> {
     Sequences::new(store)?.sequence::<u64>(SEQUENCE).step(STEP).watermark(0).await
 }
 
-/// A copy of a directory of an engine that is down, with everybody's rights; gone when it is dropped.
+/// A copy of a directory of an engine that is down, with its owners and permissions. Removed on drop.
 #[derive(Debug)]
 pub struct Backup {
     of: PathBuf,
@@ -187,20 +186,20 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies it, to a directory beside it.
+    /// Copies it to a directory next to it.
     pub fn of(dir: &Path) -> Self {
         let copy = dir.with_extension("backup");
         copied(dir, &copy);
         Self { of: dir.to_owned(), copy }
     }
 
-    /// Puts the copy in the place of the directory, for an engine that is down.
+    /// Replaces the directory with the copy. The engine must be down.
     pub fn put_back(&self) {
         std::fs::remove_dir_all(&self.of).unwrap();
         copied(&self.copy, &self.of);
     }
 
-    /// Kills an engine, and starts it again over the copy.
+    /// Kills an engine, and restarts it over the copy.
     #[cfg(feature = "engines")]
     pub async fn put_back_under(&self, engine: &Engine) {
         engine.kill();
@@ -208,7 +207,7 @@ impl Backup {
         engine.restart().await;
     }
 
-    /// Copies what a running engine keeps there: it is killed for that, and started again.
+    /// Copies the data of a running engine, which is killed for that and restarted.
     #[cfg(feature = "engines")]
     pub async fn of_engine(engine: &Engine, dir: &Path) -> Self {
         engine.kill();
@@ -220,8 +219,8 @@ impl Backup {
 
 #[cfg(feature = "engines")]
 impl Drawn {
-    /// What an engine keeps there is put back, once for those who start afterwards, and once under one that
-    /// runs.
+    /// Restores an engine's data twice: once for processes that start afterwards, and once while a process
+    /// is running.
     pub async fn survives_a_restore(&mut self, engine: &Engine, dir: &Path) {
         self.draw(30).await;
         let backup = Backup::of_engine(engine, dir).await;
@@ -241,12 +240,12 @@ impl Drop for Backup {
     }
 }
 
-/// By the system's own command, since an engine may refuse files that belong to another user.
+/// Copies with `cp`, because an engine may reject files of another user.
 fn copied(from: &Path, to: &Path) {
     ran(Command::new("cp").arg("-a").arg(from).arg(to));
 }
 
-/// Runs a command to its end; returns what it printed.
+/// Runs a command to its end. Returns its output.
 ///
 /// # Panics
 /// If it fails.

@@ -1,10 +1,10 @@
-//! Simulated worlds by seed: which ones to run, on all cores, and how to run one again.
+//! Simulated worlds by seed: which ones to run, on all cores, and how to rerun one.
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// The seed in `IDMILL_SIM_SEED`; or as many as `IDMILL_SIM_SEEDS` says, `default` without it, divided by
-/// `share`: for worlds that are larger than the others that the setting counts.
+/// Returns the seed in `IDMILL_SIM_SEED`, or the number of seeds in `IDMILL_SIM_SEEDS` (`default` without
+/// it), divided by `share`. The share is for worlds that are larger than the usual ones.
 pub fn chosen(default: u64, share: u64) -> Vec<u64> {
     let seeds = match setting("IDMILL_SIM_SEED") {
         Some(seed) => vec![seed],
@@ -19,8 +19,8 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; it must be a number")))
 }
 
-/// What a world came to; or what was broken in it, with the command that runs it again. `target` is cargo's
-/// `--test NAME`, with the features that it needs.
+/// Runs one world. Adds to an error the command that reruns it. `target` is cargo's `--test NAME`, with the
+/// features that it needs.
 pub fn run<T>(target: &str, seed: u64, world: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let checked = catch_unwind(AssertUnwindSafe(world));
     checked.unwrap_or_else(|_| Err("panicked, see above".to_owned())).map_err(|fault| {
@@ -30,7 +30,7 @@ pub fn run<T>(target: &str, seed: u64, world: impl FnOnce() -> Result<T, String>
     })
 }
 
-/// Runs all of them, shared between threads.
+/// Runs all of them on several threads.
 pub fn run_all<T: Send>(
     seeds: &[u64],
     run: impl Fn(u64) -> Result<T, String> + Sync,
@@ -44,10 +44,10 @@ pub fn run_all<T: Send>(
     })
 }
 
-/// What the worlds came to, if nothing was broken in any of them.
+/// Returns the results of the worlds.
 ///
 /// # Panics
-/// With the first few faults.
+/// If any world is broken, with the first few errors.
 pub fn all_hold<T>(results: Vec<Result<T, String>>) -> Vec<T> {
     let worlds = results.len();
     let (held, broken): (Vec<_>, Vec<_>) = results.into_iter().partition(Result::is_ok);

@@ -1,4 +1,4 @@
-//! The services of `examples/axum`, as processes that are asked over HTTP, and what each of them has to keep.
+//! The services of `examples/axum`, as processes that are called over HTTP, and their promises.
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -11,26 +11,26 @@ use std::time::{Duration, Instant};
 
 use crate::engines::Engine;
 
-/// How long an answer, a start or an end may take: a guard against hanging.
+/// The time limit for an answer, a start or an end: a guard against hanging.
 const LONG: Duration = Duration::from_secs(60);
-/// How many clients ask at once.
+/// Number of simultaneous clients.
 const CLIENTS: usize = 8;
-/// What nobody ordered.
+/// An order that does not exist.
 const NOBODYS: &str = "POST /orders/9000000000000000000/invoice";
 
-/// A service that runs, killed when it is dropped.
+/// A running service, killed on drop.
 #[derive(Debug)]
 pub struct Service {
     process: Child,
     shop: Shop,
 }
 
-/// Where to ask it.
+/// Its address.
 #[derive(Clone, Copy, Debug)]
 pub struct Shop(SocketAddr);
 
 impl Service {
-    /// Starts the program over this PostgreSQL; it says itself at which port it listens.
+    /// Starts the program over this PostgreSQL. The program prints its port.
     pub fn start(program: &str, engine: &Engine) -> Self {
         let mut command = Command::new(program);
         command.env("DATABASE_URL", format!("postgres://postgres@{}/postgres", engine.address()));
@@ -43,7 +43,7 @@ impl Service {
         Self { shop: Shop(address.parse().expect("an address")), process }
     }
 
-    /// Has it end by SIGTERM, and says how it ended.
+    /// Ends it with SIGTERM. Returns its exit status.
     pub fn end(&mut self) -> ExitStatus {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
@@ -84,7 +84,7 @@ impl Shop {
         Ok(stream)
     }
 
-    /// The status and the text of the answer.
+    /// Returns the status and the text of the answer.
     pub fn ask(&self, request: &str) -> io::Result<(u16, String)> {
         let mut answer = String::new();
         self.send(request)?.read_to_string(&mut answer)?;
@@ -93,19 +93,19 @@ impl Shop {
         Ok((status.ok_or(io::ErrorKind::InvalidData)?, text.to_owned()))
     }
 
-    /// The text of an answer that is a success.
+    /// Returns the text of a successful answer.
     pub fn text(&self, request: &str) -> String {
         let (status, text) = self.ask(request).unwrap_or_else(|error| panic!("{request}: {error}"));
         assert_eq!(status, 200, "{request}: {text}");
         text
     }
 
-    /// The numbers in such an answer, one a line.
+    /// Returns the numbers in such an answer, one per line.
     pub fn numbers(&self, request: &str) -> Vec<u64> {
         self.text(request).lines().map(|line| line.parse().expect("a number")).collect()
     }
 
-    /// The id of an order, if it was answered at all.
+    /// Returns the id of a new order, if there was an answer.
     fn answered(self) -> Option<u64> {
         let (status, text) = self.ask("POST /orders").ok()?;
         assert_eq!(status, 200, "{text}");
@@ -120,7 +120,7 @@ impl Shop {
         self.numbers(&format!("POST /orders/{order}/invoice"))[0]
     }
 
-    /// What a metric of the orders' sequence says.
+    /// The value of a metric of the orders' sequence.
     pub fn metric(&self, name: &str) -> u64 {
         let (page, begin) = (self.text("GET /metrics"), format!("{name}{{sequence=\"orders\"}} "));
         let value = page.lines().find_map(|line| line.strip_prefix(&begin));
@@ -128,7 +128,7 @@ impl Shop {
     }
 }
 
-/// What each of several clients gets, all in one list.
+/// Runs several clients concurrently. Returns all their results in one list.
 fn at_once<T: Send>(client: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
     thread::scope(|scope| {
         let client = &client;
@@ -143,8 +143,8 @@ fn distinct(ids: &[u64]) -> BTreeSet<u64> {
     set
 }
 
-/// Two processes and their clients: no order's id comes twice, and no invoice's number is missing, although
-/// as many transactions roll back as commit.
+/// Two processes and their clients: no order's id is a duplicate, and no invoice's number is missing,
+/// although half of the transactions roll back.
 pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let shops = [Service::start(program, &engine), Service::start(program, &engine)];
@@ -168,9 +168,8 @@ pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     );
 }
 
-/// Clients that go away in the midst of it, sooner or later: their invoices are written or not, and no number
-/// is missing in the end. Those who ask another process do not have to wait until somebody asks this one
-/// again.
+/// Clients that leave at different moments of a request: their invoices are written or not, and finally no
+/// number is missing. A client of another process does not have to wait for the next request to this one.
 pub async fn clients_may_go_away(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));
@@ -186,16 +185,15 @@ pub async fn clients_may_go_away(program: &str) {
     assert_eq!(shop.numbers("GET /invoices"), (1..=100).collect::<Vec<_>>());
 }
 
-/// A service that is told to end gives the rest of its ids back, so that the next one goes on where it was,
-/// whatever a client does that never ends its request. One that is killed takes with it what it had in
-/// memory.
+/// After SIGTERM, a service gives its remaining ids back, so that the next one continues there, even if a
+/// client never finishes its request. A killed service loses the ids in its memory.
 pub async fn the_next_start_goes_on(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);
     assert_eq!((0..10).map(|_| shop.order()).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
     let mut endless = TcpStream::connect(shop.0).expect("it listens");
     endless.write_all(b"POST /orders HTTP/1.1\r\n").expect("it reads");
-    // Asked afterwards, so that the service has begun to read the other.
+    // Called afterwards, so that the service has begun to read the other request.
     assert!(shop.metric("idmill_remaining") > 0, "there is nothing to give back");
     assert!(shop.end().success());
     let shop = Service::start(program, &engine);
@@ -206,8 +204,8 @@ pub async fn the_next_start_goes_on(program: &str) {
     assert!((12..=11 + granted).contains(&next), "{next} after a kill, of {granted} granted");
 }
 
-/// A service that is told to end while clients ask: whoever was answered has an id of their own, and the next
-/// start hands out larger ones.
+/// A service that gets SIGTERM while clients call it: every answer has a unique id, and the next start
+/// hands out larger ones.
 pub async fn ends_under_load(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);

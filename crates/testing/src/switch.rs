@@ -1,4 +1,4 @@
-//! One address that leads to one of several servers, as a name does that is moved to another machine; and
+//! One address that leads to one of several servers, like a host name that is moved to another machine, and
 //! processes that draw through it.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use idmill::store::Store;
 use idmill::{Allocator, Sequences};
 use idmill_conformance::Proxy;
 
-/// One process: its store, its sequence, and what it drew last.
+/// One process: its store, its sequence, and its last id.
 pub struct Process<S> {
     pub store: Arc<S>,
     _ids: Sequences,
@@ -33,7 +33,7 @@ impl<S: Store + 'static> Process<S> {
     }
 }
 
-/// Moves the address from one server to the other and back, six times; how many ids were handed out.
+/// Switches the address between the two servers six times. Returns the number of ids handed out.
 pub async fn back_and_forth<S: Store + 'static>(
     switch: &Proxy,
     servers: [SocketAddr; 2],

@@ -1,4 +1,4 @@
-//! What a test may rely on when it tests against this store.
+//! The guarantees of the faulty store for tests.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A program without an async runtime: threads draw ids from an SQLite file, and what is left goes back at
-//! the end.
+//! A program without an async runtime: threads draw ids from an SQLite file, and the remaining ids are
+//! given back at the end.
 //!
 //! `cargo run -p blocking -- ids.db`
 
@@ -10,15 +10,15 @@ use std::time::Duration;
 use idmill::{Allocator, Result, Sequences};
 use idmill_sqlite::SqliteStore;
 
-/// How long a thread waits for an id, should it find none in memory.
+/// How long a thread waits for an id if there is none in memory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     let path = env::args().nth(1).unwrap_or_else(|| "ids.db".to_owned());
-    // Where there is no async runtime, refills run on threads of idmill's own. (A program that has one, but
-    // whose threads are not for that, says `Sequences::builder(store).own_thread()`.)
+    // Without an async runtime, refills run on threads of idmill's own. (In a program that has a runtime
+    // and must not use it, call `Sequences::builder(store).own_thread()`.)
     let ids = Sequences::connect_blocking(SqliteStore::open(path))?;
-    // A program that ends soon reserves nothing ahead: a refill that is under way as it ends goes to nobody.
+    // A short-lived program does not prefetch: ids of a refill that is in flight at its end would be lost.
     let orders = ids.sequence::<u64>("orders").step(100).watermark(0).open_blocking()?;
 
     thread::scope(|scope| {

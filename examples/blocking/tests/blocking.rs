@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The ids that it printed, sorted, and how many it says went back.
+/// Returns the printed ids, sorted, and the printed number of ids given back.
 fn run(file: &Path) -> (Vec<u64>, u64) {
     let output = Command::new(env!("CARGO_BIN_EXE_blocking")).arg(file).output().unwrap();
     assert!(output.status.success(), "{output:?}");

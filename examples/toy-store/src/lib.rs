@@ -1,5 +1,5 @@
-//! Sequences in a JSON file, `toy:PATH`. All that a store needs: what it can do, how it reads, how it writes if
-//! nothing has changed, and what its URLs are.
+//! Sequences in a JSON file, `toy:PATH`. A store needs only this: its capabilities, a read, a conditional
+//! write, and its URLs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,7 +23,7 @@ pub async fn connect(url: &str) -> Result<idmill::Sequences> {
     idmill_kit::connect::<ToyStore>(url).await
 }
 
-/// The store, and its options too: there is no connection to open.
+/// The store, and its options too, because there is no connection to open.
 #[derive(Clone, Debug)]
 pub struct ToyStore {
     path: PathBuf,
@@ -33,7 +33,7 @@ pub struct ToyStore {
 type Stored = BTreeMap<SequenceName, SequenceInfo>;
 
 impl ToyStore {
-    /// Runs what blocks its thread where that is allowed.
+    /// Runs blocking work on a thread where blocking is allowed.
     async fn run<R: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> Result<R> + Send + 'static,
@@ -50,7 +50,7 @@ impl Store for ToyStore {
 }
 
 impl CompareAndSet for ToyStore {
-    /// Two states of a sequence that are equal are the same to everybody.
+    /// Two equal states of a sequence cannot be distinguished, so no version is needed.
     type Version = ();
 
     fn can(&self) -> Capabilities {
@@ -64,7 +64,7 @@ impl CompareAndSet for ToyStore {
         })
     }
 
-    // Sent once, whatever may be sent again.
+    // Sent once, even if other calls are retried.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -95,7 +95,7 @@ impl CompareAndSet for ToyStore {
     }
 }
 
-/// Nothing was written.
+/// An error after which nothing was written.
 fn certain(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Unavailable, error.to_string()).because(error)
 }
@@ -108,7 +108,7 @@ fn load(path: &Path) -> Result<Stored> {
     }
 }
 
-/// On the disk before it is the file: whoever reads sees all of it or nothing.
+/// Synced before the rename, so that readers see all of it or nothing.
 fn save(path: &Path, stored: &Stored) -> Result<()> {
     let new = path.with_extension("new");
     let text = serde_json::to_vec_pretty(stored).map_err(|error| certain(error.into()))?;

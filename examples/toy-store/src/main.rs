@@ -1,4 +1,4 @@
-//! The command `idmill`, which knows `toy:PATH` too.
+//! The command `idmill`, with support for `toy:PATH`.
 
 fn main() -> std::process::ExitCode {
     idmill_cli::main(toy_store::SCHEMES)

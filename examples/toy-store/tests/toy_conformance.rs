@@ -1,4 +1,4 @@
-//! The suite that every store has to pass: several processes, kills, and what must not happen.
+//! The suite that every store must pass: several processes, kills, and forbidden results.
 
 use std::sync::Arc;
 

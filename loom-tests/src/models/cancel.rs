@@ -1,11 +1,11 @@
-//! What becomes of the ids of a caller that gives up?
+//! Checks that the ids of a caller that gives up are accounted for.
 //!
-//! *Threads*: one that asks and goes away at any moment; one that asks and waits; the actor. Bounded.
+//! *Threads*: a caller that asks and gives up at any moment; a caller that asks and waits; the actor.
+//! Bounded.
 //!
-//! *Asked*: everybody else is served, and every id granted was drawn, is in memory, or is counted as a gap.
+//! *Promises*: all other callers are served. Every granted id is drawn, in memory, or counted as a gap.
 //!
-//! *What would break it*: a reply that is dropped on its way without being
-//! counted, on either side of the race.
+//! *Bugs it catches*: a reply that is dropped in transit and not counted, on either side of the race.
 
 use std::future::Future;
 use std::pin::pin;
@@ -23,7 +23,7 @@ use crate::world::{Actor, NEVER, next, sequence};
 
 models![every_id_is_drawn_or_counted, the_others_are_served];
 
-/// Asks, looks once at most, and gives up.
+/// Asks, polls at most once, and gives up.
 fn asks_and_gives_up(core: &Arc<Core>, look: bool) -> u64 {
     let mut ask = pin!(Reply::ask(core, 1, NEVER, None).expect("open"));
     if !look {
@@ -35,7 +35,7 @@ fn asks_and_gives_up(core: &Arc<Core>, look: bool) -> u64 {
     }
 }
 
-/// Fails unless all ids that were granted are accounted for, once the actor is at its end.
+/// Fails unless all granted ids are accounted for after the actor has ended.
 fn assert_counted(core: &Core, actor: &Actor, drawn: u64) {
     let stats = &core.stats;
     let gaps = stats.revoked() + stats.abandoned() + stats.dropped();

@@ -1,14 +1,14 @@
-//! Does everybody hear that it is over?
+//! Checks that a close reaches every caller.
 //!
-//! *Threads*: one that draws or waits; one that closes; the actor; for the memory alone, one that revokes.
-//! Bounded where the actor runs.
+//! *Threads*: a thread that draws or waits; a thread that closes; the actor; and for `closed_stays_closed`,
+//! a thread that revokes. Bounded where the actor runs.
 //!
-//! *Asked*: a caller gets an id or `Closed`, and never waits for good; afterwards all hear
-//! `Closed`; no id is unaccounted for.
+//! *Promises*: a caller gets an id or `Closed`, and never waits forever. After the close, all calls return
+//! `Closed`. Every id is accounted for.
 //!
-//! *What would break it*: a segment whose rest is counted before it is sealed; a mailbox that takes
-//! questions which nobody will read; an actor that forgets those that arrived last; a revocation that
-//! opens again what was closed.
+//! *Bugs it catches*: the rest of a segment is counted before it is sealed; the mailbox accepts requests
+//! that nothing will read; the actor drops the requests that arrived last; a revocation reopens a closed
+//! stock.
 
 use loom::thread;
 
@@ -48,7 +48,7 @@ fn a_caller_gets_an_id_or_hears_of_it() {
     });
 }
 
-/// What is left at the end goes back to the store, and from there to others.
+/// Ids that are left at the end return to the store, which grants them to others.
 fn what_is_given_back_was_not_drawn() {
     explore(30_000, Some(4), || {
         let (core, mailbox) = sequence(3, 0, 100);
@@ -85,7 +85,8 @@ fn closed_while_drawing() {
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
         let drawn = caller.join().unwrap();
         let ids = drawn.iter().filter(|drawn| drawn.is_ok()).count() as u64;
-        // Dry: a draw may see the seal and not yet why. It sends the caller to the mailbox, which says so.
+        // Dry: a draw may see the seal before its reason. The caller then tries the mailbox, which returns
+        // `Closed`.
         let heard = |drawn: &Result<_, _>| matches!(drawn, Ok(_) | Err(ErrorKind::Dry | ErrorKind::Closed));
         assert!(drawn.iter().all(heard), "{drawn:?}");
         assert_eq!(ids + core.stats.revoked(), 2, "drawn or counted");

@@ -1,4 +1,4 @@
-//! One question a file.
+//! The models, one question per file.
 
 mod cancel;
 mod close;

@@ -1,13 +1,14 @@
-//! Do callers that find a segment dry all get on to the next one by themselves?
+//! Checks that callers with an empty segment move on to the next one without the actor.
 //!
-//! *Threads*: two callers with ever staler views, and whoever publishes. Unbounded,
-//! but for three segments at once.
+//! *Threads*: two callers whose views grow stale, and a publisher. Unbounded, except with three segments.
 //!
-//! *Asked*: no id lost, none twice; what a caller draws is larger than all it has drawn or heard of; nobody
-//! is sent to the actor while there are ids; the link of a segment that was left is cleared.
+//! *Promises*: no id is lost or duplicated. An id is larger than all ids that its caller has drawn or
+//! received. No caller is sent to the actor while there are ids. The link of a segment that was left is
+//! cleared.
 //!
-//! *What would break it*: a link stored too weakly; a promotion that does not compare; a link that is cleared
-//! before the promotion; a caller that finds no link and does not look at what is current.
+//! *Bugs it catches*: a link that is stored with too weak an ordering; a promotion without a comparison; a
+//! link that is cleared before the promotion; a caller that finds no link and does not load `current`
+//! again.
 
 use loom::thread;
 
@@ -36,8 +37,8 @@ fn nobody_waits_while_there_are_ids() {
     });
 }
 
-/// One caller is slow to promote the second segment, and another has the third
-/// promoted by then: that must stay.
+/// One caller is slow to promote the second segment. The other has already promoted the third one, which
+/// must remain current.
 fn a_late_promotion_undoes_nothing() {
     explore(5_000, Some(3), || {
         let stock = stock(&[1, 1, 2]);
@@ -47,7 +48,7 @@ fn a_late_promotion_undoes_nothing() {
     });
 }
 
-/// Two callers that draw so many each, beginning at what is current now.
+/// Two callers draw the given numbers of ids, beginning at the current segment.
 fn draw_at_once(stock: &Arc<Stock>, ids: [usize; 2]) -> Vec<u64> {
     let callers = ids.map(|ids| {
         let (stock, mut segment) = (stock.clone(), stock.current());
@@ -68,12 +69,12 @@ fn ids_grow_for_every_observer() {
                 let mut segment = stock.current();
                 let ids = [(); 2].map(|()| draw(&stock, &mut segment).expect("there are enough"));
                 assert!(ids[0] < ids[1], "{ids:?}");
-                // Release: what a caller does before it tells others of an id.
+                // Release: orders the draw before the publication of its id.
                 heard.store(ids[1], Ordering::Release);
                 ids
             })
         };
-        // A view from before everything, as an idle handle has.
+        // A view from before all draws, as an idle handle has.
         let mut segment = stock.current();
         let mut ids = Vec::new();
         for _ in 0..2 {
@@ -87,8 +88,8 @@ fn ids_grow_for_every_observer() {
     });
 }
 
-/// What is published by another thread is seen whole, and nothing of it gets lost: also where `current`
-/// itself is replaced, because nothing was published before.
+/// Another thread's segments are seen whole, and none of their ids is lost. This includes the first
+/// publication, which replaces `current` itself.
 fn published_while_drawing() {
     for (lens, published) in [(&[][..], &[1, 2][..]), (&[1], &[1, 2])] {
         explore(500, UNBOUNDED, move || {

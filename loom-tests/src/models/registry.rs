@@ -1,9 +1,9 @@
-//! Do all who ask for a name get the same core, and never one that was evicted?
+//! Checks that all callers with the same name get the same core, and never an evicted one.
 //!
-//! *Threads*: two that ask for a name that is missing; one that asks while the last user leaves and the core
-//! is evicted. The creation unbounded, the eviction, after which callers try again, bounded.
+//! *Threads*: two callers that open a missing name; a caller that opens it while the last user leaves and
+//! the core is evicted. The creation is unbounded. The eviction is bounded, because callers retry after it.
 //!
-//! *What would break it*: an insert that replaces; an eviction that does not see who has entered.
+//! *Bugs it catches*: an insert that replaces an entry; an eviction that misses a new user.
 
 use loom::thread;
 

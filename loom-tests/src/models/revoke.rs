@@ -1,13 +1,14 @@
-//! Does a revocation reach everybody who holds ids, at once?
+//! Checks that a revocation takes effect immediately for every holder of ids.
 //!
-//! *Threads*: one that revokes; one that draws from a segment it has held for long, from a lease, or for the
-//! first time; one that publishes. Unbounded.
+//! *Threads*: a thread that revokes; a thread that draws from a segment it has long held, from a lease, or
+//! for the first time; a publisher. Unbounded.
 //!
-//! *Asked*: no draw that begins after `revoke` returned yields an id from before it;
-//! every id is drawn or counted.
+//! *Promises*: no draw that begins after `revoke` returned yields an id from before it. Every id is drawn
+//! or counted.
 //!
-//! *What would break it*: revoking without sealing; a generation that moves before the rest; a lease that
-//! takes first and reads the generation then; a range that is published although it was reserved before.
+//! *Bugs it catches*: revoking without sealing; increasing the generation before everything else; a lease
+//! that takes ids before it reads the generation; publishing a range that was reserved before the
+//! revocation.
 
 use loom::thread;
 
@@ -44,7 +45,7 @@ fn held_segments_are_sealed() {
             let (stock, returned) = (stock.clone(), returned.clone());
             thread::spawn(move || -> Vec<u64> {
                 let draw_one = || {
-                    // Acquire: this draw begins after the revocation if it sees it.
+                    // Acquire: if this is true, the draw begins after the revocation.
                     let after = returned.load(Ordering::Acquire);
                     let drawn = draw(&stock, &mut held);
                     assert!(!after || drawn == Err(ErrorKind::Dry), "{drawn:?} after revocation");
@@ -58,14 +59,14 @@ fn held_segments_are_sealed() {
         assert_eq!(draw_anew(&stock), Err(ErrorKind::Dry));
         let drawn = caller.join().unwrap();
         assert_each_once(drawn.clone(), 1, drawn.len() as u64);
-        // Each by itself, and not only their number: what is lost may be given back, and be drawn by others.
+        // Check the ids and not only their number: lost ids may be given back and drawn by others.
         let lost = lost.as_slice().iter().flat_map(IdRange::ids);
         assert_each_once(drawn.into_iter().chain(lost).collect(), 1, 3);
     });
 }
 
-/// What is taken under the new generation lies outside what was sealed: whoever
-/// reads that has to find the seals.
+/// Ids that are taken under the new generation are outside the sealed segments: a thread that reads the new
+/// generation must also see the seals.
 fn who_sees_the_generation_sees_the_seals() {
     explore(5, UNBOUNDED, || {
         let stock = stock(&[2]);
@@ -132,7 +133,7 @@ fn leases_are_void() {
     });
 }
 
-/// A lease that is renewed while everything is revoked.
+/// A lease that is renewed during a revocation.
 fn a_lease_renewed_meanwhile_is_void() {
     explore(350, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
@@ -140,11 +141,11 @@ fn a_lease_renewed_meanwhile_is_void() {
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
             let (core, returned) = (core.clone(), returned.clone());
-            // A lease remembers the segment that it took from last.
+            // A lease keeps the segment that it last took from.
             let mut held = core.stock.current();
             thread::spawn(move || {
                 let mut block = Block::EMPTY;
-                // As `Lease::draw` does.
+                // As in `Lease::draw`.
                 let draw_one = || {
                     let after = returned.load(Ordering::Acquire);
                     let drawn = block
@@ -165,8 +166,8 @@ fn a_lease_renewed_meanwhile_is_void() {
     });
 }
 
-/// The store answers under another identity, for which the actor revokes what is in memory, while a caller
-/// revokes for reasons of its own.
+/// The store grants under another identity, so the actor revokes the ids in memory. At the same time a
+/// caller revokes for another reason.
 fn a_new_identity_does_not_undo_it() {
     explore(150, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);
@@ -174,7 +175,7 @@ fn a_new_identity_does_not_undo_it() {
         let grant =
             |range, epoch| Ok(Grant { range, identity: identity(epoch), bounds: core.settings.bounds });
         let waiting = asked(&core, &mailbox, |request| driver.request(request, NOW));
-        // One id is replied, the other published; that is less than the watermark, hence one more order.
+        // One id is the reply, the other is published. That is below the watermark, hence one more order.
         assert!(driver.answered(grant(range(1, 2), 0), NOW).is_some());
         let answer = grant(range(1, 2), 1);
         let actor = thread::spawn(move || drop(driver.answered(answer, NOW)));
@@ -185,8 +186,8 @@ fn a_new_identity_does_not_undo_it() {
     });
 }
 
-/// The store says that the sequence is at its end while a caller revokes. Whoever asks after both is told so
-/// by memory, from then on: a `try_next` would otherwise hear for good that there is nothing *yet*.
+/// The store reports the end of the sequence while a caller revokes. From then on, memory must report the
+/// end to every new caller. Otherwise `try_next` would return `Dry` forever.
 fn the_end_is_heard_of_after_it() {
     explore(20, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 0, 100);
@@ -210,7 +211,7 @@ fn the_end_is_heard_of_after_it() {
     });
 }
 
-/// Hands the driver what has arrived; whether it gave an order.
+/// Passes the driver all messages. Returns whether it gave an order.
 fn tell(driver: &mut Driver, mailbox: &Mailbox) -> bool {
     let messages = mailbox.receive(0).messages;
     let orders = messages.into_iter().filter_map(|message| match message {

@@ -1,10 +1,11 @@
-//! Does low water reach the actor: exactly once for each segment, however it is drawn from, and never lost?
+//! Checks that low water reaches the actor exactly once per segment, for every way to draw, and is never
+//! lost.
 //!
-//! *Threads*: callers that draw one id or several across the watermark; for the permit, the actor's look at
-//! the level. Unbounded, but for the permit.
+//! *Threads*: callers that draw one or several ids across the watermark; for the permit, also the actor's
+//! check of the level. Unbounded, except for the permit.
 //!
-//! *What would break it*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before
-//! the set of the permit; a permit that is given back after the level was looked at.
+//! *Bugs it catches*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before
+//! the permit is set; a permit that is given back after the level was checked.
 
 use loom::thread;
 
@@ -28,7 +29,7 @@ fn one_draw_signals() {
         let mut drawn = vec![draw_one(&segment)];
         drawn.extend(callers.map(|caller| caller.join().unwrap()));
         assert_eq!(drawn.iter().filter(|drawn| drawn.low).count(), 1, "{drawn:?}");
-        // The one that was drawn when two of three were left.
+        // The draw that left two of three ids.
         assert!(drawn.iter().all(|drawn| drawn.low == (drawn.id == 2)), "{drawn:?}");
         assert_each_once(drawn.iter().map(|drawn| drawn.id).collect(), 1, 3);
         assert_eq!(segment.draw(), None);
@@ -54,9 +55,8 @@ fn a_take_signals_as_a_draw_does() {
     });
 }
 
-/// Two segments, so two signals, of two threads. Only after the second one is the level below the
-/// watermark: if that signal is lost, the refill is not ordered; if the first is still queued,
-/// there must not be two of them.
+/// Two threads signal, one for each segment. The level is below the watermark only after the second signal:
+/// if that one is lost, no refill is ordered. If the first is still queued, the second must not be added.
 fn the_permit_is_not_lost_and_does_not_pile_up() {
     explore(25_000, Some(5), || {
         let (core, mailbox) = sequence(2, 2, 100);

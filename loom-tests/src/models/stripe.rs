@@ -1,14 +1,14 @@
-//! Does a thread keep its block to itself, although others look into it?
+//! Checks that a thread's block stays its own while others access it.
 //!
-//! *Threads*: one that draws from its stripe, and renews it; one that revokes, and gives up what the threads
-//! hold. The actor publishes after the revocation, so that the stripe may be renewed before it is looked at.
-//! Up to 3 preemptions.
+//! *Threads*: a thread that draws from its stripe and renews it; a thread that revokes, and gives up the
+//! blocks of all threads. The actor publishes after the revocation, so that the stripe can be renewed
+//! before it is given up. Up to 3 preemptions.
 //!
-//! *Asked*: no id twice, ids grow, no draw that begins after a revocation yields an id from before it, and
-//! every id is drawn or counted.
+//! *Promises*: ids are unique and grow. No draw that begins after a revocation yields an id from before it.
+//! Every id is drawn or counted.
 //!
-//! *What would break it*: whoever revokes writes where its thread draws; a block that is given up without
-//! its generation.
+//! *Bugs it catches*: a revocation that writes where the stripe's own thread draws; a block that is given
+//! up without its generation.
 
 use loom::thread;
 
@@ -22,14 +22,14 @@ use crate::world::{range, sequence};
 
 models![a_thread_keeps_what_it_renewed, what_was_given_up_is_void];
 
-/// The thread's part: `Stripes::draw`, and `Stripes::renew` where there is nothing.
+/// The thread's part: `Stripes::draw`, then `Stripes::renew` if the stripe is empty.
 fn draw(core: &Arc<Core>, stripe: &Stripe) -> Option<u64> {
     let mut segment = core.stock.current();
     let take = || core.take_some(2, &mut segment);
     stripe.draw(&core.stock).or_else(|| stripe.renew(&core.stock, &core.stats, take))
 }
 
-/// Revokes everything, as `Core::revoke` does; returns how many ids that took from memory.
+/// Revokes everything, as `Core::revoke` does. Returns the number of ids that were removed from memory.
 fn revoke(core: &Arc<Core>, stripe: &Stripe) -> u64 {
     let sealed = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
     stripe.give_up(&core.stock, &core.stats);
@@ -40,7 +40,7 @@ fn revoke(core: &Arc<Core>, stripe: &Stripe) -> u64 {
 fn assert_counted(core: &Arc<Core>, drawn: &[u64], sealed: u64, granted: u64) {
     assert!(drawn.is_sorted_by(|before, after| before < after), "{drawn:?}");
     let (dropped, drawn) = (core.stats.dropped(), drawn.len() as u64);
-    // A draw that is under way when its block is given up counts as dropped too.
+    // A draw that is in progress when its block is given up also counts as dropped.
     let counted = drawn + sealed + dropped;
     assert!((granted..=granted + 1).contains(&counted), "{drawn} drawn, {sealed} sealed, {dropped} dropped");
 }

@@ -1,10 +1,11 @@
-//! Does `take` stay within what there is, across the ends of segments and at the end of the sequence?
+//! Checks that `take` stays within the available ids, across segments and at the end of the sequence.
 //!
-//! *Threads*: two that take several ids, or all that there are, and one that draws; the actor, which takes what
-//! is in memory. Unbounded, but for the takes that meet at a segment's end: those would go on for minutes.
+//! *Threads*: two threads that take several ids, or all of them, and one that draws; the actor, which takes
+//! the ids in memory. Unbounded, except for takes that meet at a segment's end, which would run for
+//! minutes.
 //!
-//! *What would break it*: a cursor that wraps around after a large take; a take that is not cut at the end or
-//! keeps nothing of what was there; a take of too many at the sequence's end that uses up the last ids.
+//! *Bugs it catches*: a cursor that overflows after a large take; a take that is not cut at the end, or
+//! loses the ids that it found; a take that exceeds the sequence's end and uses up the last ids.
 
 use loom::thread;
 
@@ -27,8 +28,8 @@ models![
     ids_left_by_a_refused_take_grow,
 ];
 
-/// The actor takes all of two segments for a caller, and puts them back when the store refuses. Another caller
-/// may have drawn from the second one in between.
+/// The actor takes all ids of two segments for a caller, and puts them back when the store rejects the
+/// reserve. Another caller may have drawn from the second segment in between.
 fn ids_left_by_a_refused_take_grow() {
     explore(700, Some(2), || {
         let (core, mailbox) = sequence(2, 0, 100);
@@ -75,7 +76,7 @@ fn a_segment_is_cut_at_its_end() {
     });
 }
 
-/// What a take got, and how many it is short of.
+/// The ids that a take returned, and the number that is missing.
 fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
     let mut got = Ranges::none();
     let short = stock.take(n, |taken| got.push(taken.range)).err().map_or(0, |(missing, reason)| {
@@ -88,7 +89,7 @@ fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
     (got, short)
 }
 
-/// Three ids, and four that are wanted.
+/// Three ids, four wanted.
 fn a_take_goes_on_in_the_next_segment() {
     explore(8_000, Some(4), || {
         let stock = stock(&[1, 2]);

@@ -1,11 +1,11 @@
-//! Does a turn of the actor take its share of what there is to do, and lose nothing of the rest?
+//! Checks that a turn of the actor takes its share of the work and loses nothing of the rest.
 //!
-//! *Threads*: callers that find nothing in memory, and one that draws while a refill lands; the actor's turns,
-//! with the real mailbox, driver and engine. Unbounded, but for the first.
+//! *Threads*: callers that find no ids in memory, and one that draws while a refill is published; the
+//! actor's turns, with the real mailbox, driver and engine. Unbounded, except for the first model.
 //!
-//! *What would break it*: an actor that sleeps on what its last turn left; a permit that a caller can have
-//! again while a reserve is in flight, so that one who tries all the time keeps the actor busy; a permit that
-//! is given back after the level was looked at, or without another look.
+//! *Bugs it catches*: an actor that sleeps although its last turn left work; a permit that becomes
+//! available again while a reserve is in flight, so that a caller that keeps trying keeps the actor busy; a
+//! permit that is given back after the level was checked, or without a second check.
 
 use loom::thread;
 
@@ -65,7 +65,7 @@ fn tries_during_a_reserve_signal_nothing() {
             thread::spawn(move || (0..2).for_each(|_| try_in_vain(&core)))
         };
         let ordered = driver.low(NOW).is_some();
-        // One may come between the look at the level and the order.
+        // One signal may arrive between the check of the level and the order.
         let mut turn =
             || mailbox.receive(MOST_SIGNALS).low.iter().filter(|_| driver.low(NOW).is_some()).count();
         let again = turn();
@@ -75,8 +75,8 @@ fn tries_during_a_reserve_signal_nothing() {
     });
 }
 
-/// The refill that lands leads to the watermark, and a caller draws one of its ids. The permit is the actor's
-/// until then.
+/// The refill reaches the watermark exactly, and a caller draws one of its ids. Until then the actor holds
+/// the permit.
 fn a_draw_while_a_refill_lands_is_seen() {
     explore(70, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);

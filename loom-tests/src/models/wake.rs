@@ -1,10 +1,10 @@
-//! Is the actor woken for everything that it is told, and does everybody who waits get an answer, in turn?
+//! Checks that every message wakes the actor, and that every waiting caller gets a reply, in order.
 //!
-//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Bounded, because the
-//! whole protocol runs. A wake-up that is lost leaves every thread asleep, which loom reports as a deadlock.
+//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Bounded, because
+//! the whole protocol runs. A lost wake-up leaves every thread asleep, which loom reports as a deadlock.
 //!
-//! *What would break it*: waking before the message or signal can be seen; serving who came last; an actor
-//! that asks the store without another look at memory.
+//! *Bugs it catches*: waking before the message or signal is visible; serving the last caller first; an
+//! actor that calls the store without checking memory again.
 
 use loom::sync::Notify;
 use loom::thread;
@@ -18,8 +18,8 @@ use crate::world::{Actor, NEVER, assert_each_once, block_on, drain, next, sequen
 
 models![callers_share_a_refill, low_water_alone_wakes, first_come_first_served];
 
-/// Two callers, a refill of two ids: whether the second one queues before, during or
-/// after the refill, one will do.
+/// Two callers, and a refill of two ids. One refill is enough, whether the second caller queues before,
+/// during or after it.
 fn callers_share_a_refill() {
     explore(100_000, Some(3), || {
         let (core, mailbox) = sequence(2, 0, 100);
@@ -37,7 +37,7 @@ fn callers_share_a_refill() {
     });
 }
 
-/// A caller who crosses the watermark and goes away: nothing but the signal tells the actor to refill.
+/// A caller crosses the watermark and does not wait: only the signal makes the actor refill.
 fn low_water_alone_wakes() {
     explore(6_000, Some(3), || {
         let (core, mailbox) = sequence(2, 1, 100);
@@ -48,7 +48,7 @@ fn low_water_alone_wakes() {
         };
         let mut ids = vec![next(&core).expect("the store has enough")];
         refilled.wait();
-        // Crosses the watermark, or the refill has been made for the first one already.
+        // Crosses the watermark, unless the refill was already made for the first id.
         ids.push(next(&core).expect("the store has enough"));
         refilled.wait();
         mailbox.close(Ending::Asked);

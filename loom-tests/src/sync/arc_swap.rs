@@ -2,24 +2,24 @@
 //!
 //! # Orderings
 //!
-//! Those of arc-swap's one pointer, with `SeqCst` taken as `AcqRel` (arc-swap needs it for its debts, and
-//! promises its users no more than that the data is published):
+//! Those of arc-swap's one pointer, with `SeqCst` taken as `AcqRel`. arc-swap needs `SeqCst` for its debts,
+//! and only promises its users that the data is published.
 //!
-//! - `load`: acquires, and may be stale, as any load may.
-//! - `store`: a swap, hence atomic against others; it releases. The real one acquires what it replaces, too,
-//!   but only to drop it, so this one does not.
-//! - `compare_and_swap`: a load, and only if that found the expected value a compare-exchange,
-//!   which acquires and releases.
+//! - `load`: acquires, and may be stale like any load.
+//! - `store`: a swap, hence atomic with respect to others. It releases. The real one also acquires the
+//!   pointer that it replaces, but only to drop it, so this one does not.
+//! - `compare_and_swap`: a load and, only if it found the expected value, a compare-exchange that acquires
+//!   and releases.
 //!
-//! What is stored stays in the arena for good, so an address is never reused; the users of the real one rest
-//! on holding the `Arc` that they compare with (see the *No ABA* of `stock`).
+//! Stored values stay in the arena, so an address is never reused. Users of the real one rely on holding
+//! the `Arc` that they compare with (see *No ABA* in `stock`).
 
 use std::sync::Arc;
 
 use super::readers::Readers;
 use super::{AtomicUsize, Ordering, Unseen};
 
-/// What arc-swap knows as `RefCnt`.
+/// arc-swap's `RefCnt`.
 pub(crate) trait Pointer: Clone {
     fn same(&self, other: &Self) -> bool;
 }
@@ -43,7 +43,7 @@ impl<T> Pointer for Option<Arc<T>> {
 #[derive(Debug)]
 pub(crate) struct Swap<P> {
     index: AtomicUsize,
-    /// Each pointer that was ever stored, once: an index is as good as the pointer.
+    /// Each pointer that was ever stored, without duplicates: an index is equivalent to the pointer.
     arena: Unseen<Vec<P>>,
     readers: Readers,
 }
@@ -66,7 +66,7 @@ impl<P: Pointer> Swap<P> {
         self.index.swap(self.place(value), Ordering::Release);
     }
 
-    /// Returns what was found: `expected` if `value` took its place.
+    /// Returns the pointer that was found: `expected` if it was replaced with `value`.
     pub(crate) fn compare_and_swap(&self, expected: &P, value: P) -> P {
         self.readers.mark();
         let (old, new) = (self.place(expected.clone()), self.place(value));

@@ -1,4 +1,4 @@
-//! A map that is replaced as a whole: look-ups are one acquiring load, changes one compare-and-swap.
+//! A map that is replaced as a whole: a look-up is one acquiring load, a change one compare-and-swap.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl<K: Clone + Eq, V: Clone> Map<K, V> {
         value_of(&self.0.load_full(), key)
     }
 
-    // Takes its key as papaya's does.
+    // papaya's takes its key by value.
     #[allow(clippy::needless_pass_by_value)]
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> V {
         loop {

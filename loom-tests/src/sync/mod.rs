@@ -1,25 +1,25 @@
-//! Stand-ins for the model checker. They have the names that the library's `src/sync.rs` exports, and are built
-//! from atomics of which loom explores every interleaving and every stale read.
+//! Stand-ins for the model checker. They have the names that the library's `src/sync.rs` exports. They are
+//! built from atomics, for which loom explores every interleaving and every stale read.
 //!
-//! | here | in production | what it was held against |
+//! | here | in production | compared with |
 //! | --- | --- | --- |
 //! | atomics | std | loom's own; `SeqCst` counts as `AcqRel` there, which is weaker |
 //! | [`Mutex`] | parking_lot | unlock → next lock synchronises, and nothing more |
 //! | [`ArcSwap`] | arc-swap 1.9.3 | `lib.rs` and `strategy/hybrid.rs`, all four operations used here |
-//! | [`Notify`] | tokio 1.54 | `sync/notify.rs`: one permit; `notify_one` synchronises with whom it wakes |
+//! | [`Notify`] | tokio 1.54 | `sync/notify.rs`: one permit; `notify_one` synchronises with the waiter |
 //! | [`oneshot`] | tokio 1.54 | `sync/oneshot.rs`: the same bits, with the same orderings |
 //! | [`SegQueue`] | crossbeam-queue 0.3.12 | `seg_queue.rs`: the slot's `WRITE` bit links a push to its pop |
 //! | [`Map`] | papaya 0.2 | a change synchronises with the `get` that sees it; look-ups do not |
 //!
-//! Values rest in std containers that loom does not see, so that storing one synchronises nothing:
-//! only the modelled atomics beside them do. What rests there is safe to touch in any case, because
-//! loom runs one thread at a time.
+//! Values are kept in std containers that loom does not see, so storing a value synchronises nothing: only
+//! the modelled atomics next to it do. Access to these containers is always safe, because loom runs one
+//! thread at a time.
 //!
-//! *A weak link shows.* Every [`Segment`](crate::sequence::segment::Segment) holds a modelled atomic, and
-//! loom demands that each access to an atomic happens after its creation. A segment that was published by too
-//! weak a store is therefore reported at the first draw that follows the link.
+//! *Too weak an ordering is detected.* Every [`Segment`](crate::sequence::segment::Segment) holds a
+//! modelled atomic, and loom requires that each access to an atomic happens after its creation. If a
+//! segment is published by a store that is too weak, loom reports the first draw that follows the link.
 
-// The std primitives named here are those that loom is not to see.
+// These std primitives are deliberately hidden from loom.
 #![allow(clippy::disallowed_types)]
 
 mod arc_swap;
@@ -34,11 +34,11 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering
 pub(crate) use map::Map;
 pub(crate) use notify::Notify;
 pub(crate) use queue::SegQueue;
-/// Takes part in no protocol: each modelled access would only multiply what there is to explore.
+/// Part of no protocol: modelling it would only multiply the interleavings.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
-/// The same as in the library. Its count decides when memory is freed, which safe code cannot get wrong, and
-/// loom's own would make each clone one more step to explore. Whether an `Arc` reaches other threads properly
-/// shows at the value in it.
+/// The same as in the library. Its count decides when memory is freed, which safe code cannot get wrong,
+/// and loom's own would make each clone one more step to explore. An `Arc` that is passed to other threads
+/// without synchronisation is detected at the value in it.
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::ops::{Deref, DerefMut};
@@ -46,17 +46,17 @@ use std::sync::PoisonError;
 
 use loom::sync::MutexGuard;
 
-/// In no model: none of them asks about places to wait.
+/// Unused: no model covers the limit of waiting callers.
 #[derive(Debug)]
 pub(crate) enum OwnedSemaphorePermit {}
 
-/// A panic here is a finding of loom's.
+/// A panic here is a finding by loom.
 #[allow(clippy::unnecessary_wraps, reason = "the real one returns `None` after a panic")]
 pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
     Some(work())
 }
 
-/// Where a value lies in memory is nothing that loom models.
+/// loom does not model where a value is in memory.
 #[derive(Debug, Default)]
 pub(crate) struct CachePadded<T>(T);
 
@@ -80,7 +80,7 @@ impl<T> DerefMut for CachePadded<T> {
     }
 }
 
-/// loom's, with the surface of parking_lot's.
+/// loom's mutex with parking_lot's interface.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
@@ -98,8 +98,8 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A std mutex around what loom is not to see. Never contended: loom runs one thread at a time, and no
-/// modelled operation is made while one is held.
+/// A std mutex around values that loom must not see. It is never contended: loom runs one thread at a time,
+/// and no modelled operation runs while it is held.
 #[derive(Debug, Default)]
 struct Unseen<T>(std::sync::Mutex<T>);
 

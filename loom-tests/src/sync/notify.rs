@@ -17,20 +17,20 @@ impl Notify {
     }
 
     pub(crate) fn notify_one(&self) {
-        // AcqRel, and a write even where there is a permit already: so does
-        // tokio, for the sake of the waiter.
+        // AcqRel, and a write even if there is a permit already: tokio does the same, for the sake of the
+        // waiter.
         self.permit.swap(true, Ordering::AcqRel);
         if let Some(waiter) = self.waiter.with(Option::take) {
             waiter.wake();
         }
     }
 
-    /// Resolves with the permit; one that is dropped before has taken none.
+    /// Resolves with the permit. If the future is dropped before, it has not taken the permit.
     pub(crate) async fn notified(&self) {
         poll_fn(|context| {
             self.waiter.with(|waiter| *waiter = Some(context.waker().clone()));
-            // After the registration, and a read-modify-write, which is never stale: a permit that is left
-            // after this finds the waiter.
+            // After the registration. A read-modify-write is never stale: a later `notify_one` finds the
+            // waiter.
             if self.permit.swap(false, Ordering::AcqRel) {
                 self.waiter.with(Option::take);
                 return Poll::Ready(());

@@ -1,4 +1,4 @@
-//! tokio's `oneshot`, bit for bit and ordering for ordering.
+//! tokio's `oneshot`, with the same state bits and orderings.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,11 +7,11 @@ use std::task::{Context, Poll, Waker};
 
 use super::{AtomicUsize, Ordering, Unseen};
 
-/// Somebody waits for the value.
+/// The receiver waits for the value.
 const WAITING: usize = 1;
-/// The value was sent, or never will be.
+/// The value was sent, or the sender was dropped.
 const COMPLETE: usize = 2;
-/// Nobody wants the value any more.
+/// The receiver no longer wants the value.
 const CLOSED: usize = 4;
 
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Channel<T> {
-    /// Wakes who waits; `false` if the channel was closed.
+    /// Wakes the receiver. Returns `false` if the channel was closed.
     fn complete(&self) -> bool {
         let mut state = 0;
         while let Err(actual) =

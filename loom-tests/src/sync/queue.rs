@@ -1,13 +1,14 @@
-//! A queue of several producers and one consumer: the actor's.
+//! A queue with several producers and one consumer, the actor.
 //!
-//! As in crossbeam's, a push claims a place and then marks it as written; the mark alone carries the value to
-//! its pop. The claim is `Relaxed`, so that pushes do not synchronise with each other, which crossbeam does
-//! not promise; a pop that finds a place claimed but not yet written waits for it, as crossbeam's does.
+//! As in crossbeam's, a push claims a place and then marks it as written. Only the mark synchronises the
+//! push with its pop. The claim is `Relaxed`, so that pushes do not synchronise with each other, because
+//! crossbeam does not promise it. A pop that finds a claimed place waits until it is written, as
+//! crossbeam's does.
 
 use super::{AtomicBool, AtomicUsize, Ordering, Unseen};
 
-/// More pushes than any model makes. Made in advance, since loom holds whoever
-/// uses an atomic to its creation.
+/// More pushes than any model makes. The places are created in advance, because loom requires that a thread
+/// synchronises with an atomic's creation before it uses it.
 const PLACES: usize = 8;
 
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(crate) struct SegQueue<T> {
     claimed: AtomicUsize,
     written: [AtomicBool; PLACES],
     values: Unseen<Vec<Option<T>>>,
-    /// The consumer's own.
+    /// Used only by the consumer.
     popped: Unseen<usize>,
 }
 

@@ -1,19 +1,19 @@
-//! Lets loom see what a store races with.
+//! Makes loom see the loads that a store races with.
 //!
-//! loom's partial-order reduction remembers of each atomic the last access alone. Where a thread loads an
-//! atomic and later stores to it, its own load is that last access, and hides what another thread had loaded
-//! before: that the other thread might as well have loaded *after* this store is then explored only by
-//! chance. Drawing is of that very shape, load `current` and compare-and-swap it, so chance is not enough.
+//! loom's partial-order reduction keeps only the last access of each atomic. If a thread loads an atomic
+//! and later stores to it, its own load is that last access and hides another thread's earlier load. loom
+//! then explores only by chance that the other thread loads *after* this store. A draw does exactly that:
+//! it loads `current` and compare-and-swaps it.
 //!
-//! So each reader leaves a mark of its own, and a store comes by the marks of all others. The
-//! marks are failing, `Relaxed` read-modify-writes: they leave no value and synchronise
-//! nothing, but they are never hidden.
+//! So each reader has its own mark, and a store touches the marks of all other readers. Touching a mark is
+//! a failing, `Relaxed` read-modify-write: it leaves no value and synchronises nothing, but is never
+//! hidden.
 
 use loom::thread::{self, ThreadId};
 
 use super::{AtomicBool, Ordering, Unseen};
 
-/// As many threads as loom allows.
+/// The maximum number of threads in loom.
 const THREADS: usize = 5;
 
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! Every caller is answered by its deadline, whatever the store does.
+//! Every call returns by its deadline, whatever the store does.
 
 use std::time::Duration;
 
 use super::{Case, Verdict};
 
-/// The resolution of the runtime's timers, once for each of those involved.
+/// The resolution of the runtime's timers, once for each timer involved.
 const RESOLUTION: Duration = Duration::from_millis(5);
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {

@@ -1,4 +1,4 @@
-//! Closed is for ever, and so is exhausted unless an administrator changes the sequence.
+//! `Closed` is final. So is `Exhausted`, unless an administrator changes the sequence.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-/// Whether the store had ids again, and this process asked again. Another process gave its last ids back, and
-/// a revocation forgets the end.
+/// Whether the store had ids again, and this process called it again. Either another process gave its last
+/// ids back, or a revocation cleared the end.
 fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
     let is_after = |tick: u64| end.began < tick && tick < draw.ended;
     let is_revoked = |(life, sequence, tick): &(usize, usize, u64)| {
@@ -36,8 +36,9 @@ fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {
     match draw.outcome {
         Outcome::Refused(ErrorKind::Closed) => true,
-        // A thread or a lease may have ids for itself after others hear of the end; a `take` may have wanted
-        // too many; and a mad store may grant again what nobody had the first time.
+        // Not final in three cases: a thread or a lease may still have its own ids; a `take` may have
+        // wanted too many ids; and a faulty store may grant ids again that no process received the first
+        // time.
         Outcome::Refused(ErrorKind::Exhausted) if !case.has_nonsense() => {
             case.plan.order != Order::Thread
                 && draw.want == 1

@@ -1,4 +1,4 @@
-//! A process has at most one reserve of a sequence under way.
+//! A process has at most one reserve of a sequence in flight.
 
 use super::{Case, Verdict};
 

@@ -12,7 +12,8 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     left.into_iter().try_for_each(|left| each_left(case, left))
 }
 
-/// What the store reserved and nobody heard of is at most what failed or was under way at a crash.
+/// Ids that were reserved and not received are at most those of failed reserves and of reserves in flight
+/// at a crash.
 fn lost_on_the_way(case: &Case<'_>) -> Verdict {
     let granted: u128 = case.world.store.granted(&case.plan.name).iter().map(len).sum();
     let sent = case.history.sent.iter().filter(|sent| sent.sequence == case.sequence);
@@ -20,7 +21,7 @@ fn lost_on_the_way(case: &Case<'_>) -> Verdict {
     for sent in sent {
         match &sent.grant {
             Some(grant) => heard += len(grant),
-            // One that asks too much of a mad store may be granted one more.
+            // A reserve that exceeds the limit of a faulty store may be granted one more.
             None => unheard += u128::from(sent.count) + 1,
         }
     }
@@ -34,7 +35,7 @@ fn len(grant: &Grant) -> u128 {
     u128::from(grant.range.len())
 }
 
-/// What a process that was done with a sequence says of it.
+/// Checks the snapshot of a process that has finished with a sequence.
 fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
     let snapshot = &left.snapshot;
     let draws = case.history.draws.iter();
@@ -52,7 +53,7 @@ fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
     } else if case.plan.order != Order::Thread && snapshot.drawn > had {
         "more was counted than handed out"
     } else if snapshot.drawn - had > case.plan.lease {
-        // The one stripe of the one thread; leases are dropped with their callers.
+        // The stripe of the only thread. Leases are dropped with their callers.
         "more was counted than handed out and in the stripe"
     } else if known > snapshot.granted {
         "more is known than was granted"

@@ -1,11 +1,11 @@
-//! Whoever gave a rest back had handed out nothing of it: neither had it drawn any id before, nor can it
-//! after, unless it was granted the ids anew (see `unique`).
+//! A process that gave a rest back had handed out no id of it. It cannot do so later, unless it is granted
+//! the ids again (see `unique`).
 
 use super::{Case, Verdict};
 use crate::history::Span;
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
-    // One number can come of several grants where it was reset.
+    // After a reset, several grants may contain one number.
     if case.history.reset.contains_key(&case.sequence) {
         return Ok(());
     }
@@ -17,7 +17,7 @@ fn unused(case: &Case<'_>, life: usize, (start, len): Span, tick: u64) -> Verdic
     let draws = case.history.draws.iter();
     let mut draws =
         draws.filter(|draw| draw.sequence == case.sequence && draw.life == life && draw.ended < tick);
-    // Of a mad store too, nothing above the last id that was granted may have been handed out.
+    // Even with a faulty store, no id above the last granted one may have been handed out.
     let used = draws.find(|draw| draw.ids().iter().any(|(id, drawn)| id + (drawn - 1) >= start));
     used.map_or(Ok(()), |draw| Err(format!("gave back {len} ids from {start} on, but handed out {draw:?}")))
 }

@@ -1,8 +1,8 @@
-//! A store that has lost what it had committed: a process does not hand out again what it knows to be handed
-//! out, and does not begin anew what it was granted ids of.
+//! A store that has lost committed data: a process does not hand out ids again that it knows to be in use,
+//! and does not recreate a sequence that it was granted ids of.
 //!
-//! What it did not know may repeat. So each life is looked at by itself: of one identity, an id counts once,
-//! however often it was granted.
+//! Ids that it did not know of may repeat. So each life is checked separately: within one identity an id
+//! counts once, however often it was granted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ fn each_life(case: &Case<'_>, life: usize, sent: &[&Sent]) -> Verdict {
     covered(each_once(heard), drawn).map_err(|id| format!("life {life} handed out id {id} twice"))
 }
 
-/// The ids of each identity, each once.
+/// The ids of each identity, without duplicates.
 fn each_once(grants: impl Iterator<Item = Grant>) -> Vec<Span> {
     let mut by_identity: BTreeMap<(u64, u64), BTreeSet<Span>> = BTreeMap::new();
     for grant in grants {

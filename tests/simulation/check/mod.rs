@@ -1,4 +1,4 @@
-//! What must hold after a run: one promise a file.
+//! The promises that must hold after a run, one per file.
 
 mod deadlines;
 mod ended;
@@ -16,7 +16,7 @@ use crate::history::History;
 use crate::plan::SequencePlan;
 use crate::world::World;
 
-/// What one check found broken.
+/// The result of one check: the broken promise, if any.
 pub(crate) type Verdict = Result<(), String>;
 
 /// One sequence of a run.
@@ -42,11 +42,11 @@ const CHECKS: [(&str, Check); 10] = [
     ("waits", waits::check),
 ];
 
-/// Those that hold whatever the store has lost.
+/// The checks that hold even after the store has lost data.
 const OF_LOSSES: [(&str, Check); 3] =
     [("lost", lost::check), ("deadlines", deadlines::check), ("flights", flights::check)];
 
-/// Every check on every sequence; the first that fails, by name.
+/// Runs every check on every sequence. Returns the first that fails, by name.
 pub(crate) fn all(world: &World) -> Verdict {
     let history = world.history.lock();
     for (sequence, plan) in world.plan.sequences.iter().enumerate() {
@@ -60,7 +60,8 @@ pub(crate) fn all(world: &World) -> Verdict {
 }
 
 impl Case<'_> {
-    /// Whether the store also answers nonsense: such a grant is refused, and counts as a failure alone.
+    /// Whether the store also returns invalid grants. Such a grant is rejected, and only counts as a
+    /// failure.
     fn has_nonsense(&self) -> bool {
         self.world.plan.nonsense
     }

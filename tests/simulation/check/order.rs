@@ -1,5 +1,6 @@
-//! Ids grow as the sequence's order says: for `Global` in all processes, for `Process` in one, for `Thread`
-//! in one view of one. Growing means: a call that began after another had returned gets larger ids.
+//! Ids grow as the sequence's order promises: for `Global` in all processes, for `Process` in one, for
+//! `Thread` in one view of one process. That is: a call that began after another had returned gets larger
+//! ids.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::{Case, Verdict};
 use crate::history::{Draw, View};
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
-    // After an administrator has set the sequence back, ids are meant to be smaller.
+    // After an administrator has set the sequence back, smaller ids are expected.
     let reset = case.history.reset.get(&case.sequence).copied().unwrap_or(u64::MAX);
     let mut groups: BTreeMap<(usize, usize, usize), Vec<&Draw>> = BTreeMap::new();
     for draw in &case.history.draws {
@@ -21,7 +22,7 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     groups.into_values().try_for_each(grows)
 }
 
-/// Those within which order is promised have the same.
+/// Returns the group of a draw. Order is promised within a group.
 fn group(order: Order, draw: &Draw) -> Option<(usize, usize, usize)> {
     match (order, draw.view) {
         (Order::Global, _) => Some((0, 0, 0)),

@@ -1,4 +1,4 @@
-//! The store is asked no more often than needed, and for no more than is needed.
+//! The store is called no more often than needed, and for no more ids than needed.
 
 use super::{Case, Verdict};
 use crate::history::{Left, Outcome};
@@ -23,14 +23,13 @@ fn each_left(case: &Case<'_>, left: &Left, step: u64, watermark: u64) -> Verdict
             _ => Err(format!("life {life}: Global keeps ids in memory: {snapshot:?}")),
         };
     }
-    // Shorter than a step only at the end of the bounds, one under way, and the
-    // one that follows a lost reply.
+    // Shorter than a step: only at the end of the bounds, one in flight, and the one after a lost reply.
     let short = 2 + case.history.reset.len() as u64 * 8;
     let most = snapshot.granted.div_ceil(step) + 2 * snapshot.failures + short;
     if snapshot.reserves > most && !case.has_nonsense() {
         return Err(format!("life {life}: {} reserves, at most {most}: {snapshot:?}", snapshot.reserves));
     }
-    // What was reserved for those who gave up stays for others.
+    // Ids that were reserved for callers that gave up stay in memory for others.
     let draws = case.history.draws.iter();
     let draws = draws.filter(|draw| draw.sequence == case.sequence && draw.life == life);
     let given_up: u64 =

@@ -1,7 +1,7 @@
 //! No id is handed out more often than it was granted: once per identity.
 //!
-//! Counted by range: each granted range opens at its start and closes at its end, each one handed out does
-//! the opposite, and the balance must nowhere be negative.
+//! The check counts by range: each granted range adds one at its start and subtracts one at its end, each
+//! handed-out range does the opposite, and the sum must never be negative.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     lives.into_iter().try_for_each(|life| each_life_uses_its_own(case, life))
 }
 
-/// Its grants of one identity share no id; otherwise the checks here would prove nothing.
+/// The store's grants of one identity share no id. Otherwise the other checks would prove nothing.
 fn store_is_honest(granted: &[Grant]) -> Verdict {
     let mut reached = BTreeMap::new();
     for grant in granted {
@@ -36,7 +36,7 @@ fn each_life_uses_its_own(case: &Case<'_>, life: usize) -> Verdict {
     let sent = case.history.sent.iter().filter(|sent| sent.sequence == case.sequence && sent.life == life);
     let heard: BTreeSet<_> = sent
         .filter_map(|sent| sent.grant)
-        // One that a mad store repeats counts once.
+        // A grant that a faulty store repeats counts once.
         .map(|grant| (grant.identity.incarnation, grant.identity.epoch, span(&grant)))
         .collect();
     let heard = heard.into_iter().map(|(_, _, span)| span);
@@ -54,7 +54,7 @@ pub(super) fn span(grant: &Grant) -> Span {
     (grant.range.start(), grant.range.len())
 }
 
-/// The first id that is drawn more often than it was granted is the error.
+/// Fails with the first id that is drawn more often than it was granted.
 pub(super) fn covered(granted: impl IntoIterator<Item = Span>, drawn: Vec<Span>) -> Result<(), u128> {
     let mut steps: BTreeMap<u128, i64> = BTreeMap::new();
     let mut add = |(start, len): Span, weight: i64| {

@@ -1,4 +1,4 @@
-//! Where the watermark covers the store's latency, nobody ever waits.
+//! If the watermark covers the store's latency, no caller ever waits.
 
 use super::{Case, Verdict};
 
@@ -6,7 +6,7 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     if !case.world.plan.calm {
         return Ok(());
     }
-    // The first, which fills memory before the callers begin, has to wait.
+    // The first call must wait: it fills memory before the callers begin.
     let waited = case.history.left.iter().find(|left| left.snapshot.waits > 1);
     waited.map_or(Ok(()), |left| Err(format!("somebody waited: {:?}", left.snapshot)))
 }

@@ -15,11 +15,10 @@ use super::fault::{Fault, Gate, Nonsense};
 use super::pieces::Pieces;
 use super::{Command, Piece, Shared};
 
-/// For how long the engine's side of a connection whose client was cut off is kept, so that the
-/// engine reads what it was sent.
+/// How long the engine's side stays open after the client was cut off, so that the engine reads its input.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What is done with the next answer.
+/// The action for the next answer.
 #[derive(Default)]
 enum Mode {
     #[default]
@@ -29,10 +28,10 @@ enum Mode {
     Garble(Nonsense),
 }
 
-/// Where requests go. What is to wait for a gate is delivered by a task of its own.
+/// Where requests go. Requests that wait for a gate are delivered by a separate task.
 struct Upwards {
     engine: Arc<AsyncMutex<OwnedWriteHalf>>,
-    /// What waits, in order; `None` while requests are written as they come.
+    /// The waiting requests, in order; `None` while requests are written directly.
     queue: Arc<Mutex<Option<Vec<u8>>>>,
     held: JoinSet<()>,
 }
@@ -41,46 +40,46 @@ pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
     pub(super) command: watch::Receiver<Command>,
-    /// What had been commanded before it was there.
+    /// The commands before this connection existed.
     pub(super) before: Command,
     mode: Mutex<Mode>,
 }
 
 impl Connection {
-    /// `before` was looked at before anything else was: what is commanded later is heard of.
+    /// `before` must be read before anything else, so that later commands are noticed.
     pub(super) fn new(shared: Arc<Shared>, number: u64, before: Command) -> Self {
         let command = shared.command.subscribe();
         Self { shared, number, command, before, mode: Mutex::default() }
     }
 
     pub(super) async fn run(self, client: TcpStream, engine: TcpStream) {
-        // A piece is to leave when it has come.
+        // Send each piece immediately.
         let _ = (client.set_nodelay(true), engine.set_nodelay(true));
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_engine, to_engine) = engine.into_split();
         let mut upwards = Upwards::to(to_engine);
         tokio::select! {
-            // Commands first: what is sent after one is not to be carried.
+            // Commands first: data that is sent after a command must not be forwarded.
             biased;
             () = self.until(|now, before| now.cuts > before.cuts) => {}
             () = self.until(|now, before| now.forgets > before.forgets) => {
-                // Both sides stay open, and nobody hears anything.
+                // Both sides stay open, and nothing is forwarded.
                 self.until(|now, before| now.cuts > before.cuts).await;
             }
             () = self.requests(&mut from_client, &mut upwards) => {}
             () = self.answers(&mut from_engine, &mut to_client) => {}
         }
         drop((from_client, to_client));
-        // The client is cut off by now; the engine may go on with what it has.
+        // The client is cut off by now. The engine may still process its input.
         self.drain(&mut from_engine, upwards).await;
     }
 
     async fn until(&self, holds: impl Fn(&Command, &Command) -> bool) {
-        // The sender is in what is shared, so it is there.
+        // `wait_for` cannot fail: the sender is in `shared`.
         let _ = self.command.clone().wait_for(|now| now.over || holds(now, &self.before)).await;
     }
 
-    /// Returns when the client is to be cut off.
+    /// Returns when the client must be cut off.
     async fn requests(&self, client: &mut OwnedReadHalf, upwards: &mut Upwards) {
         let mut pieces = Pieces::new(client, self.shared.frames.as_ref());
         while let Some(mut bytes) = pieces.next().await {
@@ -105,17 +104,17 @@ impl Connection {
                 return;
             }
         }
-        // Half a message is the engine's to judge.
+        // The engine handles an incomplete message.
         let _ = upwards.send(pieces.rest()).await;
     }
 
-    /// Says that the client is not to be cut off yet.
+    /// Sets the mode. Returns `false`: the client is not cut off yet.
     fn set(&self, mode: Mode) -> bool {
         *self.mode.lock() = mode;
         false
     }
 
-    /// Returns when the client is to be cut off.
+    /// Returns when the client must be cut off.
     async fn answers(&self, engine: &mut OwnedReadHalf, client: &mut OwnedWriteHalf) {
         let mut pieces = Pieces::new(engine, self.shared.frames.as_ref());
         while let Some(mut bytes) = pieces.next().await {
@@ -145,10 +144,10 @@ impl Connection {
         let _ = client.write_all(&pieces.rest()).await;
     }
 
-    /// With a client that is gone: until the engine has what it is to have.
+    /// After the client is gone: waits until the engine has all held requests.
     async fn drain(&self, engine: &mut OwnedReadHalf, mut upwards: Upwards) {
         while upwards.held.try_join_next().is_some() {}
-        // Read on, or the engine would see a connection that is gone.
+        // Keep reading, or the engine would see a closed connection.
         let mut rest = [0; 4096];
         let drain = async { while let Ok(1..) = engine.read(&mut rest).await {} };
         if upwards.held.is_empty() {
@@ -156,7 +155,8 @@ impl Connection {
             let _ = timeout(DRAIN, drain).await;
             return;
         }
-        // Also once it is delivered: engines forget what they were told by a connection that ends.
+        // Keep the connection after the delivery, too: engines may discard requests when their connection
+        // ends.
         tokio::select! {
             () = drain => {}
             () = self.until(|_, _| false) => {}
@@ -188,10 +188,11 @@ impl Upwards {
         let (engine, queue) = (self.engine.clone(), self.queue.clone());
         self.held.spawn(async move {
             gate.opened().await;
-            // First: who finds no queue any more waits here for what was in it.
+            // Lock first: a request that finds the queue gone then waits here until the queued bytes are
+            // written.
             let mut engine = engine.lock().await;
             let bytes = queue.lock().take().unwrap_or_default();
-            // An error is the end of the connection, which is noticed where it is read.
+            // An error means the end of the connection, which the reader detects.
             if engine.write_all(&bytes).await.is_ok() {
                 gate.pass();
             }

@@ -1,41 +1,43 @@
-//! What a proxy can do to a connection, and when.
+//! The faults that a proxy can inject, and their conditions.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// What is done to a connection when one of its requests is met.
+/// A fault that is injected when a request matches.
 ///
-/// The client is cut off by closing its connection. The engine's side is then closed for writing only and
-/// read for two more seconds, so that the engine still reads what it was sent.
+/// The client is cut off by closing its connection. The engine's side is then closed only for writing, and
+/// read for two more seconds, so that the engine still reads its input.
 #[derive(Clone, Debug)]
 pub enum Fault {
-    /// The request never reaches the engine; the client is cut off.
+    /// The request never reaches the engine, and the client is cut off.
     CutBefore,
-    /// The request reaches the engine; the client is cut off at once.
+    /// The request reaches the engine, and the client is cut off immediately.
     CutAfter,
-    /// The request reaches the engine; the client is cut off when the next answer comes on its connection,
-    /// which it does not see.
+    /// The request reaches the engine. The client is cut off when the next answer arrives on its
+    /// connection, and does not receive that answer.
     CutReply,
-    /// The request reaches the engine; from the next answer on, the answers on this connection are kept back
+    /// The request reaches the engine. The next answer and all later ones on this connection are withheld
     /// until the gate is opened. If it never is, they are never delivered.
     Withhold(Gate),
-    /// The request reaches the engine; instead of the next answer this comes back, and then the end.
+    /// The request reaches the engine. The client gets this instead of the next answer, and is then cut
+    /// off.
     Garble(Nonsense),
-    /// The request, and all that the client sends on this connection after it, reaches the engine when the
-    /// gate is opened: also if the client is gone by then, and if it never is, never. A further request that
-    /// is to be held meanwhile waits behind this one, for this one's gate; its own catches nothing.
+    /// The request, and everything that the client sends after it on this connection, is delivered when the
+    /// gate is opened, even if the client is gone by then. If the gate is never opened, it is never
+    /// delivered. If a later fault holds another of these requests, that one waits behind this one for the
+    /// same gate, and its own gate catches nothing.
     Hold(Gate),
-    /// As [`Hold`](Self::Hold), but what is sent after the request overtakes it. For protocols that allow it,
-    /// on a proxy that [knows their frames](super::ProxyBuilder::frames).
+    /// As [`Hold`](Self::Hold), but later requests overtake this one. For protocols that allow it, on a
+    /// proxy that [knows their frames](super::ProxyBuilder::frames).
     HoldAlone(Gate),
 }
 
-/// What comes instead of an answer. Nothing that could be a wrong answer in any
-/// protocol: no store could tell.
+/// A replacement for an answer. None of these is a valid answer in any protocol: no store could detect a
+/// valid but wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// As many random bytes.
+    /// The same number of random bytes.
     Noise,
     /// Half of the answer.
     Half,
@@ -59,7 +61,7 @@ impl Nonsense {
     }
 }
 
-/// Where a proxy keeps something back until the gate is opened, once and for all. Clones are the same gate.
+/// Makes a proxy hold data back until it is opened. An open gate stays open. Clones are the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<watch::Sender<State>>);
 
@@ -71,26 +73,26 @@ struct State {
 }
 
 impl Gate {
-    /// A gate that is closed.
+    /// Creates a closed gate.
     pub fn new() -> Self {
         Self(Arc::new(watch::Sender::new(State::default())))
     }
 
-    /// Waits until something has been kept back here; at once if that was before. For ever if nothing ever
-    /// is: put a limit around it. Cancelling changes nothing.
+    /// Waits until the gate holds something back; returns immediately if it already has. Waits forever if
+    /// it never does, so use a timeout. Cancel safe.
     pub async fn caught(&self) {
         self.until(|state| state.caught > 0).await;
     }
 
-    /// Lets go what is kept back, and whatever comes later. Returns before it is delivered: see
+    /// Opens the gate for everything held back now and later. Returns before the delivery: see
     /// [`passed`](Self::passed).
     pub fn open(&self) {
         self.0.send_modify(|state| state.open = true);
     }
 
-    /// Waits until all that was kept back here was written to whom it was for, at least one thing; that they
-    /// have read it, nobody knows. For ever where it was lost with its connection. Cancelling changes
-    /// nothing.
+    /// Waits until everything that was held back, and at least one message, was written to its receiver.
+    /// The receiver may not have read it yet. Waits forever if it was lost with its connection. Cancel
+    /// safe.
     pub async fn passed(&self) {
         self.until(|state| state.passed > 0 && state.passed == state.caught).await;
     }
@@ -118,8 +120,8 @@ impl Default for Gate {
     }
 }
 
-/// For [`Proxy::arm`](super::Proxy::arm): holds once, for the first request for which `matches` does, when
-/// `skip` others have passed for which it did.
+/// A condition for [`Proxy::arm`](super::Proxy::arm). It holds once: for the first request that `matches`,
+/// after `skip` matching requests.
 ///
 /// ```
 /// use idmill_conformance::proxy::nth;

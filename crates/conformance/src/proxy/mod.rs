@@ -1,20 +1,20 @@
-//! A TCP proxy between a store and its engine, which does to connections what a test tells it to.
+//! A TCP proxy between a store and its engine, which injects faults into connections.
 //!
-//! It passes on what it reads, in both directions, until one side ends the connection, which then ends on the
-//! other side too. A test tells it to do otherwise in four ways, which do not depend on each other:
+//! It forwards data in both directions until one side ends the connection, and then ends the other side
+//! too. A test changes that in four independent ways:
 //!
-//! - [`arm`](Proxy::arm) has a [`Fault`] befall the requests that the test names: the connection is cut
-//!   before or after them, their answer is withheld, or nonsense, or they are held and arrive late.
+//! - [`arm`](Proxy::arm) sets a [`Fault`] for the requests that the test selects: the connection is cut
+//!   before or after them, their answer is withheld or garbled, or they are held and arrive late.
 //! - [`cut`](Proxy::cut), [`forget`](Proxy::forget), [`refuse`](Proxy::refuse) and
-//!   [`redirect`](Proxy::redirect) are done to all connections at once.
-//! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) are shown all that passes:
-//!   they count, rewrite, and choose faults by what they have seen.
-//! - [`frames`](ProxyBuilder::frames) says where a message ends.
+//!   [`redirect`](Proxy::redirect) affect all connections.
+//! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see all messages. They can
+//!   count and rewrite them, and choose faults.
+//! - [`frames`](ProxyBuilder::frames) defines where a message ends.
 //!
-//! A *request* is what a client sends, an *answer* is what the engine does. Without
-//! [`frames`](ProxyBuilder::frames), one is as much as was read at once, up to 64 KiB: drivers send a request
-//! in pieces, over several connections, and pings in between, so nobody can say which piece belongs to what.
-//! A fault that lets some pieces pass first, and many rounds of them, come to every step of any protocol.
+//! A *request* is sent by a client, an *answer* by the engine. Without [`frames`](ProxyBuilder::frames), a
+//! message is the data of one read, up to 64 KiB. Drivers send requests in pieces, over several
+//! connections, and pings in between, so a piece cannot be attributed to a request. To reach every step of
+//! any protocol, use a fault that lets some pieces pass first, in many rounds.
 //!
 //! ```
 //! use idmill_conformance::Proxy;
@@ -78,27 +78,26 @@ pub use fault::{Fault, Gate, Nonsense, nth};
 
 /// A proxy in front of an engine: see the [module](self).
 ///
-/// It works in tasks of the runtime that it was started in, and ends with that. When it is dropped, it stops
-/// listening and cuts every connection; what was held and not let go is then never delivered. All methods are
-/// immediate: what they do to connections may take a moment more.
+/// It works in tasks of the runtime in which it was started, and ends with that runtime. On drop, it stops
+/// listening and cuts every connection. Held messages are then never delivered. All methods return
+/// immediately: their effect on connections may take a moment longer.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
 }
 
-/// A message on its way, as [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see
-/// it.
+/// A message, as [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Piece<'a> {
-    /// On which connection: they are counted from 0, in the order in which they were accepted.
+    /// The number of the connection: they are counted from 0, in the order in which they were accepted.
     pub connection: u64,
-    /// What is sent; what is made of it is passed on instead.
+    /// The data. If it is changed, the new data is forwarded instead.
     pub bytes: &'a mut Vec<u8>,
 }
 
-/// How a [`Proxy`] is to be, made by [`Proxy::builder`]; nothing listens yet.
+/// A builder for a [`Proxy`], returned by [`Proxy::builder`]. It does not listen yet.
 #[must_use]
 pub struct ProxyBuilder {
     target: SocketAddr,
@@ -118,22 +117,22 @@ struct Shared {
     requests: Mutex<Requests>,
     answers: Mutex<Answers>,
     plan: Mutex<Plan>,
-    /// What all connections are told.
+    /// The commands for all connections.
     command: watch::Sender<Command>,
 }
 
 struct Plan {
     target: SocketAddr,
     armed: Option<(Fault, When)>,
-    /// Requests that met what is armed, or was last.
+    /// Number of requests that met the current fault, or the last one.
     met: u64,
-    /// Requests that clients have sent.
+    /// Number of requests that clients have sent.
     pieces: u64,
     connections: u64,
     refusing: bool,
 }
 
-/// Counted, so that a connection sees a command that was given after it began to wait.
+/// Counters, so that a connection notices a command that was given after it began to wait.
 #[derive(Clone, Copy, Debug, Default)]
 struct Command {
     cuts: u64,
@@ -143,43 +142,45 @@ struct Command {
 }
 
 impl ProxyBuilder {
-    /// Where it listens. Default: a port of 127.0.0.1 that is free.
+    /// Sets the address on which it listens. Default: a free port of 127.0.0.1.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Where a message ends: `length` is shown what has come in one direction and is not passed on yet, from
-    /// the beginning of a message, and says how long that is in bytes, or `None` while too little has come to
-    /// say. Requests and answers are then whole messages, each of which is held in memory. Half a message
-    /// that a connection ends with is passed on, and neither shown nor counted.
+    /// Sets where a message ends. `length` gets the data that was received in one direction and not
+    /// forwarded yet, starting at a message. It returns the length of that message in bytes, or `None` if
+    /// it needs more data. Requests and answers are then whole messages, and each is held in memory. If a
+    /// connection ends with an incomplete message, that is forwarded, but neither shown nor counted.
     ///
-    /// Default: as much as is read at once.
+    /// Default: the data of one read.
     pub fn frames(mut self, length: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static) -> Self {
         self.frames = Some(Box::new(length));
         self
     }
 
-    /// Is shown every request before anything is done with it, may rewrite it, and says which fault befalls
-    /// it. If none, what is [armed](Proxy::arm) is asked next, of the request as it was rewritten.
+    /// Sets a function that sees every request first. It may rewrite the request, and may return a fault.
+    /// If it returns none, the fault that is [armed](Proxy::arm) is checked next, with the rewritten
+    /// request.
     ///
-    /// One request at a time, whatever connection it is on; a panic ends that connection.
+    /// It is called for one request at a time, across all connections. A panic ends the connection.
     pub fn requests(mut self, look: impl FnMut(&mut Piece<'_>) -> Option<Fault> + Send + 'static) -> Self {
         self.requests = Box::new(look);
         self
     }
 
-    /// Is shown every answer before anything is done with it, and may rewrite it. As
-    /// [`requests`](Self::requests), one at a time.
+    /// Sets a function that sees every answer first, and may rewrite it. As [`requests`](Self::requests),
+    /// it is called for one answer at a time.
     pub fn answers(mut self, look: impl FnMut(&mut Piece<'_>) + Send + 'static) -> Self {
         self.answers = Box::new(look);
         self
     }
 
-    /// Listens. Whether there is an engine is only seen by those who connect: without one, they are cut off.
+    /// Starts listening. It does not check for an engine: without one, clients are cut off when they
+    /// connect.
     ///
     /// # Errors
-    /// Those of binding the address.
+    /// Errors of binding the address.
     ///
     /// # Panics
     /// Outside of a Tokio runtime.
@@ -199,15 +200,15 @@ impl ProxyBuilder {
 }
 
 impl Proxy {
-    /// One that passes everything on to `target`, from a free port of 127.0.0.1.
+    /// Starts a proxy from a free port of 127.0.0.1 to `target`.
     ///
     /// # Errors
-    /// As [`ProxyBuilder::start`], which it is short for.
+    /// As [`ProxyBuilder::start`].
     pub async fn start(target: SocketAddr) -> io::Result<Self> {
         Self::builder(target).start().await
     }
 
-    /// One that passes on to `target`, to be told more before it starts.
+    /// Returns a builder for a proxy to `target`.
     pub fn builder(target: SocketAddr) -> ProxyBuilder {
         ProxyBuilder {
             target,
@@ -218,50 +219,50 @@ impl Proxy {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How many connections clients have made so far, without those that were [refused](Self::refuse).
+    /// Returns the number of connections accepted so far, without [refused](Self::refuse) ones.
     pub fn connections(&self) -> u64 {
         self.shared.plan.lock().connections
     }
 
-    /// How many requests clients have sent so far.
+    /// Returns the number of requests that clients have sent so far.
     pub fn pieces(&self) -> u64 {
         self.shared.plan.lock().pieces
     }
 
-    /// From now on, every request for which `when` holds meets this fault: see [`nth`] for one alone. Takes
-    /// the place of what was armed before.
+    /// Injects this fault into every later request for which `when` holds: see [`nth`] for a single one.
+    /// Replaces the previous fault.
     ///
-    /// `when` is asked once for every request, one at a time; it must not call the proxy.
+    /// `when` is called once for every request, one at a time. It must not call the proxy.
     pub fn arm(&self, fault: Fault, when: impl FnMut(&[u8]) -> bool + Send + 'static) {
         let mut plan = self.shared.plan.lock();
         plan.armed = Some((fault, Box::new(when)));
         plan.met = 0;
     }
 
-    /// Has no fault befall requests to come; says how many have met what was armed last.
+    /// Removes the fault. Returns the number of requests that met it.
     pub fn disarm(&self) -> u64 {
         let mut plan = self.shared.plan.lock();
         plan.armed = None;
         plan.met
     }
 
-    /// Cuts every client off. Requests that are held still arrive when their gate is opened.
+    /// Cuts off every client. Held requests are still delivered when their gate is opened.
     pub fn cut(&self) {
         self.shared.command.send_modify(|command| command.cuts += 1);
     }
 
-    /// Carries nothing any more on the connections that there are, as a firewall that forgot them: they stay
-    /// open on both sides, and silent, until they are [cut](Self::cut). Later ones are as ever.
+    /// Stops forwarding on all current connections, like a firewall that has dropped their state. They stay
+    /// open and silent on both sides until they are [cut](Self::cut). Later connections work.
     pub fn forget(&self) {
         self.shared.command.send_modify(|command| command.forgets += 1);
     }
 
-    /// Cuts every client off, and any that comes, until told otherwise.
+    /// Cuts off every client, current and new, until it is called with `false`.
     pub fn refuse(&self, refusing: bool) {
         self.shared.plan.lock().refusing = refusing;
         if refusing {
@@ -269,7 +270,7 @@ impl Proxy {
         }
     }
 
-    /// Has later connections lead elsewhere; cuts those that there are.
+    /// Directs later connections to another address, and cuts the current ones.
     pub fn redirect(&self, target: SocketAddr) {
         self.shared.plan.lock().target = target;
         self.cut();
@@ -308,7 +309,7 @@ impl Plan {
         Self { target, armed: None, met: 0, pieces: 0, connections: 0, refusing: false }
     }
 
-    /// Where a connection that has come leads, and its number; `None` if it is refused.
+    /// Returns the target and the number of a new connection; `None` if it is refused.
     fn admit(&mut self) -> Option<(SocketAddr, u64)> {
         if self.refusing {
             return None;
@@ -319,7 +320,7 @@ impl Plan {
 }
 
 impl Shared {
-    /// What happens to the request that has come.
+    /// Returns the fault for a request.
     fn meet(&self, mut piece: Piece<'_>) -> Option<Fault> {
         let chosen = {
             let look = &mut *self.requests.lock();
@@ -344,7 +345,7 @@ impl Shared {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
-        // Before it is looked where it leads: it hears of what is commanded from here on.
+        // Read before the target, so that the connection notices all later commands.
         let before = *shared.command.borrow();
         let Some((target, number)) = shared.plan.lock().admit() else { continue };
         let shared = shared.clone();

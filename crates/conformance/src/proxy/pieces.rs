@@ -5,13 +5,13 @@ use tokio::net::tcp::OwnedReadHalf;
 
 use super::Length;
 
-/// How much is read at once.
+/// Maximum bytes per read.
 const CHUNK: usize = 64 * 1024;
 
 pub(super) struct Pieces<'a> {
     from: &'a mut OwnedReadHalf,
     length: Option<&'a Length>,
-    /// The beginning of a frame, and maybe further ones.
+    /// The beginning of a frame, and maybe further frames.
     buffer: Vec<u8>,
 }
 
@@ -20,7 +20,7 @@ impl<'a> Pieces<'a> {
         Self { from, length, buffer: Vec::new() }
     }
 
-    /// The next frame, or what came at once where frames are not known; `None` at the end.
+    /// The next frame, or without a frame length the data of one read; `None` at the end.
     pub(super) async fn next(&mut self) -> Option<Vec<u8>> {
         loop {
             if let Some(piece) = self.whole() {
@@ -33,14 +33,14 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// At the end: what has come of a frame that is not whole.
+    /// At the end: the incomplete frame.
     pub(super) fn rest(self) -> Vec<u8> {
         self.buffer
     }
 
     fn whole(&mut self) -> Option<Vec<u8>> {
         let arrived = self.buffer.len();
-        // A frame of no bytes would be found for ever.
+        // A frame of zero bytes would repeat forever.
         let length = self.length.map_or(Some(arrived), |length| length(&self.buffer))?.max(1);
         if arrived < length {
             return None;

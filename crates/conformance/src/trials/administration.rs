@@ -105,7 +105,7 @@ async fn created(context: &Context, label: &str) -> Outcome<(Client, SequenceInf
     Ok((client, info))
 }
 
-/// What the arithmetic of the crate says of a change.
+/// The result of a change by the crate's own arithmetic.
 fn predicted(info: &SequenceInfo, change: &Change) -> Result<SequenceInfo> {
     let mut info = info.clone();
     info.apply(change)?;
@@ -188,7 +188,7 @@ pub(super) async fn set_moves_reserves(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Several that expect the same identity, and change it: one may win.
+/// Several clients expect the same identity, and change it: only one may succeed.
 pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
     let (client, info) = created(&context, "compare").await?;
     client.reserve(&context.request(&info.name, 500)).await??;
@@ -259,8 +259,8 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     expect("set of what it was", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
 }
 
-/// Steps forwards. Of an outcome that is unknown, which a slow engine can cause by itself, the stored
-/// sequence says what it was.
+/// Steps forwards. A slow engine alone can cause an unknown outcome. The stored sequence then shows the
+/// outcome.
 async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     loop {
         match client.set(name, Change::new().next(to)).await? {
@@ -278,7 +278,7 @@ async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     }
 }
 
-/// Steps forwards among reserves: each is taken account of, none is undone.
+/// Steps forwards among reserves: each step takes all reserves into account, and undoes none.
 pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
     let name = context.name("among");
     let (client, ledger) = (context.connect().await?, Ledger::default());
@@ -298,7 +298,7 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
         let to = step * 10_000;
         step_to(&client, &name, to).await?;
         steps.push((now(), to));
-        // What others reserved meanwhile must not be taken back.
+        // Ids that others have reserved since then must not be taken back.
         let behind = client.set(&name, Change::new().next(to - 1)).await?;
         expect("a step backwards among reserves", &behind, ErrorKind::Conflict)?;
     }
@@ -322,7 +322,7 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Steps backwards and removals among reserves: within one identity nothing is granted twice.
+/// Steps backwards and removals among reserves: within one identity no id is granted twice.
 pub(super) async fn resets_among_reserves(context: Arc<Context>) -> Outcome {
     let (name, ledger) = (context.name("resets"), Ledger::default());
     let client = context.connect().await?;

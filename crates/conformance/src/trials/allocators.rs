@@ -1,4 +1,4 @@
-//! The whole way: ids that allocators hand out over the store.
+//! End to end: ids that allocators hand out over the store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use crate::outcome::{Outcome, check, fail};
 use crate::proxy::{Fault, Proxy, nth};
 use crate::worker::{Books, Worker};
 
-/// How the store's answers are falsified.
+/// How the store's grants are falsified.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// The range before again.
+    /// The previous range again.
     Repeat,
-    /// The range before, of which half is new.
+    /// The previous range, half of it replaced by new ids.
     Overlap,
     Beyond,
     Before,
@@ -28,7 +28,7 @@ enum Lie {
     TooMany,
 }
 
-/// The store, but every answer to a reserve after the first is a lie.
+/// The store, with every grant after the first falsified.
 struct Liar {
     store: Arc<dyn Store>,
     lie: Lie,
@@ -102,7 +102,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Several allocators of one process, each over a client of its own.
+/// Several allocators of one process, each over its own client.
 pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
     let (name, drawn) = (context.name("drawn"), Drawn::default());
     let mut drawing: JoinSet<Outcome> = JoinSet::new();
@@ -129,8 +129,8 @@ pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
     drawn.unique()
 }
 
-/// Processes with allocators, of which some are killed and paused, over connections that are cut, to an
-/// engine that is paused and killed: as much of that as the store has.
+/// Processes with allocators. Some are killed and paused, their connections are cut, and the engine is
+/// paused and killed, where the store has these.
 pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_deref();
     let proxy = match engine {
@@ -159,7 +159,7 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
             let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
             proxy.arm(faults[round % 3].clone(), nth(context.random(0..=3), |_| true));
         }
-        // Nobody has to get on while one is paused: it may hold a lock.
+        // No other process needs to make progress while one is paused: it may hold a lock.
         workers[(round + 1) % 3].pause();
         workers.remove(round % 3).kill().await;
         match engine {
@@ -198,7 +198,7 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Waits until this many more ids have been drawn.
+/// Waits until this number of further ids has been drawn.
 async fn drawn(context: &Context, books: &Books, more: u128) -> Outcome {
     let enough = books.drawn.ids() + more;
     context

@@ -10,11 +10,11 @@ use crate::context::Context;
 use crate::ledger::Ledger;
 use crate::outcome::{Outcome, check, fail};
 
-/// Reserves `count` at a time until the sequence is exhausted, and demands that every id from
-/// `start` to `last` came once.
+/// Reserves `count` at a time until the sequence is exhausted, and checks that every id from `start` to
+/// `last` was granted once.
 async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64, last: u64) -> Outcome {
     let ledger = Ledger::default();
-    // More than enough, unless grants get no one anywhere.
+    // More than enough, unless grants make no progress.
     for _ in 0..1000 {
         if client.granted_or_exhausted(&ledger, request).await?.is_none() {
             break;
@@ -50,7 +50,7 @@ async fn bounded(
     drain(context, &client, &context.request(&name, count), start, last).await?;
     let info = client.look(&name).await?;
     check!(info.next.is_none() && info.remaining() == 0, "exhausted, but next is {:?}", info.next);
-    // To others too, and for good.
+    // Also for other clients, and permanently.
     context.connect().await?.refused(&context.request(&name, 1), ErrorKind::Exhausted).await?;
     Ok((client, name))
 }
@@ -85,7 +85,7 @@ pub(super) async fn ceiling(context: Arc<Context>) -> Outcome {
     client.create(&name, Bounds::new(1, 100)?).await??;
     let low = context.request(&name, 8).ceiling(20);
     drain(&context, &client, &low, 1, 20).await?;
-    // Whoever can hold larger ids goes on.
+    // Callers with a higher ceiling still get ids.
     drain(&context, &client, &context.request(&name, 30), 21, 100).await
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn creation_below_the_ceiling(context: Arc<Context>) -> Outcome
     let (client, name) = (context.connect().await?, context.name("below"));
     let request = context.request(&name, 1).ceiling(9).create(Bounds::new(10, 20)?);
     client.refused(&request, ErrorKind::Exhausted).await?;
-    // Whether it exists now is the store's affair; that nothing of it is gone is not.
+    // The store may or may not create it now, but must not lose any of its ids.
     drain(&context, &client, &request.ceiling(u64::MAX), 10, 20).await
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
     ledger.disjoint()?;
     let info = client.look(&name).await?;
     ledger.accounted(&info, context.window())?;
-    // More than there is: what is left, without an overflow.
+    // More than the sequence has: the remaining ids are granted, without an overflow.
     let all = context.request(&name, u64::MAX);
     for _ in 0..1000 {
         if client.granted_or_exhausted(&ledger, &all).await?.is_none() {

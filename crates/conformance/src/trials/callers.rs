@@ -1,4 +1,4 @@
-//! What a caller may do, and what a store declares.
+//! The behaviour of callers, and the declared capabilities.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use crate::ledger::{Entry, Ledger, Reply, now};
 use crate::outcome::{Outcome, Stop, check, fail};
 use crate::tracker::Tracker;
 
-/// Polls a future this many times at most.
+/// Polls a future at most this number of times.
 async fn polled<T>(future: impl Future<Output = T>, times: u64) -> Option<T> {
     let (mut future, mut left) = (pin!(future), times);
     poll_fn(move |cx| {
@@ -101,7 +101,7 @@ pub(super) async fn batches(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Batches in different orders at once: neither ids twice nor callers that wait for each other.
+/// Simultaneous batches in different orders: no duplicates, and no deadlock.
 pub(super) async fn batches_at_once(context: Arc<Context>) -> Outcome {
     let names: Vec<_> = (0..6).map(|number| context.name(&format!("batch{number}"))).collect();
     let ledgers: Vec<Ledger> = names.iter().map(|_| Ledger::default()).collect();
@@ -167,7 +167,7 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
     );
     let name = context.name("seen");
     let Grant { range, identity, .. } = one.reserve(&context.request(&name, 1)).await??;
-    // What is not shared between processes is, at least, between the clients of one.
+    // A store that is not shared between processes is shared between the clients of one.
     other.look(&name).await?;
     let back = GiveBack::new(name, identity, range);
     check!(
@@ -184,11 +184,11 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
     Ok(())
 }
 
-/// The same random calls of the store and of the one in memory have the same answers.
+/// The same random calls to the store and to the memory store have the same results.
 pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
     let (client, reference) = (context.connect().await?, MemoryStore::new());
     let names = ["one", "two"].map(|label| context.name(label));
-    // Which incarnation of the store is which of the reference.
+    // Maps the store's incarnations to those of the reference.
     let mut pairs: Vec<(u64, u64)> = Vec::new();
     let mut same = |theirs: Identity, ours: Identity| {
         let known = pairs.iter().find(|(a, b)| *a == theirs.incarnation || *b == ours.incarnation);

@@ -1,4 +1,4 @@
-//! Connections that break at the worst moments: is what the store says of it true?
+//! Checks that the store's answers are true when connections break at the worst moments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use crate::outcome::{Outcome, check};
 use crate::proxy::{Fault, Gate, Nonsense, Proxy, nth};
 use crate::tracker::Tracker;
 
-/// How many faults one trial has a client meet.
+/// Number of faults that a client meets in one trial.
 const FAULTS: u32 = 12;
 
-/// A client behind a proxy, an observer that is not, and one sequence.
+/// A client behind a proxy, an observer without one, and one sequence.
 struct Scene {
     context: Arc<Context>,
     proxy: Proxy,
@@ -26,12 +26,12 @@ struct Scene {
     tracker: Tracker,
     probe: SequenceName,
     probed: Ledger,
-    /// In how many pieces a reserve is sent.
+    /// Number of pieces in which a reserve is sent.
     pieces: u64,
     met: u32,
 }
 
-/// A client that nothing befalls, and that therefore may wait as long as in the trials without faults.
+/// A client without faults, which may therefore wait as long as in the trials without faults.
 pub(super) async fn undisturbed(context: &Context) -> Outcome<Client> {
     context.connect_to(context.setup.endpoint(context.dir.clone(), false)).await
 }
@@ -47,7 +47,7 @@ impl Scene {
         for _ in 0..3 {
             let before = proxy.pieces();
             client.granted(&ledger, &request).await?;
-            // The last is the one that counts: connections are made by then.
+            // Only the last count is kept: by then, connections are open.
             pieces = proxy.pieces() - before;
         }
         check!(
@@ -59,7 +59,7 @@ impl Scene {
         Ok(Self { context, proxy, client, observer, name, ledger, tracker, probe, probed, pieces, met: 0 })
     }
 
-    /// One reserve, noted. `None` when too many have failed to go on.
+    /// Makes one reserve and records it. `None` when too many have failed to continue.
     async fn reserve(&mut self, patience: Duration) -> Option<Reply> {
         let request = self.context.request(&self.name, self.tracker.count()?);
         let reply = self.client.record(&self.ledger, &request, patience).await;
@@ -67,7 +67,7 @@ impl Scene {
         Some(reply)
     }
 
-    /// What was said so far is true.
+    /// Checks that all answers so far are true.
     async fn verify(&self) -> Outcome {
         if self.context.windowed() {
             return Ok(());
@@ -75,8 +75,8 @@ impl Scene {
         self.tracker.look(&self.observer).await.map(drop)
     }
 
-    /// One reserve that meets a fault at its next piece but `skip`; `None` when
-    /// too many have failed to go on.
+    /// Makes one reserve that meets a fault after `skip` pieces. `None` when too many have failed to
+    /// continue.
     async fn meet(&mut self, fault: Fault, skip: u64, patience: Duration) -> Outcome<Option<Reply>> {
         self.proxy.arm(fault, nth(skip, |_| true));
         let reply = self.reserve(patience).await;
@@ -85,7 +85,8 @@ impl Scene {
         Ok(reply)
     }
 
-    /// The same client works again. Tried on a sequence of its own, since nobody knows how often it takes.
+    /// Checks that the same client works again. It uses a separate sequence, because the number of attempts
+    /// is unknown.
     async fn recover(&mut self) -> Outcome {
         let begun = tokio::time::Instant::now();
         let timeouts = self.context.setup.timeouts;
@@ -119,7 +120,7 @@ impl Scene {
     }
 }
 
-/// Rounds of one fault each, at every piece of a reserve in turn, until enough were met.
+/// Rounds of one fault each, at one piece of a reserve after the other, until enough faults were met.
 async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
     let mut scene = Scene::new(context, label).await?;
     for round in 0..3 * FAULTS {
@@ -159,7 +160,7 @@ pub(super) async fn reply_withheld(context: Arc<Context>) -> Outcome {
         if scene.meet(Fault::Withhold(gate.clone()), skip, patience).await?.is_none() {
             break;
         }
-        // Late answers must not be taken for those of other requests.
+        // Late answers must not be matched to other requests.
         if round % 2 == 0 {
             gate.open();
         } else {

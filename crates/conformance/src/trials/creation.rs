@@ -1,4 +1,4 @@
-//! Who creates a sequence, when several do.
+//! The creation of a sequence by one or several clients.
 
 use std::sync::Arc;
 
@@ -60,7 +60,7 @@ pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// A window goes on for a while with what was reserved before.
+/// A window continues for a while with the ids that were reserved before.
 pub(super) async fn created_only_if_asked(context: Arc<Context>) -> Outcome {
     let (client, other) = (context.connect().await?, context.connect().await?);
     let name = context.name("lost");
@@ -72,7 +72,7 @@ pub(super) async fn created_only_if_asked(context: Arc<Context>) -> Outcome {
     if context.windowed() {
         return Ok(());
     }
-    // Also by those who know it.
+    // Also for clients that have used it.
     client.remove(&name).await??;
     is_not_made(&client, &held).await?;
     is_not_made(&other, &held).await?;

@@ -1,4 +1,4 @@
-//! An engine that crashes, and one that stops answering.
+//! An engine that crashes, and one that does not respond.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::ledger::{Ledger, Reply, now};
 use crate::load;
 use crate::outcome::{Outcome, check};
 
-/// Clients that go on reserving whatever happens, each with a ledger of its own beside the common one.
+/// Clients that keep reserving, each with its own ledger in addition to the common one.
 struct Crowd {
     own: Vec<Ledger>,
     running: JoinSet<()>,
@@ -30,7 +30,7 @@ impl Crowd {
         Ok(Self { own, running, request })
     }
 
-    /// Waits until every one of them has been granted `times` reserves that began after now.
+    /// Waits until every client has been granted `times` reserves that began after this call.
     async fn served(&self, context: &Context, what: &str, times: usize) -> Outcome {
         let begun = now();
         let enough = |ledger: &Ledger| {
@@ -44,7 +44,7 @@ impl Crowd {
         context.until(what, reached).await
     }
 
-    /// Ends them, and puts all that they did together.
+    /// Ends the clients, and merges their ledgers.
     async fn dismiss(mut self) -> Ledger {
         self.running.shutdown().await;
         let all = Ledger::default();
@@ -55,11 +55,11 @@ impl Crowd {
     }
 }
 
-/// How often the engine is killed.
+/// Number of times that the engine is killed.
 const KILLS: u64 = 3;
 
-/// What must hold of a sequence that went through faults, in which the engine itself may have `skipped` ids.
-/// What was under way when the crowd was dismissed may have been applied.
+/// Checks a sequence after faults, in which the engine itself may have `skipped` ids. Reserves that were in
+/// flight when the crowd was dismissed may have been applied.
 async fn hold(context: &Context, crowd: Crowd, skipped: u64) -> Outcome {
     let name = crowd.request.name.clone();
     let cut_short = 3 * crowd.request.count;

@@ -1,4 +1,4 @@
-//! Stores that go back in time, and those who remember.
+//! Stores that go back in time, and witnesses that remember.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     let request = context.request(&name, 10);
     let first = guarded.reserve(&request).await??;
-    // As it is after the store went back by a hundred.
+    // As if the store had gone back by a hundred ids.
     let claimed = IdRange::new(first.range.last().unwrap_or_default() + 1, 100).expect("far from the end");
     let ahead = Ledger::claim(witness.ledger(&name).as_ref(), first.identity, claimed);
     witness.set_ledger(&name, ahead.ok());
@@ -37,7 +37,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     let grant = guarded.reserve(&request).await??;
     check!(grant.range.start() == 1, "a reset through the guard is not followed: {grant:?}");
 
-    // Behind the back of the witness: as a database that was emptied, or is another one.
+    // Without the witness: like a database that was emptied or replaced.
     check!(client.remove(&name).await??, "it is not there");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     match guarded.reserve(&request).await? {
@@ -51,7 +51,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// How many processes there are, and how often each reserves.
+/// Number of processes, and of reserves of each.
 const PROCESSES: u64 = 3;
 const RESERVES: u64 = 15;
 
@@ -82,7 +82,7 @@ pub(super) async fn guards_another(context: Arc<Context>) -> Outcome {
     drawn.unique()
 }
 
-/// A range that may be used, if there is one: of an unknown outcome nobody knows.
+/// Records the range, if one is granted. After an unknown outcome there is no range to use.
 async fn claim(guarded: &Client, request: &Reserve, drawn: &Drawn) -> Outcome {
     match guarded.reserve(request).await? {
         Ok(grant) => drawn.add(grant.range),

@@ -23,12 +23,12 @@ use super::context::Context;
 use super::outcome::Outcome;
 use super::setup::Setup;
 
-/// What a trial cannot do without.
+/// A requirement of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// Several processes may use the store.
     Processes,
-    /// An engine that keeps what it granted over a crash.
+    /// An engine whose grants survive a crash.
     Kill,
     /// An engine to pause.
     Pause,
@@ -44,13 +44,13 @@ pub(super) enum Need {
     Records,
     /// A store whose grants survive a crash of its machine.
     Durable,
-    /// A store that gives up before a pause ends, which is what the trial looks at. None is without it.
+    /// A store that gives up before a pause ends, which the trial checks. Every store meets it.
     ShortTimeout,
 }
 
 type Body = fn(Arc<Context>) -> StoreFuture<'static, Outcome>;
 
-/// One promise, and what proves it.
+/// One promise, and its proof.
 pub struct Trial {
     name: &'static str,
     promise: &'static str,
@@ -59,12 +59,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// What it is called.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What holds if it passes.
+    /// Returns the promise that it proves.
     pub fn promise(&self) -> &'static str {
         self.promise
     }
@@ -73,13 +73,13 @@ impl Trial {
         (self.body)(context)
     }
 
-    /// Whether the store has to give up while something is paused, cut or withheld.
+    /// Whether the store must give up while a process is paused, a connection cut, or a reply withheld.
     pub(super) fn needs_a_short_timeout(&self) -> bool {
         let short = [Need::ShortTimeout, Need::Kill, Need::Pause, Need::Connection];
         self.needs.iter().any(|need| short.contains(need))
     }
 
-    /// Why it cannot run on this store.
+    /// Returns why it cannot run on this store.
     pub(super) fn obstacle(&self, setup: &Setup, capabilities: Capabilities) -> Option<String> {
         self.needs.iter().find_map(|need| need.obstacle(setup, capabilities))
     }
@@ -134,7 +134,7 @@ macro_rules! table {
     };
 }
 
-/// Every trial, in the order in which they run.
+/// Returns every trial, in the order in which they run.
 pub fn trials() -> &'static [Trial] {
     const TRIALS: &[Trial] = table! {
         ranges {

@@ -11,9 +11,9 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::outcome::{Outcome, check};
 
-/// Names that some store or other would take for the same, cut off, read as a pattern, or refuse.
+/// Names that some store may confuse, cut off, interpret as a pattern, or reject.
 const TRICKY: &[&str] = &[
-    // Case, and letters that change their number with it.
+    // Case, and letters whose number changes with the case.
     "orders",
     "Orders",
     "ORDERS",
@@ -30,7 +30,7 @@ const TRICKY: &[&str] = &[
     "Σ",
     "K",
     "\u{212a}",
-    // One text to the eye: composed, decomposed, compatible, look-alikes, and what cannot be seen.
+    // Indistinguishable texts: composed, decomposed, compatible, look-alikes, and invisible characters.
     "é",
     "e\u{301}",
     "ﬁ",
@@ -51,13 +51,13 @@ const TRICKY: &[&str] = &[
     "a\u{ad}b",
     "a\u{202e}b",
     "a\u{fe0f}",
-    // White space within; at the ends there is none.
+    // White space inside. There is none at the ends.
     "a b",
     "a  b",
     "a\u{a0}b",
     "a\u{3000}b",
     "a\u{2028}b",
-    // What is a separator, a quote, an escape, a pattern or a path elsewhere.
+    // Separators, quotes, escapes, patterns and paths of other systems.
     "a.b",
     "a..b",
     ".",
@@ -130,7 +130,7 @@ const TRICKY: &[&str] = &[
     "-",
     "-a",
     "--a",
-    // What means something to a store or a language, or looks like a number.
+    // Keywords of stores and languages, and number-like texts.
     "null",
     "NULL",
     "None",
@@ -156,7 +156,7 @@ const TRICKY: &[&str] = &[
     "con",
     "nul",
     "aux",
-    // Far away: other planes, the last characters there are, and those that are none.
+    // Other planes, the last code points, and noncharacters.
     "строка",
     "序列",
     "シーケンス",
@@ -173,19 +173,19 @@ const TRICKY: &[&str] = &[
     "\u{10fffe}",
 ];
 
-/// All of them: those above, every printable ASCII character, and every length that is allowed.
+/// All names: those above, every printable ASCII character, and every legal length.
 pub(super) fn names() -> Vec<SequenceName> {
     let mut texts: BTreeSet<String> = TRICKY.iter().map(|&text| text.to_owned()).collect();
     texts.extend(('!'..='~').map(String::from));
     texts.extend(('!'..='~').map(|c| format!("a{c}b")));
     texts.extend((1..=SequenceName::MAX_LEN).map(|length| "n".repeat(length)));
-    // The same for 199 bytes, and different in the last.
+    // Equal for 199 bytes, and different in the last.
     texts.extend(["x", "y"].map(|end| "z".repeat(SequenceName::MAX_LEN - 1) + end));
     texts.extend([2, 4].map(|width| if width == 2 { "é".repeat(100) } else { "😀".repeat(50) }));
     texts.iter().map(|text| SequenceName::new(text).expect("legal")).collect()
 }
 
-/// Bounds that tell which sequence this is.
+/// Bounds that identify the sequence.
 fn bounds(number: usize) -> Bounds {
     let start = 1_000_000 + 1_000 * number as u64;
     Bounds::new(start, start + 500).expect("at least one id")
@@ -206,7 +206,7 @@ async fn make(clients: &[Client], names: &[SequenceName], window: u64) -> Outcom
                 }
                 let request = Reserve::new(name, 5).create(bounds);
                 let grant = client.reserve(&request).await??;
-                // What is lost of a window, whose answer did not come in time, is skipped.
+                // Ids of a window are skipped if their reply timed out.
                 let skipped = grant.range.start().checked_sub(bounds.start());
                 check!(
                     skipped.is_some_and(|ids| ids <= window.min(500)),
@@ -233,7 +233,7 @@ fn is_number(info: &SequenceInfo, number: usize, windowed: bool) -> bool {
 pub(super) async fn names_are_kept(context: Arc<Context>) -> Outcome {
     let names = names();
     let clients = context.connect_many(4).await?;
-    // Before anything is made: a name that stands for another one would remove that later.
+    // Before any sequence is created: a name that is confused with another would later remove that one.
     let before: BTreeSet<_> = clients[0].list().await??.into_iter().map(|info| info.name).collect();
     for name in &names {
         context.forget_later(name.clone());

@@ -1,4 +1,4 @@
-//! Several real processes at once, some of which are killed or paused.
+//! Several concurrent real processes. Some are killed or paused.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use crate::order::{Job, Order};
 use crate::outcome::{Outcome, check};
 use crate::worker::{Books, Worker};
 
-/// As many ids as a process of these orders can have asked for, unseen, when it is killed.
+/// Maximum number of ids that a process with these orders can have in flight when it is killed.
 const IN_FLIGHT: u64 = 2 * 14;
 
-/// What a process is to do that reserves from a healthy store.
+/// The order for a process that reserves from a healthy store.
 fn order(context: &Context, request: &Reserve, times: u64) -> Order {
     Order {
         suite: context.setup.name.clone(),
@@ -25,7 +25,7 @@ fn order(context: &Context, request: &Reserve, times: u64) -> Order {
     }
 }
 
-/// Lets all of them begin, as nearly at once as can be, and waits until they are done.
+/// Starts all of them, as simultaneously as possible, and waits until they are done.
 async fn finish(context: &Context, mut workers: Vec<Worker>) -> Outcome {
     for worker in &mut workers {
         worker.begin()?;
@@ -62,7 +62,7 @@ pub(super) async fn creation_race_of_processes(context: Arc<Context>) -> Outcome
     Ok(())
 }
 
-/// Waits until `more` reserves have been granted beyond those so far.
+/// Waits until `more` further reserves have been granted.
 async fn granted(context: &Context, books: &Books, more: usize) -> Outcome {
     let enough = books.ledger.grants().len() + more;
     let reached = || async { Ok((books.ledger.grants().len() >= enough).then_some(())) };
@@ -102,7 +102,7 @@ pub(super) async fn paused_clients(context: Arc<Context>) -> Outcome {
         granted(&context, &books, usize::try_from(context.random(5..=30)).expect("small")).await?;
         let paused = &workers[round % 2];
         paused.pause();
-        // Longer than the timeouts that it had running, while others go on.
+        // Longer than its timeouts before the pause. Others continue.
         let until = tokio::time::Instant::now() + context.setup.timeouts.pause;
         while tokio::time::Instant::now() < until {
             other.record(&books.ledger, &request, context.setup.timeouts.call).await;

@@ -1,4 +1,4 @@
-//! The promise itself: no id twice, in order, nothing lost.
+//! The promise itself: no duplicate ids, in order, none lost.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::load;
 use crate::outcome::{Outcome, check, fail};
 
-/// How often a load is tried until none of its reserves is in doubt.
+/// Number of attempts until none of a load's reserves is in doubt.
 const ATTEMPTS: usize = 5;
 
 /// Four clients with four tasks each.
@@ -31,8 +31,7 @@ pub(super) async fn growing(context: Arc<Context>) -> Outcome {
     ledger.growing()
 }
 
-/// A busy engine may give up a write although nothing is wrong. Then the trial runs again, with another
-/// sequence.
+/// A busy engine may abandon a write without a fault. Then the trial runs again, with another sequence.
 pub(super) async fn nothing_lost(context: Arc<Context>) -> Outcome {
     for attempt in 1..=ATTEMPTS {
         let (ledger, request) = load(&context, &format!("lost{attempt}")).await?;

@@ -1,4 +1,4 @@
-//! Records: what is kept for the witness of another store.
+//! Records, which are kept for the witness of another store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::outcome::{Outcome, Stop, check, fail};
 use crate::proxy::{Fault, Proxy, nth};
 
-/// What some store or other would take for `kept`, with which each of them is compared.
+/// Texts that some store may treat as equal to `kept`. Each is compared with it.
 const ALIKE: &[&str] =
     &["Kept it", "kept it ", " kept it", "kept  it", "kept i", "kept it%", "kept_it", "k%", "%"];
 const KEPT: &str = "kept it";
@@ -46,7 +46,7 @@ pub(super) async fn records_compare(context: Arc<Context>) -> Outcome {
     apart_from_sequences(&context, &client, &name, seen).await
 }
 
-/// A sequence of the same name is something else.
+/// A sequence of the same name is separate from the record.
 async fn apart_from_sequences(
     context: &Context,
     client: &Client,
@@ -72,7 +72,7 @@ async fn apart_from_sequences(
     Ok(())
 }
 
-/// How many clients add to one record, and what each adds.
+/// Number of clients that add to one record, and of tokens that each adds.
 const WRITERS: u32 = 4;
 const TOKENS: u32 = 12;
 
@@ -101,7 +101,8 @@ pub(super) async fn records_at_once(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Until it is in the record. What a write was that was not answered, the record itself says.
+/// Retries until the token is in the record. After an unknown outcome, the record shows whether the write
+/// was applied.
 async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
     loop {
         let kept = client.kept(name).await??;
@@ -110,7 +111,7 @@ async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
             Some(text) => format!("{text} {token}"),
             None => token.to_owned(),
         };
-        // So that others get in between where a store answers at once.
+        // Lets other writers run in between, even if the store never waits.
         tokio::task::yield_now().await;
         if client.swap(name, kept.as_deref(), &wanted).await?? {
             return Ok(());
@@ -121,7 +122,8 @@ async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
 pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
     let (clients, names) = (context.connect_many(4).await?, names());
     let run = format!("{:016x}", context.random(0..=u64::MAX));
-    // From earlier runs over the same engine. Before anything is written: one name may stand for another.
+    // From earlier runs over the same engine. Read before any write, because one name may be confused with
+    // another.
     let before: BTreeMap<_, _> = all(&clients[0], &Page::default()).await?.into_iter().collect();
     let mut writing: JoinSet<Outcome> = JoinSet::new();
     for (lane, client) in clients.iter().cloned().enumerate() {
@@ -188,7 +190,7 @@ fn text(number: u32) -> String {
     format!("number {number}")
 }
 
-/// How far a record was counted up, and whether to go on.
+/// The number that a record has reached, and whether to stop.
 #[derive(Debug, Default)]
 struct Counting {
     written: AtomicU32,
@@ -196,11 +198,11 @@ struct Counting {
 }
 
 impl Counting {
-    /// Writes number after number until something fails, or it is told to end: not every store asks the
-    /// engine that is killed.
+    /// Writes number after number until a write fails, or until `ended` is set: not every store uses the
+    /// killed engine.
     async fn go_on(&self, client: &Client, name: &SequenceName) {
         while !self.ended.load(Ordering::Relaxed) {
-            // A store that answers at once would keep this thread from all else.
+            // A store that never waits would otherwise block this thread.
             tokio::task::yield_now().await;
             let number = self.written.load(Ordering::Relaxed);
             let (seen, wanted) = (text(number), text(number + 1));
@@ -232,7 +234,7 @@ pub(super) async fn records_over_kills(context: Arc<Context>) -> Outcome {
         engine.start().await?;
         let read = || async { Ok(client.store().record(&name).await.ok()) };
         let kept = context.until("a record, without opening the store again", read).await?;
-        // One may have been under way.
+        // One write may have been in flight.
         let Some(kept) = [written(), written() + 1].into_iter().find(|number| kept == Some(text(*number)))
         else {
             fail!("{:?} was written before the engine was killed, and {kept:?} is kept", text(written()))
@@ -268,11 +270,11 @@ pub(super) async fn records_through_cuts(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// What may be kept by what was said of each write.
+/// The texts that the record may have after the answers to all writes.
 #[derive(Debug, Default)]
 struct Written {
     last: Option<String>,
-    /// Of unknown outcome: they may take effect even later than they were asked about.
+    /// Writes with an unknown outcome, which may take effect even after a later read.
     open: Vec<String>,
     answer: String,
 }
@@ -282,7 +284,8 @@ impl Written {
         self.answer = format!("{wanted:?} over {seen:?}: {answer:?}");
         self.last = seen;
         match answer {
-            // What is open had its condition on what this has replaced.
+            // Open writes had a condition on the text that this one has replaced, so they can no longer
+            // apply.
             Ok(true) => (self.last, self.open) = (Some(wanted), Vec::new()),
             Err(error) if error.kind().status() == Status::Unknown => self.open.push(wanted),
             _ => {}

@@ -1,4 +1,4 @@
-//! What is given back of a range: taken once, from its owner alone, and granted again.
+//! Give-backs: a rest is taken once, only from its owner, and granted again.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::ledger::{Entry, Ledger, Reply, now};
 use crate::outcome::{Outcome, check};
 use crate::proxy::{Fault, Proxy, nth};
 
-/// How many ids each reserve here has, of which a few are kept.
+/// Ids per reserve. A few of them are kept.
 const LEN: u64 = 10;
 
-/// All of a grant but the first ids.
+/// A grant without its first ids.
 fn rest(name: &SequenceName, mut grant: Grant, kept: u64) -> GiveBack {
     let _ = grant.range.take_front(kept);
     GiveBack::new(name.clone(), grant.identity, grant.range)
@@ -57,7 +57,7 @@ pub(super) async fn rests_are_granted_again(context: Arc<Context>) -> Outcome {
     next_is(&other.look(&name).await?, last - LEN + 2, "after the last ids were taken back")
 }
 
-/// Demands that it is refused, and leaves all as it was.
+/// Checks that it is refused, and changes nothing.
 async fn refused(client: &Client, back: &GiveBack, why: &str) -> Outcome {
     let before = client.inspect(&back.name).await??;
     let taken = client.give_back(back).await??;
@@ -79,7 +79,7 @@ pub(super) async fn rests_of_others_stay(context: Arc<Context>) -> Outcome {
     refused(&client, &shorter, "it is not the end").await?;
     granted(&context, &other, &name).await?;
     refused(&client, &back, "others have reserved after it").await?;
-    // The same numbers again, in another time of the sequence.
+    // The same numbers again, after a reset of the sequence.
     let start = Some(grant.range.start());
     client.set(&name, Change::new().next(start).backwards(true)).await??;
     granted(&context, &other, &name).await?;
@@ -108,7 +108,7 @@ pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
     ledger.disjoint()
 }
 
-/// Keeps the front of each grant, which is written down, and gives the rest back; how many were taken.
+/// Keeps and records the front of each grant, and gives the rest back. Returns how many rests were taken.
 async fn reserve_and_give_back(
     context: &Context,
     client: &Client,
@@ -120,7 +120,7 @@ async fn reserve_and_give_back(
         let (began, count) = (now(), LEN + round % 3);
         let mut grant = client.reserve(&context.request(name, count)).await??;
         let back = rest(name, grant, 1 + round % 4);
-        // In doubt, it is not its owner's any more, as with an allocator.
+        // A rest in doubt no longer belongs to its owner, as in an allocator.
         taken += u32::from(client.give_back(&back).await?.is_ok_and(|taken| taken));
         grant.range = grant.range.take_front(1 + round % 4);
         ledger.add(Entry { began, ended: now(), count, ceiling: u64::MAX, reply: Reply::Granted(grant) });
@@ -128,7 +128,7 @@ async fn reserve_and_give_back(
     Ok(taken)
 }
 
-/// Sent through a connection that breaks: what was said of it is true, and it was sent once.
+/// Sent through a connection that breaks: the answer about it is true, and it was sent once.
 pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
     let endpoint = context.endpoint();
     let proxy = Proxy::start(endpoint.address()).await?;

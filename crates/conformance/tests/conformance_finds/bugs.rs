@@ -1,4 +1,4 @@
-//! The store in memory with one bug each.
+//! The memory store with one bug each.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,43 +17,43 @@ use crate::patient;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// After an error, the range before once more.
+    /// After an error, grants the previous range again.
     RepeatsAfterAnError,
-    /// Reads, and then writes what it has computed.
+    /// Reads, and then writes the computed value.
     ReadsThenWrites,
-    /// Says that nothing was reserved, of every tenth reserve that was.
+    /// Reports for every tenth successful reserve that nothing was reserved.
     LiesAboutFailures,
     /// Reserves a block for itself, and serves from that.
     HoardsABlock,
-    /// Reserves twice now and then, and forgets the first.
+    /// Sometimes reserves twice, and loses the first range.
     LosesRanges,
-    /// Who creates at the same time has another incarnation.
+    /// Simultaneous creators get different incarnations.
     CreatesTwice,
-    /// Also what has to exist.
+    /// Also creates sequences that must exist already.
     CreatesUnasked,
-    /// Create replaces what is there.
+    /// Create replaces an existing sequence.
     CreateReplaces,
     LosesTheLastId,
     GoesBeyondMax,
     IgnoresTheCeiling,
     IgnoresStoredBounds,
-    /// Exhausted once, and then from the start.
+    /// Exhausted once, and then starts again.
     Wraps,
     /// Numbers are signed.
     KeepsI64,
-    /// Counts are of 32 bits.
+    /// Counts have 32 bits.
     KeepsU32Counts,
     CutsNames,
     FoldsCase,
-    /// Trailing dots and spaces, as file systems do.
+    /// Trims trailing dots and spaces, as file systems do.
     TrimsDots,
     LooksConsume,
     LooksCreate,
     ListOmits,
     ListIsUnsorted,
-    /// The first of every further page is missing.
+    /// The first sequence of every later page is missing.
     PagesOmit,
-    /// The second page comes again and again.
+    /// The second page is returned again and again.
     PagesStand,
     PrefixIsIgnored,
     EpochStays,
@@ -72,19 +72,19 @@ pub(crate) enum Bug {
     TakesBackWhateverItIs,
     TakesBackAtAnyTime,
     TakesBackInTwoSteps,
-    /// Writes a record over whatever is kept.
+    /// Overwrites a record without comparing it.
     SwapsRecordsBlindly,
     /// Compares a record, and then writes it.
     SwapsRecordsInTwoSteps,
-    /// Says of every record that it was written.
+    /// Reports every record as written.
     ClaimsToHaveSwapped,
     /// Keeps records where the sequences are.
     ListsRecordsAsSequences,
-    /// A record of every sequence that differs in its case alone.
+    /// One record for all names that differ only in case.
     FoldsRecords,
-    /// Records are of a hundred bytes.
+    /// Records have at most a hundred bytes.
     CutsRecords,
-    /// The first of every further page is missing.
+    /// The first record of every later page is missing.
     RecordPagesOmit,
 }
 
@@ -93,7 +93,7 @@ pub(crate) struct Broken {
     store: MemoryStore,
     bug: Bug,
     state: Arc<State>,
-    /// Of one client.
+    /// One per client.
     hoard: Arc<Mutex<Option<Grant>>>,
     number: u64,
 }
@@ -131,7 +131,7 @@ pub(crate) fn suite(bug: Bug) -> Suite {
         async move { Ok(client) }
     };
     let timeouts = match bug {
-        // A call that never ends is how they show.
+        // These bugs show as a call that never ends.
         Bug::BatchLocksInOrder | Bug::KeepsTheLockWhenDropped => patient().call(Duration::from_secs(2)),
         _ => patient(),
     };
@@ -214,7 +214,7 @@ impl Broken {
         }
     }
 
-    /// A grant with something wrong.
+    /// A grant with an error.
     async fn edited(&self, request: &Reserve) -> Result<Grant> {
         let before = self.store.inspect(&request.name).await?;
         let grant = match self.store.reserve(request).await {
@@ -337,7 +337,7 @@ impl Store for Broken {
                         return Ok(false);
                     }
                     self.pause().await;
-                    // What is the end by now.
+                    // The current end.
                     let end = self.store.inspect(&back.name).await?.and_then(|info| info.next).unwrap_or(0);
                     let len = end.saturating_sub(back.rest.start());
                     back.rest = IdRange::new(back.rest.start(), len).unwrap();
@@ -397,7 +397,7 @@ impl Store for Broken {
             }
             let mut list = self.store.list(&page).await?;
             match self.bug {
-                // As one does that forgets the second page.
+                // As a store that does not read the second page.
                 Bug::ListOmits => list.sequences.truncate(20),
                 Bug::ListIsUnsorted => list.sequences.sort_by_key(|info| info.identity.incarnation),
                 Bug::PagesOmit if page.after.is_some() => drop(list.sequences.drain(..1)),

@@ -1,4 +1,4 @@
-//! The conformance suite finds bugs: stores that have one each are caught by the trial that is named for it.
+//! The conformance suite finds bugs: each store has one bug, and the trial that is named for it fails.
 
 #![cfg(unix)]
 
@@ -13,12 +13,12 @@ use idmill::ErrorKind;
 use idmill::store::{MemoryStore, Store};
 use idmill_conformance::{Report, Suite, Timeouts, Verdict, trials};
 
-/// Most bugs show in what is answered. Those that show in waiting have shorter times of their own.
+/// Most bugs show in answers. Bugs that show in waits have their own, shorter timeouts.
 fn patient() -> Timeouts {
     Timeouts::default().pause(Duration::from_millis(300))
 }
 
-/// Runs these trials, and demands that each fails, with these words among its reasons.
+/// Runs these trials, and checks that each fails, with these words in its reason.
 fn caught(suite: Suite, trials: &[(&str, &str)]) {
     let suite = trials.iter().fold(suite, |suite, (trial, _)| suite.only(*trial));
     let report = suite.run();
@@ -144,7 +144,7 @@ fn an_engine_that_forgets_records() {
     );
 }
 
-/// As one does that began again a moment ago, and is told by the suite's trials to do so.
+/// Like an engine that restarted a moment ago, which the trials cause themselves.
 #[test]
 fn an_engine_that_turns_some_away_at_first_is_asked_again() {
     let (store, asked) = (MemoryStore::new(), AtomicU32::new(0));

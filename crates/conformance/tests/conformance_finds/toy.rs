@@ -1,6 +1,7 @@
-//! An engine of a few lines, and a client with the bugs that clients have.
+//! An engine of a few lines, and a client with typical bugs of clients.
 //!
-//! The server is this test binary again. A request is a line of words between tabs, and so is its answer.
+//! The server is this test binary, started again. Requests and answers are lines of words separated by
+//! tabs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +29,7 @@ const FORGETS: &str = "IDMILL_TEST_TOY_FORGETS";
 // --------------------------------------------------------------------------------------------------------
 // the server
 
-/// Not a test by itself: what the engine's process runs.
+/// Not a test: the engine's process runs it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server() {
     let (Ok(address), Ok(dir)) = (std::env::var(SERVER), std::env::var(DIR)) else { return };
@@ -125,31 +126,31 @@ fn shown(info: &SequenceInfo) -> Vec<String> {
 // --------------------------------------------------------------------------------------------------------
 // the client
 
-/// What is wrong with a client.
+/// The bug of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Says that nothing was reserved whenever it has no answer.
+    /// Reports that nothing was reserved whenever it gets no answer.
     ClaimsUnavailable,
-    /// Asks again when it has no answer.
+    /// Retries when it gets no answer.
     AsksAgain,
-    /// The same, of rests alone.
+    /// The same, only for rests.
     GivesBackAgain,
-    /// The same, of records alone, which then say that they were not written.
+    /// The same, only for records, which are then reported as not written.
     SwapsAgain,
-    /// Leaves a connection as it is when a call is dropped, for the next call.
+    /// Keeps the connection of a dropped call for the next call.
     TakesLateReplies,
-    /// Trusts the engine to make sense.
+    /// Panics on nonsense from the engine.
     Panics,
-    /// A broken connection stays.
+    /// Keeps a broken connection.
     NeverReconnects,
-    /// Takes a broken connection for a refusal.
+    /// Treats a broken connection as a refusal.
     GivesUp,
-    /// Goes by another way than it was told.
+    /// Always connects to the first address that any client was given.
     GoesAround,
     /// Waits for an answer on a connection that has ended.
     Waits,
-    /// Reads and writes back, under a lock that other processes do not have.
+    /// Reads and writes back, under a lock that other processes do not see.
     LocksItselfOnly,
 }
 
@@ -192,7 +193,7 @@ impl Toy {
         let mut slot = self.connection.lock().await;
         let mut attempts = 0;
         loop {
-            // Out of its place while it is used: a call that is dropped takes it along.
+            // Taken out while it is used, so that dropping the call drops the connection.
             let mut connection = match slot.take() {
                 Some(connection) => connection,
                 None => self.connect().await?,
@@ -335,7 +336,7 @@ impl Store for Toy {
                 return self.reserve_alone(request).await;
             }
             let mut asked = words("reserve", &request.name, &[request.count, request.ceiling]);
-            // Empty where it has to exist.
+            // Empty if the sequence must exist.
             let bound = |of: fn(Bounds) -> u64| {
                 request.create.map_or_else(String::new, |create| of(create).to_string())
             };
@@ -433,11 +434,11 @@ impl Store for Toy {
 // ---------------------------------------------------------------------------------------------------------
 // the suite
 
-/// What an engine has forgotten when it starts, in SQL.
+/// The rows that an engine loses when it starts, in SQL.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Forgets {
     Nothing,
-    /// As one does whose answers leave before its log is on the disk.
+    /// Like an engine that answers before its log is on disk.
     TheLast,
     Everything,
     Records,
@@ -461,7 +462,7 @@ fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
     daemon.named("toy", "1")
 }
 
-/// The suite of a client with a bug; `test` is the test that calls this, which other processes are to reach.
+/// The suite of a client with a bug. `test` is the calling test, so that other processes can reach it.
 pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let connect = move |endpoint| async move {
@@ -472,7 +473,7 @@ pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile:
     let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));
     let timeouts = match bug {
         Bug::None => Timeouts::default().pause(Duration::from_millis(600)),
-        // A call that never ends is how it shows: calls that have to succeed come before it.
+        // It shows as a call that never ends. Calls that must succeed come before it.
         Bug::Waits => patient().call(Duration::from_secs(10)),
         Bug::NeverReconnects => patient().recovery(Duration::from_secs(3)),
         _ => patient(),

@@ -1,4 +1,4 @@
-//! The next range, prepared before the window is empty; by a task of its own, which may stand still for ever.
+//! The next range, prepared by a separate task before the window is empty. The task may stop forever.
 
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Extend, Layout, Seen, Standing, Taken};
@@ -10,7 +10,7 @@ use crate::explore::Fate;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Ahead {
     at: At,
-    /// Where the window ended, and how many ids were left, when it was seen to be low.
+    /// The window's end, and the number of ids left, when it was seen to be low.
     end: u8,
     left: u8,
     server: u8,
@@ -20,7 +20,7 @@ pub(super) struct Ahead {
 enum At {
     Reserving,
     Peeking(Ids),
-    /// On this connection.
+    /// The first value is the connection.
     Putting(u8, Sent, Ids),
 }
 
@@ -39,7 +39,7 @@ impl CacheWindow {
             At::Putting(_, what, _) => Some(what),
         };
         steps.push(Step::Prepares { ahead, what, fate: Fate::Answered });
-        // That nobody hears makes no difference: it hands out nothing by itself.
+        // A lost reply makes no difference: the task hands out nothing.
         if state.losses > 0 && matches!(what, Some(Sent::Put(..))) {
             steps.push(Step::Prepares { ahead, what, fate: Fate::OnItsWay });
         }
@@ -61,7 +61,7 @@ impl CacheWindow {
             && on != here
             && self.bug != Bug::CasAfterReconnect
         {
-            // The connection is gone, and with it what was seen on it.
+            // The connection is gone, and the values that were read on it are void.
             return;
         }
         if fate == Fate::OnItsWay {

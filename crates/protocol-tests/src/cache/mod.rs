@@ -1,12 +1,12 @@
-//! The cache window: every process runs the decisions of `idmill_shared_cache::cache`, over a
-//! cache that forgets and restarts.
+//! The cache window: every process runs the decisions of `idmill_shared_cache::cache`, over a cache that
+//! loses items and restarts.
 //!
-//! The cache numbers its items (cas) as they are written, and begins again when it is restarted; connections
-//! do not survive that. It may lose the item at any time, which stands for a stub that expires as well. An
-//! answer may be lost, and a command whose sender gave up may still be done later. The two commands of a
-//! clear are done one after the other, with anything between them. A process may stop between any two steps,
-//! for ever too. What prepares the next range goes its own way beside its process. Somebody may reserve from
-//! the store directly; such ids need not grow.
+//! The cache numbers each written item (cas), and starts again after a restart, which also breaks all
+//! connections. It may lose the item at any time, which also models a stub that expires. A reply may be
+//! lost, and a command whose sender gave up may still be executed later. The two commands of a clear run
+//! one after the other, with anything between them. A process may stop between any two steps, also forever.
+//! The task that prepares the next range runs independently of its process. A stranger may reserve from the
+//! store directly; such ids need not grow.
 
 mod ahead;
 mod server;
@@ -20,34 +20,34 @@ use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
 use ahead::Ahead;
 use server::{Item, Number, Reply, Sent, Server, small};
 
-/// Ids that are reserved for an empty window: one is the winner's, and of the others the first
-/// draw prepares the next range.
+/// Ids that are reserved for an empty window: the winner takes one, and the first draw of the others
+/// prepares the next range.
 const SIZE: u64 = 3;
 const LAYOUT: Layout = Layout::new(1);
 /// Ids of a draw.
 const COUNT: u64 = 1;
 
-/// A decision that is made wrongly, or a world that is not as it has to be.
+/// A wrong decision, or a world that violates an assumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// What was learnt on a connection that is lost is used on the next one.
+    /// A cas from a lost connection is used on the next one.
     CasAfterReconnect,
-    /// An install does not look at the stub.
+    /// An install ignores the stub.
     UnconditionalInstall,
-    /// A block is reserved on a miss, and put where nothing is.
+    /// A block is reserved on a miss, and stored if there is no item.
     ReserveBeforeWinning,
-    /// Who finds a stub reserves from the store directly.
+    /// A process that finds a stub reserves from the store directly.
     WaiterGoesToTheStore,
     /// A proxy sends installs a second time.
     Resent,
-    /// There are two caches, and not everybody changes over at once.
+    /// There are two caches, and the processes switch over at different times.
     TwoServers,
-    /// A window's end is moved on as it was seen by the draw that was to do so, without looking again.
+    /// The window's end is extended as the draw saw it, without another read.
     ExtendsUnseen,
-    /// The end of any window is moved on.
+    /// The end is extended for any window.
     ExtendsAnother,
-    /// A range is joined to a window that ends before it begins.
+    /// A range is joined to a window that ends before the range begins.
     JoinsAcrossAGap,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct CacheWindow {
     pub(crate) calls: u8,
     pub(crate) evictions: u8,
     pub(crate) restarts: u8,
-    /// Answers that are lost, and commands that are done late or never.
+    /// Lost replies, and commands that are executed late or never.
     pub(crate) losses: u8,
     /// Reserves from the store directly.
     pub(crate) strangers: u8,
@@ -71,27 +71,27 @@ pub(crate) struct CacheWindow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Process {
     at: At,
-    /// One more than the largest id that anybody had been given when this call began.
+    /// One more than the largest id that was returned anywhere before this call began.
     floor: u8,
-    /// Which cache it asks.
+    /// The cache that it uses.
     server: u8,
 }
 
-/// What it does next. The first number is the connection on which it learnt what it knows.
+/// The next action. The first number is the connection that the values were read on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum At {
     #[default]
     Idle,
     Adding,
     Looking,
-    /// It is used up: somebody prepares the next range.
+    /// The window is used up, and another task prepares the next range.
     Awaiting(u8, u8),
     Clearing(u8, u8),
-    /// The second half of it, which is lost with the connection.
+    /// The second half of a clear, which is lost with the connection.
     LookingAfter(u8),
     Reserving(u8, u8),
     Putting(u8, Sent, Ids),
-    /// With a planted bug alone.
+    /// Only with a planted bug.
     ReservingEarly,
     PuttingIfAbsent(Number, Ids),
     GoingToTheStore,
@@ -102,11 +102,11 @@ type Ids = (u8, u8);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     servers: [Server; 2],
-    /// The next id of the store behind.
+    /// The next id of the store.
     next: u8,
     processes: Vec<Process>,
     ahead: Vec<Ahead>,
-    /// Commands that are done at any later time, on which server.
+    /// Commands that may be executed at any later time, with their server.
     flights: Vec<(usize, Sent)>,
     calls: u8,
     evictions: u8,
@@ -121,7 +121,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// A call begins; one that found a stub many times in a row looks before it adds.
+    /// A call begins. One that found a stub many times in a row reads before it adds.
     Begins {
         process: usize,
         looks: bool,
@@ -134,7 +134,7 @@ pub(crate) enum Step {
     Reserves {
         process: usize,
     },
-    /// Whoever prepares the next range is waited for no longer; or still.
+    /// Stops waiting for the task that prepares the next range, or waits longer.
     Waits {
         process: usize,
         longer: bool,
@@ -145,7 +145,7 @@ pub(crate) enum Step {
     ChangesServer {
         process: usize,
     },
-    /// What prepares the next range goes on.
+    /// The task that prepares the next range takes a step.
     Prepares {
         ahead: usize,
         what: Option<Sent>,
@@ -169,7 +169,7 @@ fn bits((start, end): Ids) -> u32 {
 }
 
 impl CacheWindow {
-    /// Whether what was learnt on a connection still counts.
+    /// Whether values that were read on a connection are still valid.
     fn knows(&self, state: &State, process: usize, connection: u8) -> bool {
         let server = state.servers[usize::from(state.processes[process].server)];
         connection == server.restarts || self.bug == Bug::CasAfterReconnect
@@ -181,7 +181,7 @@ impl CacheWindow {
         if let At::Clearing(on, _) | At::LookingAfter(on) | At::Putting(on, ..) = at
             && !self.knows(state, process, on)
         {
-            // The connection is gone: nothing is sent, and everything begins again.
+            // The connection is gone: nothing is sent, and the call starts over.
             state.processes[process].at = At::Adding;
             return;
         }
@@ -242,7 +242,7 @@ impl CacheWindow {
         state.hand_out(process, ids(taken.range), self.max);
     }
 
-    /// From the store behind, which has the last word on how many there are.
+    /// Reserves from the store, which limits the range to the ids it has.
     fn reserve(&self, state: &mut State, count: u64, size: u64) -> Option<IdRange> {
         let next = u64::from(state.next);
         let wanted = LAYOUT.refill_of((next <= self.max).then_some(next), self.max, count, size);
@@ -408,7 +408,7 @@ impl Protocol for CacheWindow {
             Step::Restarts => {
                 next.restarts -= 1;
                 next.servers[0] = state.servers[0].restarted();
-                // What was on its way goes down with its connection, except what a proxy keeps.
+                // Commands in flight are lost with their connection, unless a proxy keeps them.
                 next.flights.retain(|(_, what)| self.bug == Bug::Resent && matches!(what, Sent::Put(..)));
             }
         }
@@ -458,7 +458,7 @@ impl CacheWindow {
         }
     }
 
-    /// Whether a process that is alone gets an id, or hears that the store has none.
+    /// Whether a single process gets an id, or the error that the store has none.
     fn is_served(&self, state: &State) -> bool {
         let mut state =
             State { flights: Vec::new(), ahead: Vec::new(), calls: 1, losses: 0, ..state.clone() };
@@ -470,7 +470,7 @@ impl CacheWindow {
             if state.processes[0].at == At::Idle {
                 return state.issued != before || u64::from(state.next) > self.max;
             }
-            // Whoever placed the stub is gone, and it expires.
+            // The process that placed the stub is gone, and the stub expires.
             if state.processes[0].at == At::Adding
                 && let Some((Item::Stub, _)) = state.servers[server].item
             {

@@ -1,10 +1,10 @@
-//! The cache: one item, which is only ever written whole.
+//! The cache: one item, which is always written as a whole.
 
 use idmill_shared_cache::cache::{Added, Command, Seen};
 
 use super::{Bug, COUNT};
 
-/// As it is in the cache: where its ids end, how many are left, and when the next are prepared.
+/// The stored number encodes where the ids end, how many are left, and when the next range is prepared.
 pub(super) type Number = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,9 +26,9 @@ pub(super) enum Item {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Server {
     pub(super) item: Option<(Item, u8)>,
-    /// The cas of what was written last.
+    /// The cas of the last write.
     written: u8,
-    /// How often it was restarted: the number of every connection to it.
+    /// Number of restarts, which also identifies every connection to the server.
     pub(super) restarts: u8,
 }
 
@@ -45,7 +45,7 @@ impl Sent {
             Command::Clear { cas } => Self::Clear(small(cas)),
             Command::Put { cas, number: put } => Self::Put(small(cas), put),
             Command::Release { cas } => Self::Release(small(cas)),
-            // To everybody else an eviction, which the model has at any moment.
+            // For all other processes this is an eviction, which the model has at any moment.
             Command::Delete => unreachable!("nothing is set behind the window here"),
         }
     }
@@ -58,7 +58,7 @@ pub(super) enum Reply {
 }
 
 impl Server {
-    /// It has forgotten everything, and numbers what is written from the beginning.
+    /// All items are lost, and the cas starts again.
     pub(super) fn restarted(self) -> Self {
         Self { restarts: self.restarts + 1, ..Self::default() }
     }

@@ -1,11 +1,11 @@
-//! Datacenter windows: every process runs the decisions of `idmill_shared_cache::datacenter`, over rows that are
-//! registers with linearizable conditional writes.
+//! Datacenter windows: every process runs the decisions of `idmill_shared_cache::datacenter`, over rows
+//! that are registers with linearizable conditional writes.
 //!
-//! The global row and the window of each datacenter are registers of their own, as partitions are that are
-//! never touched with more than one level. A process may stop between any two steps for any time, or for
-//! ever: it keeps nothing in memory that another one would not have. A conditional write is answered, or
-//! applied without an answer, or stays on its way: then it is applied at any later time, or never. A link
-//! that is cut is no more than processes that stop where they need the global row.
+//! The global row and the window of each datacenter are separate registers, like partitions that are only
+//! ever accessed at one level. A process may stop between any two steps, for any time or forever: it keeps
+//! nothing in memory that another process would not have. A conditional write is answered, or applied
+//! without an answer, or stays in flight: then it is applied at any later time, or never. A cut link is
+//! modelled by processes that stop where they need the global row.
 
 mod steps;
 
@@ -20,31 +20,31 @@ pub(crate) const DATACENTERS: usize = 2;
 type Ids = u32;
 const ERA: Era = Era { identity: Identity { incarnation: 1, epoch: 0 }, recalls: 0 };
 
-/// A decision that is made wrongly.
+/// A wrong decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// A take that was not answered is taken for done.
+    /// A take with an unknown outcome is treated as applied.
     UnknownTakenAsSuccess,
-    /// A claim that was not answered is sent anew, whatever is recorded.
+    /// A claim with an unknown outcome is sent again, whatever is recorded.
     BlindRetry,
     /// Claims are not recorded at all.
     NaiveRefill,
-    /// An install does not look at the generation.
+    /// An install does not check the generation.
     InstallWithoutGeneration,
-    /// It looks at whether something is preloaded instead.
+    /// An install checks whether a range is preloaded instead.
     InstallIfNothingPreloaded,
-    /// A claim looks at the datacenter's token, not at the counter.
+    /// A claim checks only the datacenter's token, not the counter.
     ClaimByTokenOnly,
-    /// That everything is claimed is tested before what was claimed already.
+    /// The end of the sequence is tested before the recorded claim.
     EndTestedFirst,
     /// A claim goes past the end.
     NoClamp,
-    /// A take does not look at `next`.
+    /// A take does not check `next`.
     TakeWithoutCondition,
 }
 
-/// How large the world is.
+/// The size of the world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
     /// In each datacenter.
@@ -55,9 +55,9 @@ pub(crate) struct Windows {
     pub(crate) size: u64,
     /// Ids of a take.
     pub(crate) count: u64,
-    /// A refill begins when so many are left.
+    /// A refill begins when this number of ids is left.
     pub(crate) threshold: u64,
-    /// Writes that are on their way, at most.
+    /// Maximum number of writes in flight.
     pub(crate) in_flight: usize,
     pub(crate) bug: Bug,
 }
@@ -77,7 +77,7 @@ pub(crate) enum Process {
     #[default]
     Idle,
     Taking(Taking),
-    /// Is about to read the global row.
+    /// Before reading the global row.
     Claiming {
         token: Refilling,
         blindly: bool,
@@ -89,7 +89,8 @@ pub(crate) enum Process {
     Installing(Installing),
 }
 
-// The decisions' own types are wide, have an era each, and no order: what is stored of them is what differs.
+// The decisions' own types are wide, have an era each, and no order. Only the fields that differ are
+// stored.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Taking {
@@ -147,7 +148,7 @@ pub(crate) struct State {
     flights: Vec<Flight>,
     /// Handed out, by datacenter.
     issued: [Ids; DATACENTERS],
-    /// Taken by nobody knows whom.
+    /// Taken, and handed out by no process.
     gaps: Ids,
     broken: Option<&'static str>,
 }
@@ -159,7 +160,7 @@ pub(crate) enum Step {
         datacenter: usize,
         process: usize,
     },
-    /// Reads the window, to refill it ahead of need.
+    /// Reads the window, to refill it early.
     LooksAhead {
         datacenter: usize,
         process: usize,
@@ -177,11 +178,11 @@ pub(crate) enum Step {
         datacenter: usize,
         process: usize,
     },
-    /// A write that was on its way is done, if it can be.
+    /// A write in flight is applied, if its condition holds.
     Arrives {
         flight: usize,
     },
-    /// It never is.
+    /// A write in flight is never applied.
     Vanishes {
         flight: usize,
     },
@@ -275,7 +276,7 @@ impl Window {
 }
 
 impl State {
-    /// What is claimed for a datacenter and not installed.
+    /// Ids that are claimed for a datacenter and not installed.
     fn owed(&self, datacenter: usize) -> Ids {
         let installed = self.windows[datacenter].generation;
         self.claims[datacenter].filter(|claim| claim.token > installed).map_or(0, |claim| bits(claim.ids))
@@ -286,7 +287,7 @@ impl State {
         let worst = [
             (before & ids != 0, UNIQUE),
             (u64::from(ids.ilog2()) > max, BOUNDED),
-            // Within one datacenter, of which the window is one place.
+            // Within one datacenter, because each has its own window.
             (self.issued[datacenter] > ids, GROWING),
         ];
         if let Some((_, promise)) = worst.into_iter().find(|(broken, _)| *broken) {
@@ -295,7 +296,7 @@ impl State {
         self.issued[datacenter] |= ids;
     }
 
-    /// Ids of a take that nobody heard of are a gap once they are in no window any more.
+    /// The ids of a take with an unknown outcome are a gap once they are in no window any more.
     fn gap_if_gone(&mut self, datacenter: usize, taking: Taking) {
         let ids = bits(taking.ids) & !self.windows[datacenter].ids();
         self.gaps |= ids & !(self.issued[0] | self.issued[1]);
@@ -378,7 +379,7 @@ impl Windows {
         match state.processes[datacenter][process] {
             Process::Idle => {
                 steps.push(Step::Begins { datacenter, process });
-                // Where the window is dry the other step does the same.
+                // If the window is empty, `Begins` does the same.
                 let low = self.window(state, datacenter).low(self.threshold);
                 if low.is_some_and(|token| !token.dry) {
                     steps.push(Step::LooksAhead { datacenter, process });
@@ -418,7 +419,7 @@ impl Windows {
         apart && seen == self.all()
     }
 
-    /// In each datacenter one process goes on alone, and nothing befalls it.
+    /// Whether one fault-free process per datacenter can take all that is left.
     fn can_be_drained(&self, state: &State) -> bool {
         let mut state = State { flights: Vec::new(), ..state.clone() };
         for datacenter in 0..DATACENTERS {

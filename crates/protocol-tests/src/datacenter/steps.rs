@@ -1,4 +1,4 @@
-//! What each step does to the rows and to the process that makes it.
+//! The effect of each step on the rows and on its process.
 
 use idmill_shared_cache::datacenter::{ClaimStep, ClaimWrite, Install, Outcome, Span, Taken};
 
@@ -13,7 +13,7 @@ impl Windows {
         ClaimWrite { era: ERA, seen: write.seen.into(), max: self.max, claim: write.claim.wide() }
     }
 
-    /// Does a take, if its condition holds.
+    /// Applies a take, if its condition holds.
     pub(super) fn take(&self, state: &mut State, datacenter: usize, taking: Taking) -> bool {
         let (take, mut row) = (taking.wide(), self.window(state, datacenter));
         if !take.holds(&row) && self.bug != Bug::TakeWithoutCondition {
@@ -93,7 +93,7 @@ impl Windows {
         Process::Installing(Installing { generation: token.generation, ids: pair(span) })
     }
 
-    /// Whether a datacenter has nothing left, in its window or claimed for it.
+    /// Whether a datacenter has no ids left, in its window or claimed for it.
     pub(super) fn is_exhausted(&self, state: &State, datacenter: usize) -> bool {
         let owed = state.owed(datacenter) | state.windows[datacenter].ids();
         owed == 0 && u64::from(state.next) > self.max
@@ -139,7 +139,7 @@ impl Windows {
         state.flights.sort_unstable();
     }
 
-    /// What a process makes of its take.
+    /// Handles the outcome of a take.
     fn took(&self, state: &mut State, datacenter: usize, taking: Taking, outcome: Outcome, lost: bool) {
         let believed = match (self.bug, outcome) {
             (Bug::UnknownTakenAsSuccess, Outcome::Unknown) => Outcome::Applied,
@@ -147,7 +147,7 @@ impl Windows {
         };
         match taking.wide().after(believed) {
             Taken::Ids(ids) => state.hand_out(datacenter, bits(pair(ids)), self.max),
-            // What happened is known here: only if it was still possible are the ids gone.
+            // The outcome is known here: the ids are a gap only if the write was applied.
             Taken::Gap if lost => state.gap_if_gone(datacenter, taking),
             Taken::Again | Taken::Gap => {}
         }

@@ -1,4 +1,4 @@
-//! The next range, prepared before the window is empty; by a task of its own, which may stand still for ever.
+//! The next range, prepared by a separate task before the window is empty. The task may stop forever.
 
 use super::{FencedWindow, Ids, NEXT, Role, Sent, State, other};
 use crate::explore::Fate;
@@ -24,7 +24,7 @@ impl FencedWindow {
             state.losses -= 1;
             return state.flights.push((one.server, what));
         }
-        // It hands out nothing, whatever the answer is.
+        // It hands out nothing, whatever the reply is.
         self.does(&mut state.servers[usize::from(one.server)], what);
         if self.waits && state.servers[other(one.server)].role == Role::Follows {
             let kept = state.servers[usize::from(one.server)].kept.clone();

@@ -1,4 +1,4 @@
-//! What befalls the servers.
+//! Events that happen to the servers.
 
 use super::{Role, State, other};
 
@@ -33,7 +33,7 @@ impl State {
             self.names.1 += 1;
             started.history = self.names.1;
         }
-        // What was on its way goes down with its connection.
+        // Commands in flight are lost with their connection.
         self.flights.retain(|(to, _)| *to != server);
     }
 }

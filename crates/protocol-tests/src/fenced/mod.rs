@@ -1,11 +1,11 @@
-//! The window on Redis: every process runs the decisions of `idmill_testing::fenced`, over two
-//! servers that replace one another.
+//! The window on Redis: every process runs the decisions of `idmill_testing::fenced`, over two servers that
+//! replace each other.
 //!
-//! One is the master and the other follows it, some way behind. The follower may be promoted at any time, as
-//! it is; the old master then stands still, or goes on for those who still ask it (`split`), until it follows
-//! the new one and takes over what that has. A server may be started anew over what it had saved at any time
-//! before. What is kept may expire. An answer may be lost, and a command whose sender gave up may still be
-//! done later. A process may stop between any two steps, for ever too.
+//! One is the master. The other follows it with some delay, and may be promoted at any time, in its current
+//! state. The old master then stops, or keeps serving its clients (`split`), until it follows the new one
+//! and copies its data. A server may be restarted at any time from its last save. The key may expire. A
+//! reply may be lost, and a command whose sender gave up may still be executed later. A process may stop
+//! between any two steps, also forever.
 
 mod ahead;
 mod befalls;
@@ -20,27 +20,27 @@ use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
 use ahead::Ahead;
 
-/// Ids that are reserved at a time: one is the claimant's, and of the others the first
-/// draw prepares the next range.
+/// Ids that are reserved at a time: the claimant takes one, and the first draw of the others prepares the
+/// next range.
 const BLOCK: u64 = 3;
 /// Ids of a range that is prepared.
 const NEXT: u64 = 2;
 /// Ids of a draw.
 const COUNT: u64 = 1;
 
-/// What a window is not fenced by.
+/// The part of the fence that is missing, or another wrong decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Neither: what is there counts.
+    /// No fence: a range is used whatever its run and history are.
     NoFence,
-    /// By the run of the server alone.
+    /// Fenced only by the run of the server.
     RunAlone,
-    /// An install looks at the token, and not at the server.
+    /// An install checks the token, and not the server.
     UnfencedInstall,
     /// A range is reserved before the window is claimed.
     ReserveBeforeClaiming,
-    /// A range that was prepared is put behind whatever range is there.
+    /// A prepared range is appended to any range.
     PreparesForAnother,
 }
 
@@ -52,11 +52,11 @@ pub(crate) struct FencedWindow {
     pub(crate) restarts: u8,
     pub(crate) expiries: u8,
     pub(crate) losses: u8,
-    /// Whether an old master goes on until it follows the new one.
+    /// Whether an old master keeps serving until it follows the new one.
     pub(crate) split: bool,
-    /// Whether the replica has to know of a draw, as `replicas=1` has it.
+    /// Whether the replica has to acknowledge a draw, as with `replicas=1`.
     pub(crate) waits: bool,
-    /// Whether ids are to grow across processes.
+    /// Whether ids must grow across processes.
     pub(crate) growing: bool,
     pub(crate) max: u64,
     pub(crate) bug: Bug,
@@ -68,7 +68,7 @@ type Ids = (u8, u8);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Process {
     at: At,
-    /// One more than the largest id that anybody had been given when this call began.
+    /// One more than the largest id that was returned anywhere before this call began.
     floor: u8,
     server: u8,
 }
@@ -81,7 +81,7 @@ enum At {
     /// With the token of its claim.
     Reserving(u8),
     Installing(u8, Ids),
-    /// With a planted bug alone.
+    /// Only with a planted bug.
     ReservingEarly,
     DrawingWith(Ids),
 }
@@ -91,7 +91,7 @@ pub(crate) enum Sent {
     /// With the token that it would claim with.
     Draw(u8),
     Install(u8, Ids),
-    /// Behind the range of which so many ids were left.
+    /// Token, range, and the number of ids that were left of the range it follows.
     Prepare(u8, Ids, u8),
 }
 
@@ -108,19 +108,19 @@ struct Server {
 enum Role {
     Master,
     Follows,
-    /// It was a master, and stands still.
+    /// It was a master, and has stopped.
     Deposed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct State {
     servers: [Server; 2],
-    /// The next id of the store behind.
+    /// The next id of the store.
     next: u8,
     processes: Vec<Process>,
     ahead: Vec<Ahead>,
     flights: Vec<(u8, Sent)>,
-    /// The last run, history and token that there was.
+    /// The last run, history and token that were used.
     names: (u8, u8, u8),
     calls: u8,
     failovers: u8,
@@ -145,7 +145,7 @@ pub(crate) enum Step {
     Reserves {
         process: usize,
     },
-    /// What prepares the next range goes on.
+    /// The task that prepares the next range takes a step.
     Prepares {
         ahead: usize,
         fate: Fate,
@@ -155,21 +155,21 @@ pub(crate) enum Step {
         what: Sent,
         flight: usize,
     },
-    /// The follower hears all that its master has.
+    /// The follower copies its master's state.
     Replicates {
         to: u8,
     },
     Promotes {
         server: u8,
     },
-    /// One that was a master follows the other, and forgets what it has.
+    /// A former master follows the other, and discards its own state.
     Follows {
         server: u8,
     },
     Saves {
         server: u8,
     },
-    /// Over what it had saved.
+    /// From its last save.
     Restarts {
         server: u8,
     },
@@ -181,7 +181,7 @@ pub(crate) enum Step {
 enum Reply {
     Drawn(Draw),
     Installed(bool),
-    /// It is no master.
+    /// The server is not a master.
     Refused,
 }
 
@@ -278,7 +278,7 @@ impl FencedWindow {
         }
         let claimed = matches!(reply, Reply::Drawn(Draw::Claimed | Draw::Busy));
         if self.waits && !known && !claimed {
-            // Whatever it was, nobody uses it.
+            // The reply is not used, whatever it was.
             return state.ends(process);
         }
         if fate == Fate::ReplyLost {
@@ -383,7 +383,7 @@ impl Protocol for FencedWindow {
                 Role::Follows if led && !self.waits && here.kept != there.kept => {
                     steps.push(Step::Replicates { to: server });
                 }
-                // Only the one that was promoted last is followed.
+                // Only the server that was promoted last is followed.
                 Role::Master | Role::Deposed if led && there.history > here.history => {
                     steps.push(Step::Follows { server });
                 }

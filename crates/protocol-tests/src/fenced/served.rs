@@ -1,4 +1,4 @@
-//! Whether anybody can go on.
+//! Checks that processes can continue.
 
 use idmill_testing::fenced::Kept;
 
@@ -6,12 +6,12 @@ use super::{At, FencedWindow, Process, State, Step};
 use crate::explore::Protocol;
 
 impl FencedWindow {
-    /// Whether a process that is alone gets an id, or the store has none.
+    /// Whether a single process gets an id, or the store has none.
     pub(super) fn is_served(&self, state: &State) -> bool {
         let mut state =
             State { flights: Vec::new(), ahead: Vec::new(), calls: 1, losses: 0, ..state.clone() };
         state.processes.iter_mut().for_each(|process| *process = Process::default());
-        // The newest master, and the other at its side again.
+        // The newest master, with the other server following it again.
         let Some(server) = state.masters().max_by_key(|server| state.servers[usize::from(*server)].history)
         else {
             return false;
@@ -23,7 +23,7 @@ impl FencedWindow {
             if state.processes[0].at == At::Idle {
                 return state.issued != before || u64::from(state.next) > self.max;
             }
-            // Whoever claimed it is gone, and the claim expires.
+            // The process that claimed the window is gone, and the claim expires.
             let kept = &mut state.servers[usize::from(server)].kept;
             let waits = matches!(kept, Some(Kept::Claim { .. }))
                 || matches!(kept, Some(Kept::Range { used, len, ahead: Some(_), .. }) if *used >= *len);

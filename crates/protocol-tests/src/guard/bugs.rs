@@ -1,48 +1,48 @@
-//! Decisions that are made wrongly.
+//! Wrong decisions.
 
 use idmill_guard::{Announced, Ledger, Refusal};
 
 use super::state::{At, Granted};
 
-/// A decision that is made wrongly.
+/// A wrong decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// What lies below the ledger's mark is claimed all the same.
+    /// Ids below the ledger's mark are claimed nevertheless.
     MarkAlone,
-    /// A range is used although it is not known whether it was claimed.
+    /// A range is used although its claim has an unknown outcome.
     UsesTheUnknown,
     /// A range is used although its claim certainly failed.
     UsesTheFailed,
-    /// Another incarnation is taken for the same one.
+    /// Another incarnation is treated as the same.
     AnyIncarnation,
-    /// An epoch that was before begins a ledger of its own.
+    /// An earlier epoch starts a separate ledger.
     AnyEpoch,
-    /// The rule of the first version: a later epoch is taken for a reset, and the ledger begins anew.
+    /// The rule of the first version: a later epoch is treated as a reset, and starts a new ledger.
     EpochForgets,
-    /// The rule of the first version: a removal that is announced lets another incarnation follow, whether
-    /// the store has confirmed it or not.
+    /// The rule of the first version: an announced removal lets another incarnation follow, whether the
+    /// store has confirmed it or not.
     PendingOpens,
     /// The rule of the first version: the incarnation that follows a removal may start anywhere.
     RemovalForgets,
     /// The floor is lowered when a reset is announced, before the store has confirmed it.
     ResetsWhenPending,
-    /// A process claims more than it was granted, and uses later grants that lie in that unasked.
+    /// A process claims more than it was granted, and uses later grants in that range without a claim.
     Lookahead,
-    /// The store is raised to the end of the refused range alone.
+    /// The store is raised only to the end of the refused range.
     HealsToItsOwnEnd,
-    /// A range is used, and claimed after that.
+    /// A range is used before it is claimed.
     ClaimsAfterUse,
-    /// A claim too many is forgotten, and the floor stays.
+    /// A claim beyond the limit is dropped, and the floor stays.
     ForgetsTheLowest,
-    /// A removal is announced once it is done.
+    /// A removal is announced after it is done.
     ToldLast,
-    /// A grant of another identity is reported, without a look at whether it is out of date.
+    /// A grant of another identity is reported without checking whether it is out of date.
     AlarmsUnseen,
 }
 
 impl Bug {
-    /// Claims what was granted, with at most `kept` ranges apart.
+    /// Claims a granted range, with at most `kept` separate ranges.
     pub(super) fn claim(
         self,
         kept: usize,
@@ -86,7 +86,7 @@ impl Bug {
         }
     }
 
-    /// Announces what was wanted.
+    /// Announces a wanted ledger.
     pub(super) fn announced(self, wanted: Ledger) -> Ledger {
         match wanted.announced {
             Some(Announced::Resetting { start }) if self == Bug::ResetsWhenPending => {
@@ -96,7 +96,7 @@ impl Bug {
         }
     }
 
-    /// Where a process is whose write has an unknown outcome.
+    /// The state of a process after a write with an unknown outcome.
     pub(super) fn unknown(self, at: &At, life: usize) -> At {
         match at {
             At::Claiming(granted, ..) if self == Bug::UsesTheUnknown => At::Holding(*granted, life),
@@ -104,7 +104,7 @@ impl Bug {
         }
     }
 
-    /// Where a process is whose write was certainly refused.
+    /// The state of a process after a write that was certainly refused.
     pub(super) fn refused(self, at: &At, life: usize) -> At {
         match at {
             At::Claiming(granted, ..) if self == Bug::UsesTheFailed => At::Holding(*granted, life),

@@ -1,10 +1,10 @@
-//! A store that goes back in time, and the witness that remembers what was claimed of it.
+//! A store that goes back in time, and the witness that records the ids claimed from it.
 //!
-//! Each process reserves from the store, reads the ledger, claims what it was granted, and uses it; gives the
-//! rest back; or removes or resets the sequence through the guard. Every call may be answered, lose its
-//! answer, or be refused, and what is written may arrive at any later time. The store is put back to any
-//! state that it was in, emptied, set back by hand, given a later epoch, or drawn from without the guard;
-//! processes crash anywhere.
+//! Each process reserves from the store, reads the ledger, claims the granted range, and uses it. It may
+//! also give the rest back, or remove or reset the sequence through the guard. Every call may be answered,
+//! lose its answer, or be refused, and a write may arrive at any later time. The store may be restored to
+//! any earlier state, emptied, set back by hand, given a later epoch, or drawn from without the guard.
+//! Processes may crash anywhere.
 
 mod bugs;
 mod state;
@@ -21,16 +21,16 @@ pub(crate) use self::state::{Budget, Task};
 use crate::explore::{Fate, Protocol};
 use crate::promises::{SERVED, TRUSTED, UNIQUE};
 
-/// The last id: as many as a state has bits for.
+/// The last id: a state has no bits for more.
 const MAX: u64 = 12;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Guard {
     pub(crate) processes: usize,
     pub(crate) budget: Budget,
-    /// Whether the ids of a removed sequence may come again.
+    /// Whether the ids of a removed sequence may be granted again.
     pub(crate) forgets: bool,
-    /// How many ranges the ledger keeps apart.
+    /// Maximum number of separate ranges in the ledger.
     pub(crate) kept: usize,
     pub(crate) bug: Bug,
 }
@@ -107,12 +107,12 @@ impl Guard {
         match self.bug.claim(self.kept, seen.as_ref(), &granted) {
             Ok(wanted) => At::Claiming(granted, seen, wanted),
             Err(Refusal::Claimed { top, twice }) => {
-                // Nothing was granted twice by a store that never went back. (A witness that did may have
-                // forgotten that ids were given back; a reset that is pending has perhaps taken place.)
+                // A store that never went back grants nothing twice. (A witness that did may have lost a
+                // give-back, and a pending reset may have taken place.)
                 if twice && !is_pending && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
-                // It does not wait for the administrator any longer.
+                // It no longer waits for the administrator.
                 state.is_overtaken |= is_pending;
                 At::Refused(granted, top)
             }
@@ -143,8 +143,7 @@ impl Guard {
         }
     }
 
-    /// Whether nothing has happened so far that could make a store grant ids twice, or leave a task half
-    /// done.
+    /// Whether no event so far could make the store grant ids twice, or leave a task half done.
     fn is_sound(&self, state: &State) -> bool {
         let harmful = |budget: &Budget| {
             [
@@ -199,7 +198,8 @@ impl Guard {
             }
             At::Foreign(granted, was_pending) => {
                 let is_alarm = !is_outdated(state, &granted) || self.bug == Bug::AlarmsUnseen;
-                // A person has to decide: not where nothing ever befell the store.
+                // An administrator has to decide. This must not happen if the store was never changed from
+                // outside.
                 if is_alarm && !was_pending && !state.is_pending() && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
@@ -209,12 +209,12 @@ impl Guard {
         };
     }
 
-    /// Whether a process that is alone, and that nothing befalls, comes by an id, or hears why not.
+    /// Whether a single process without faults gets an id, or an error with the reason.
     fn is_served(&self, state: &State) -> bool {
         let mut state = State { broken: None, flights: Vec::new(), ..state.clone() };
         let (p, mut reserves) = (0, 0);
         state.processes[p].at = At::Idle;
-        // One that is refused, and one after the store was raised.
+        // One reserve is refused, and the next follows after the store was raised.
         while reserves <= 2 {
             match state.processes[p].at {
                 At::Idle => {
@@ -232,7 +232,7 @@ impl Guard {
                     }
                     self.looks_at_store(&mut state, p);
                 }
-                // Told that a person has to decide.
+                // The error: an administrator has to decide.
                 At::Foreign(granted, _) if !is_outdated(&state, &granted) => return true,
                 At::Foreign(..) => self.looks_at_store(&mut state, p),
                 At::Holding(..) => return true,
@@ -302,7 +302,7 @@ impl Guard {
         }
     }
 
-    /// What befalls the store and the witness.
+    /// Events that happen to the store and the witness.
     fn befell(&self, state: &mut State, step: Step) {
         match step {
             Step::Arrives { flight } => {
@@ -351,7 +351,7 @@ impl Guard {
     }
 }
 
-/// The state before a write of the ledger that `change` returns, if it returns one.
+/// The state before a write of the ledger that `change` returns, if any.
 fn at_once(
     seen: Option<Ledger>,
     change: impl Fn(&Ledger) -> Option<Ledger>,
@@ -361,13 +361,13 @@ fn at_once(
     seen.zip(wanted).map_or(At::Idle, |(seen, wanted)| at(seen, wanted))
 }
 
-/// Whether a grant of another identity than the ledger's is no longer what the store has.
+/// Whether a grant's identity, which differs from the ledger's, is no longer the store's.
 fn is_outdated(state: &State, granted: &Granted) -> bool {
     state.store.is_none_or(|row| row.identity != granted.row.identity)
 }
 
 impl State {
-    /// The sequence, which is created if there is none.
+    /// The sequence, which is created if it does not exist.
     fn created(&mut self) -> &mut Row {
         if self.store.is_none() {
             self.incarnations += 1;
@@ -458,7 +458,7 @@ impl Protocol for Guard {
     }
 
     fn canonical(&self, mut state: State) -> State {
-        // Any order, if it is the same for the same processes.
+        // Any order will do, if it is the same for the same processes.
         state
             .processes
             .sort_by_cached_key(|process| BuildHasherDefault::<DefaultHasher>::default().hash_one(process));

@@ -1,4 +1,4 @@
-//! What there is: the store, the witness, what each process is about to do, and what is under way.
+//! The state: the store, the witness, the next action of each process, and the writes in flight.
 
 use idmill::IdRange;
 use idmill::store::{Bounds, Identity, SequenceInfo};
@@ -7,7 +7,7 @@ use idmill_guard::{Announced, Ledger};
 use super::MAX;
 use crate::promises::UNIQUE;
 
-/// The sequence as the store has it.
+/// The sequence in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Row {
     pub(super) identity: Identity,
@@ -20,7 +20,7 @@ pub(super) struct Granted {
     pub(super) range: IdRange,
 }
 
-/// What an administrator does through the guard.
+/// A task of an administrator, through the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     Removes {
@@ -30,13 +30,13 @@ pub(crate) enum Task {
     Resets,
 }
 
-/// A task, and the identities at its announcement.
+/// A task, and the identities when it was announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Known {
     pub(super) task: Task,
     /// The ledger's identity.
     pub(super) ledger: Identity,
-    /// The store's.
+    /// The store's identity.
     pub(super) stored: Identity,
 }
 
@@ -46,20 +46,20 @@ pub(super) enum At {
     Idle,
     /// Was granted a range.
     Granted(Granted),
-    /// Knows what it wants the ledger to be.
+    /// Has the seen and the wanted ledger.
     Claiming(Granted, Option<Ledger>, Ledger),
-    /// The range is its own, claimed in this life of the sequence.
+    /// Owns the range, which was claimed in this life of the sequence.
     Holding(Granted, usize),
     /// Ids of the range were claimed before, up to this one.
     Refused(Granted, u128),
-    /// The ledger is of another incarnation or of a later epoch; whether something is pending.
+    /// The ledger has another incarnation or a later epoch. The flag: whether a task is pending.
     Foreign(Granted, bool),
     Healing(Granted, u64),
     Releasing(Granted, Ledger, Ledger),
     GivingBack(Granted),
     Announcing(Task),
     Announced(Known, Option<Ledger>, Ledger),
-    /// Has announced it, and asks the store.
+    /// Has announced the task, and calls the store.
     Changing(Known),
     Confirming(Known),
     Confirmed(Known, Ledger, Ledger),
@@ -75,7 +75,7 @@ pub(super) enum Write {
     Ledger {
         seen: Option<Ledger>,
         wanted: Box<Ledger>,
-        /// Whether ids may come again from then on, as was asked for.
+        /// Whether ids may be granted again after this write, as requested.
         begins: bool,
     },
     Raise(Identity, u64),
@@ -87,32 +87,33 @@ pub(super) enum Write {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) at: At,
-    /// Below it the process takes all for claimed: the planted lookahead.
+    /// The process treats all ids below it as claimed: the planted lookahead.
     pub(super) ahead: u64,
 }
 
-/// How often each event may still happen.
+/// The remaining number of each event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
-    /// How many ranges are reserved.
+    /// Ranges that are reserved.
     pub(crate) calls: u8,
-    /// How often the store goes back.
+    /// Times that the store goes back.
     pub(crate) backs: u8,
-    /// How often the witness goes back.
+    /// Times that the witness goes back.
     pub(crate) witness_backs: u8,
-    /// How many answers are lost or late.
+    /// Answers that are lost or late.
     pub(crate) losses: u8,
     pub(crate) crashes: u8,
-    /// How often the store or the witness certainly refuses a write.
+    /// Writes that the store or the witness certainly refuses.
     pub(crate) refusals: u8,
-    /// How often the store is set back without an announcement.
+    /// Times that the store is set back without an announcement.
     pub(crate) resets: u8,
-    /// How often the epoch grows without an announcement: by a revocation, or by more, as in a restored dump.
+    /// Times that the epoch grows without an announcement: by a revocation, or by more, as in a restored
+    /// dump.
     pub(crate) epochs: u8,
-    /// How many ids are drawn without the guard.
+    /// Ids that are drawn without the guard.
     pub(crate) unguarded: u8,
     pub(crate) removals: u8,
-    /// How often it is set back through the guard.
+    /// Times that the store is set back through the guard.
     pub(crate) announced_resets: u8,
 }
 
@@ -124,8 +125,8 @@ pub(crate) struct State {
     pub(super) ledgers: Vec<Option<Ledger>>,
     pub(super) processes: Vec<Process>,
     pub(super) flights: Vec<Write>,
-    /// The ids that were used, by life of the sequence. A confirmed reset, or a removal whose ids are
-    /// forgotten, begins another life, in which ids may repeat.
+    /// The ids that were used, by life of the sequence. A new life, in which ids may repeat, begins with a
+    /// confirmed reset or a removal that also drops its ids from the ledger.
     pub(super) used: Vec<u16>,
     /// The ids that were drawn without the guard from a store that never went back.
     pub(super) unguarded: u16,
@@ -137,7 +138,7 @@ pub(crate) struct State {
 }
 
 impl At {
-    /// What a process writes next, and where it is after an answer: `true` or `false`.
+    /// Returns the next write of a process, and its state after the answer `true` and `false`.
     pub(super) fn write(&self, life: usize) -> Option<(Write, Self, Self)> {
         let ledger = |seen: &Ledger, wanted: &Ledger, begins| Write::Ledger {
             seen: Some(seen.clone()),
@@ -161,7 +162,7 @@ impl At {
                 (write, At::Changing(*known), At::Announcing(known.task))
             }
             At::Changing(known) => match known.task {
-                // One that was not there is removed, too.
+                // A missing sequence also counts as removed.
                 Task::Removes { .. } => (Write::Remove, At::Confirming(*known), At::Idle),
                 Task::Resets => (Write::Reset(known.stored), At::Confirming(*known), At::Withdrawing),
             },
@@ -176,7 +177,7 @@ impl At {
         })
     }
 
-    /// Where a process is whose write was certainly refused.
+    /// The state of a process after a write that was certainly refused.
     pub(super) fn refused(&self) -> Option<Self> {
         Some(match self {
             At::Claiming(granted, ..) => At::GivingBack(*granted),

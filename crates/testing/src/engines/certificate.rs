@@ -1,9 +1,9 @@
-//! For engines that speak TLS.
+//! Certificates for engines that use TLS.
 
 use std::path::Path;
 
-/// Puts a certificate for 127.0.0.1, signed by itself, into `server.pem`, and its key
-/// into `key.pem`; where they are.
+/// Writes a self-signed certificate for 127.0.0.1 to `server.pem`, and its key to `key.pem`. Returns both
+/// paths.
 pub fn certify(dir: &Path) -> (String, String) {
     certify_for(dir, "127.0.0.1")
 }

@@ -25,12 +25,12 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What a script exits with where it may not install what is missing.
+/// The exit code of a script that must not install a missing engine.
 const SKIPPED: i32 = 77;
-/// How long an engine may take to start: a guard against hanging.
+/// The time limit for an engine's start: a guard against hanging.
 const LONG: Duration = Duration::from_secs(240);
 
-/// An engine that runs, with a directory of its own; both are gone when it is dropped.
+/// A running engine with its own directory. Both are removed on drop.
 #[derive(Debug)]
 pub struct Engine {
     daemon: Daemon,
@@ -40,24 +40,24 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Starts the engine that `ci/engines/NAME` knows. `None`, having printed why,
-    /// where it cannot be had here.
+    /// Starts the engine of `ci/engines/NAME`. Prints a reason and returns `None` if it is not available
+    /// here.
     ///
     /// # Panics
-    /// Where it cannot be had although `CI=true`: what was asked for and did not run proves nothing.
-    /// And where it does not start.
+    /// If it is not available although `CI=true`, because a skipped test proves nothing. If it does not
+    /// start.
     pub async fn start(name: &str) -> Option<Self> {
         let engine = Self::down(name)?;
         engine.restart().await;
         Some(engine)
     }
 
-    /// The engine, not started yet: for one that is to be configured further. As [`start`](Self::start).
+    /// The engine without starting it, to be configured further. As [`start`](Self::start).
     pub fn down(name: &str) -> Option<Self> {
         Self::at(name, free_port())
     }
 
-    /// As [`down`](Self::down), at a port of the caller's choice.
+    /// As [`down`](Self::down), at the given port.
     pub fn at(name: &str, port: u16) -> Option<Self> {
         Self::set(name, port, &[])
     }
@@ -78,22 +78,22 @@ impl Engine {
         Some(Self { daemon, version, dir })
     }
 
-    /// What its script says of its version.
+    /// Returns the version that its script prints.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Its directory.
+    /// Returns its directory.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Starts it again where it is down, over the same directory and port.
+    /// Restarts it if it is down, over the same directory and port.
     pub async fn restart(&self) {
         self.daemon.start().await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// The process, its version, and the directory, which is to be dropped last.
+    /// Returns the process, its version, and the directory, which must be dropped last.
     pub fn into_parts(self) -> (Daemon, String, Arc<tempfile::TempDir>) {
         (self.daemon, self.version, self.dir)
     }
@@ -107,7 +107,7 @@ impl Deref for Engine {
     }
 }
 
-/// An engine that is fetched and started when a suite wants it, and not before: for `Suite::engine`.
+/// An engine that is fetched and started only when a suite needs it: for `Suite::engine`.
 #[derive(Debug)]
 pub struct OnDemand {
     name: &'static str,
@@ -117,12 +117,12 @@ pub struct OnDemand {
 }
 
 impl OnDemand {
-    /// The engine that `ci/engines/NAME` knows.
+    /// The engine of `ci/engines/NAME`.
     pub fn new(name: &'static str) -> Self {
         Self { name, port: free_port(), forgetful: false, engine: OnceLock::new() }
     }
 
-    /// Says that what it granted is gone after a SIGKILL.
+    /// Declares that it loses its data after a SIGKILL.
     pub fn forgetful(mut self) -> Self {
         self.forgetful = true;
         self
@@ -179,11 +179,11 @@ impl idmill_conformance::Engine for OnDemand {
     }
 }
 
-/// PostgreSQL listens before it has recovered from a crash, and turns everybody away until then.
+/// PostgreSQL listens before it has recovered from a crash, and rejects all clients until then.
 async fn lets_in(address: SocketAddr) -> Result<()> {
     let failed = |error| Error::new(ErrorKind::Unavailable, format!("no answer: {error}"));
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;
-    // The length, version 3.0 of the protocol, and who asks.
+    // The length, version 3.0 of the protocol, and the user.
     let mut hello = vec![0, 0, 0, 23, 0, 3, 0, 0];
     hello.extend_from_slice(b"user\0postgres\0\0");
     stream.write_all(&hello).await.map_err(failed)?;
@@ -193,8 +193,8 @@ async fn lets_in(address: SocketAddr) -> Result<()> {
     }
 }
 
-/// Searched for upwards: the tests of the workspace's other packages use this module as well.
-/// A tool that `ci/engines/ENGINE tool NAME` runs. `None`, having printed why, where it cannot be had here.
+/// A tool that `ci/engines/ENGINE tool NAME` runs. Prints a reason and returns `None` if it is not
+/// available here.
 ///
 /// # Panics
 /// As [`Engine::start`].
@@ -211,14 +211,14 @@ fn script(name: &str) -> PathBuf {
     scripts.find(|scripts| scripts.is_dir()).expect("ci/engines in a directory above").join(name)
 }
 
-/// The engine's version, once it is there; fetched once in a process.
+/// The engine's version, after fetching it once per process.
 fn fetched(name: &str) -> Option<String> {
     static VERSIONS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
     VERSIONS.lock().entry(name.to_owned()).or_insert_with(|| fetch(name)).clone()
 }
 
 fn fetch(name: &str) -> Option<String> {
-    // Several test binaries may run at once, and package managers do not like company.
+    // Several test binaries may run concurrently, and package managers do not support that.
     let lock = File::create(std::env::temp_dir().join("idmill-engines.lock")).expect("a file for the lock");
     lock.lock().expect("locks");
     let fetch = Command::new(script(name)).arg("fetch").output().expect("the script runs");

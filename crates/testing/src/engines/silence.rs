@@ -1,5 +1,4 @@
-//! Connections that are forgotten on their way, as by a firewall, so that those who send on them hear
-//! nothing.
+//! Connections whose state is lost on the way, as by a firewall, so that their senders get no answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +7,8 @@ use idmill::store::{Bounds, Reserve, Store};
 use idmill::{ErrorKind, SequenceName};
 use idmill_conformance::Proxy;
 
-/// The connections that are idle end in silence, as behind a firewall that forgot them. One reserve has to
-/// find that out, and not one each.
+/// Idle connections become silent, as behind a firewall that dropped their state. Only one reserve may time
+/// out, not one per connection.
 pub async fn one_silence_is_unknown(store: Arc<dyn Store>, proxy: &Proxy) {
     let request = |number: usize| {
         let name = SequenceName::new(&format!("s{number}")).unwrap();

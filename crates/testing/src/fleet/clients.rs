@@ -1,4 +1,4 @@
-//! Clients of both protocols, byte for byte, which write down each id as soon as it has come.
+//! Byte-level clients of both protocols, which record each id as soon as it arrives.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,13 +10,13 @@ use tokio::time::timeout;
 
 use super::recorder::Connection;
 
-/// An answer that does not come at all: a guard against hanging.
+/// The timeout of an answer: a guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
 
-/// How ids are asked for.
+/// How ids are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// So many `INCR` in one pipeline.
+    /// This number of `INCR` in one pipeline.
     Incr(usize),
     /// One `INCRBY`.
     IncrBy(u64),
@@ -34,7 +34,7 @@ impl Way {
     }
 }
 
-/// What the server said in place of an id.
+/// The server's error message.
 #[derive(Debug)]
 pub struct Refused(pub String);
 
@@ -61,7 +61,7 @@ impl Resp {
         self.0.get_mut().write_all(bytes.as_ref()).await
     }
 
-    /// A whole line.
+    /// Reads a complete line.
     pub async fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         timeout(LONG, self.0.read_line(&mut line)).await??;
@@ -69,18 +69,18 @@ impl Resp {
         whole.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 
-    /// The first line of the answer to some words.
+    /// Sends a command. Returns the first line of the answer.
     pub async fn ask(&mut self, words: &str) -> io::Result<String> {
         self.send(format!("{words}\r\n")).await?;
         self.line().await
     }
 
-    /// The stream, for a client that does with it as it likes.
+    /// Returns the stream, for clients with their own protocol.
     pub fn into_stream(self) -> TcpStream {
         self.0.into_inner()
     }
 
-    /// Draws, and writes down what has come, answer by answer.
+    /// Draws, and records each answer as it arrives.
     pub async fn draw(
         &mut self,
         way: Way,
@@ -111,7 +111,7 @@ impl Resp {
         }
     }
 
-    /// So many answers, each an integer; the last that was none.
+    /// Reads this number of integers. Returns the last answer that was not an integer.
     async fn integers(&mut self, times: usize, mut each: impl FnMut(u64)) -> io::Result<Result<(), Refused>> {
         let mut outcome = Ok(());
         for _ in 0..times {
@@ -125,7 +125,7 @@ impl Resp {
     }
 }
 
-/// A client of HTTP that keeps its connection.
+/// An HTTP client that keeps its connection.
 #[derive(Debug)]
 pub struct Http(BufReader<TcpStream>);
 
@@ -134,7 +134,7 @@ impl Http {
         connected(address).await.map(Self)
     }
 
-    /// The status, the head and the body of the answer to a request such as `GET /readyz`.
+    /// Sends a request such as `GET /readyz`. Returns the status, the head and the body of the answer.
     pub async fn ask(&mut self, request: &str) -> io::Result<(u16, String, String)> {
         timeout(LONG, self.try_ask(request)).await?
     }
@@ -158,7 +158,7 @@ impl Http {
         Ok((status, head, String::from_utf8(body).map_err(|_| odd("no text"))?))
     }
 
-    /// The stream, for a client that does with it as it likes.
+    /// Returns the stream, for clients with their own protocol.
     pub fn into_stream(self) -> TcpStream {
         self.0.into_inner()
     }
@@ -197,7 +197,7 @@ impl Http {
     }
 }
 
-/// The ids that follow each other, as their first and last.
+/// The runs of consecutive ids, as their first and last.
 fn runs(ids: &[u64]) -> impl Iterator<Item = (u64, u64)> {
     ids.chunk_by(|id, next| id.checked_add(1) == Some(*next)).map(|run| (run[0], run[run.len() - 1]))
 }

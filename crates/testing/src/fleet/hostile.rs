@@ -1,4 +1,4 @@
-//! Clients that mean no good, or do no good.
+//! Malicious and faulty clients.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// What such a client does. None of these draws an id that it then reads, so that no recorder misses one.
+/// The behaviour of such a client. None of these reads an id that it drew, so the recorder misses none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostile {
-    /// Bytes of a seed.
+    /// Bytes from a seed.
     Garbage(u64),
     /// Half a command, and silence.
     Half,
     /// A line without an end.
     Endless,
-    /// Commands whose answers nobody reads.
+    /// Commands whose answers are not read.
     Unread,
     /// Connects and leaves, many times.
     Flutters,
@@ -30,7 +30,7 @@ impl Hostile {
         [Self::Garbage(seed), Self::Half, Self::Endless, Self::Unread, Self::Flutters][kind % Self::KINDS]
     }
 
-    /// Does so for this long; what the server makes of it is not looked at.
+    /// Acts for this long. The server's reaction is not checked.
     pub async fn act(self, address: SocketAddr, time: Duration) {
         let _ = timeout(time, self.try_act(address)).await;
     }
@@ -59,7 +59,7 @@ impl Hostile {
     }
 }
 
-/// Bytes that a seed leads to: noise, or pieces of both protocols in no good order.
+/// Bytes from a seed: noise, or pieces of both protocols in random order.
 pub fn garbage(seed: u64) -> Vec<u8> {
     const PIECES: [&[u8]; 16] = [
         b"*2\r\n",
@@ -91,7 +91,7 @@ pub fn garbage(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes and reads until the server leaves or is silent for this long; what came.
+/// Sends bytes and reads until the server leaves or is silent for this long. Returns the bytes it read.
 pub async fn answer_to(address: SocketAddr, bytes: &[u8], silence: Duration) -> Vec<u8> {
     let mut answer = Vec::new();
     let Ok(mut stream) = TcpStream::connect(address).await else { return answer };

@@ -1,4 +1,4 @@
-//! Clients that draw all the time, and go on with another server where one does not answer.
+//! Clients that draw all the time, and switch to another server if one does not respond.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::clients::{Http, Refused, Resp, Way};
 use super::recorder::{Connection, Recorder};
 use super::server::Server;
 
-/// A request is answered in time within this.
+/// A request that takes no longer counts as answered in time.
 const IN_TIME: Duration = Duration::from_secs(1);
 
-/// Servers by place; each may be gone, or another process by now.
+/// Servers by place. A server may be gone, or replaced by another process.
 #[derive(Debug)]
 pub struct Fleet(Mutex<Vec<Option<Server>>>);
 
@@ -34,7 +34,7 @@ impl Fleet {
         self.0.lock()[place] = Some(server);
     }
 
-    /// Takes it away: clients that look for a server do not find it any more.
+    /// Removes a server: clients no longer find it.
     ///
     /// # Panics
     /// If there is none.
@@ -46,12 +46,12 @@ impl Fleet {
         self.0.lock().len()
     }
 
-    /// What is asked of the server at this place; `None` where there is none.
+    /// Calls `ask` with the server at this place; `None` if there is none.
     pub fn at<T>(&self, place: usize, ask: impl FnOnce(&mut Server) -> T) -> Option<T> {
         self.0.lock()[place].as_mut().map(ask)
     }
 
-    /// Its process and where it is reached: by the Redis protocol and by HTTP.
+    /// Its process number and its addresses: of the Redis protocol and of HTTP.
     pub fn spot(&self, place: usize) -> Option<(u32, SocketAddr, SocketAddr)> {
         self.at(place, |server| (server.number, server.resp, server.http))
     }
@@ -64,9 +64,9 @@ pub struct Pace {
     pub clients: usize,
     /// Between two requests of a client.
     pub pause: Duration,
-    /// How long a client waits for an answer, before it goes on with another server.
+    /// A client's timeout for an answer, after which it switches to another server.
     pub patience: Duration,
-    /// Of which each client takes one after the other.
+    /// Each client cycles through these.
     pub ways: Vec<Way>,
 }
 
@@ -79,22 +79,22 @@ impl Default for Pace {
     }
 }
 
-/// How long requests took until they were answered, by whichever server.
+/// How long requests took until any server answered them.
 #[derive(Debug, Default)]
 pub struct Waits {
     pub requests: AtomicU64,
     pub in_time: AtomicU64,
     /// In milliseconds.
     pub worst: AtomicU64,
-    /// Answers that were no ids, of which some are kept.
+    /// Number of answers without ids. Some of them are kept in `said`.
     pub refused: AtomicU64,
     pub said: Mutex<Vec<String>>,
-    /// Connections that ended, or did not answer.
+    /// Connections that ended or timed out.
     pub broken: AtomicU64,
 }
 
 impl Waits {
-    // All of it is relaxed: these are counts, and read in the end.
+    // Relaxed: these are counts, which are read at the end.
     fn note(&self, wait: Duration) {
         self.requests.fetch_add(1, Ordering::Relaxed);
         self.in_time.fetch_add(u64::from(wait <= IN_TIME), Ordering::Relaxed);
@@ -118,7 +118,7 @@ impl Waits {
     }
 }
 
-/// Clients that draw until they are told to end.
+/// Clients that draw until [`Load::end`] is called.
 #[derive(Debug)]
 pub struct Load {
     clients: JoinSet<()>,
@@ -146,7 +146,7 @@ impl Load {
         Self { clients, ending, waits }
     }
 
-    /// Every client has what it asked for, and leaves.
+    /// Waits until every client has its answer and leaves.
     pub async fn end(mut self) -> Arc<Waits> {
         self.ending.store(true, Ordering::Release);
         while let Some(client) = self.clients.join_next().await {
@@ -162,7 +162,7 @@ struct Client {
     pace: Pace,
     ending: Arc<AtomicBool>,
     waits: Arc<Waits>,
-    /// Of the server that it asks.
+    /// The server that it uses.
     place: usize,
     resp: Option<(Resp, Connection)>,
     http: Option<(Http, Connection)>,
@@ -171,7 +171,7 @@ struct Client {
 impl Client {
     async fn draw_all_the_time(mut self, at: usize) {
         let ways = self.pace.ways.clone();
-        // Not all at once.
+        // Starts the clients one after the other.
         sleep(self.pace.pause.mul_f64(at as f64 / self.pace.clients as f64)).await;
         for way in ways.iter().cycle().skip(at) {
             if self.ending.load(Ordering::Acquire) {
@@ -185,14 +185,14 @@ impl Client {
         }
     }
 
-    /// Asks one server after the other until one answers; false if it is over before.
+    /// Tries one server after the other until one answers. Returns false if the load ends before.
     async fn answered(&mut self, way: Way) -> bool {
         loop {
             for _ in 0..self.fleet.places() {
                 match timeout(self.pace.patience, self.ask(way)).await {
                     Ok(Ok(Ok(()))) => return true,
                     Ok(Ok(Err(Refused(said)))) => self.waits.was_refused(said),
-                    // Cut off where it stands, it is of no use any more.
+                    // A connection that was cut off mid-answer cannot be reused.
                     Ok(Err(_)) | Err(_) => {
                         self.waits.broken.fetch_add(1, Ordering::Relaxed);
                         (self.resp, self.http) = (None, None);

@@ -1,4 +1,4 @@
-//! Every id that clients were given, in little memory, and the one comparison of them.
+//! Records every id that clients receive, in little memory, and compares them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use parking_lot::Mutex;
 /// Ids of one page of the set: 4 KiB of bits.
 const PAGE: u64 = 1 << 15;
 const WORDS: usize = (PAGE / 64) as usize;
-/// So many draws are kept, to tell of an id that came twice who had it before.
+/// Maximum number of draws that are kept, to report who had a duplicate before.
 const KEPT: usize = 200_000;
-/// So many of a server's draws are kept, to compare those that came later with.
+/// Maximum number of draws per server that are kept, to compare later draws with.
 const COMPARED: usize = 4096;
-/// More faults than these say nothing new.
+/// Further faults would add no information.
 const FAULTS: usize = 20;
 
-/// Ids as bits: of an hour at 20,000 ids a second, 9 MiB.
+/// Ids as bits: 9 MiB for an hour at 20,000 ids per second.
 #[derive(Debug, Default)]
 struct Ids(BTreeMap<u64, Box<[u64; WORDS]>>);
 
 impl Ids {
-    /// Whether it was not there.
+    /// Returns whether the id was new.
     fn insert(&mut self, id: u64) -> bool {
         let page = self.0.entry(id / PAGE).or_insert_with(|| Box::new([0; WORDS]));
         let (word, bit) = ((id % PAGE / 64) as usize, 1 << (id % 64));
@@ -37,15 +37,16 @@ impl Ids {
     }
 }
 
-/// A range that a client was given: by which server, over which connection, and when.
+/// A range that a client received, with its server, connection and times.
 #[derive(Clone, Copy, Debug)]
 struct Draw {
     server: u32,
-    #[allow(dead_code)] // said where one came twice
+    #[allow(dead_code)] // shown in the report of a duplicate
     connection: u32,
     first: u64,
     last: u64,
-    /// Since the recorder began: it was asked for before and had come by then.
+    /// Times since the recorder began: the request was sent after `before`, and the range arrived by
+    /// `after`.
     before: Duration,
     after: Duration,
 }
@@ -56,7 +57,7 @@ struct Seen {
     count: u64,
     largest: u64,
     recent: VecDeque<Draw>,
-    /// Of each server: by when which id had been handed out, both growing.
+    /// For each server, the largest id handed out by each time. Both grow.
     done: HashMap<u32, VecDeque<(Duration, u64)>>,
     faults: Vec<String>,
 }
@@ -85,7 +86,7 @@ impl Seen {
         self.recent.push_back(draw);
     }
 
-    /// What a server had handed out before this was asked for is smaller.
+    /// Ids that a server handed out before this request was sent must be smaller.
     fn compare(&mut self, draw: Draw) {
         let done = self.done.entry(draw.server).or_default();
         let earlier = done.partition_point(|(after, _)| *after < draw.before);
@@ -101,7 +102,7 @@ impl Seen {
     }
 }
 
-/// What all clients of one sequence were given.
+/// The ids that all clients of one sequence received.
 #[derive(Debug)]
 pub struct Recorder {
     begun: Instant,
@@ -116,14 +117,14 @@ impl Recorder {
         Arc::new(Self { begun: Instant::now(), connections, seen })
     }
 
-    /// A new connection to this server; servers are told apart by process.
+    /// Registers a new connection to this server. Servers are identified by process.
     pub fn connection(self: &Arc<Self>, server: u32) -> Connection {
-        // Relaxed: numbers that tell connections apart, and nothing else.
+        // Relaxed: the numbers only identify connections.
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         Connection { recorder: self.clone(), server, number, last: None }
     }
 
-    /// How many ids clients were given.
+    /// Number of ids that clients received.
     pub fn count(&self) -> u64 {
         self.seen.lock().count
     }
@@ -136,13 +137,13 @@ impl Recorder {
         self.seen.lock().ids.contains(id)
     }
 
-    /// What is wrong so far.
+    /// The faults found so far.
     pub fn faults(&self) -> Vec<String> {
         self.seen.lock().faults.clone()
     }
 
-    /// No id came twice; those of one connection grow, and so do those of one server, as far as one was
-    /// asked for after another had come. How many there are.
+    /// Checks that no id is a duplicate, and that the ids of each connection grow. The ids of a server must
+    /// also grow, if one was requested after another had arrived. Returns their number.
     ///
     /// # Panics
     /// Otherwise.
@@ -152,10 +153,10 @@ impl Recorder {
         self.count()
     }
 
-    /// How many of the ids from 1 until before `next` no client was given.
+    /// Number of ids from 1 up to, but not including, `next` that no client received.
     ///
     /// # Panics
-    /// If one was given that is not among them.
+    /// If a client received a larger id.
     pub fn missing(&self, next: u64) -> u64 {
         let seen = self.seen.lock();
         assert!(seen.largest < next, "{} was handed out, and next is {next}", seen.largest);
@@ -163,7 +164,7 @@ impl Recorder {
     }
 }
 
-/// One connection of a client, which writes down what it was given.
+/// One connection of a client, which records the ids it receives.
 #[derive(Debug)]
 pub struct Connection {
     recorder: Arc<Recorder>,
@@ -173,11 +174,11 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A range has come that was asked for at this time.
+    /// Records a range that has arrived and was requested at this time.
     pub fn given(&mut self, first: u64, last: u64, asked: Instant) {
         assert!(first <= last, "{first} to {last}");
         let mut seen = self.recorder.seen.lock();
-        // Under the lock, so that they are noted in the order of these times.
+        // Under the lock, so that draws are recorded in the order of these times.
         let after = self.recorder.begun.elapsed();
         let before = asked.saturating_duration_since(self.recorder.begun);
         let draw = Draw { server: self.server, connection: self.number, first, last, before, after };

@@ -1,4 +1,4 @@
-//! A server as a process: signals, what it logs, and its memory.
+//! A server as a process: signals, its log, and its memory.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
@@ -12,19 +12,19 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// How long a start or an end may take: a guard against hanging.
+/// The time limit for a start or an end: a guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
-/// So many lines of the log are kept.
+/// Maximum number of log lines that are kept.
 const KEPT: usize = 4000;
 
-/// Numbers that tell processes apart, and nothing else.
+/// The numbers only identify processes.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
-/// A server that runs, killed when it is dropped.
+/// A running server, killed on drop.
 #[derive(Debug)]
 pub struct Server {
     process: Child,
-    /// Which process this is: one that is started again is another.
+    /// The number of this process. A restarted server has another one.
     pub number: u32,
     pub resp: SocketAddr,
     pub http: SocketAddr,
@@ -35,28 +35,28 @@ pub struct Server {
 #[derive(Debug, Default)]
 struct Log {
     lines: VecDeque<String>,
-    /// What no log may say.
+    /// Texts that no log may contain.
     forbidden: Vec<String>,
-    /// Lines that say it all the same.
+    /// Lines that contain one of them.
     bad: Vec<String>,
 }
 
-/// What became of the ids of a server that was told to end, as it says itself.
+/// The totals of a server's ids, from its log after an orderly end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     pub granted: u64,
     pub handed_out: u64,
     pub given_back: u64,
     pub gaps: u64,
-    /// The store was asked for these, and did not answer.
+    /// Ids of reserves with an unknown outcome.
     pub unknown: u64,
-    /// Of those that were handed out.
+    /// Part of the ids handed out.
     pub unread: u64,
     pub skipped: u64,
 }
 
 impl Totals {
-    /// Handed out to clients that then had them, where they read all that was written.
+    /// Ids that clients received, if they read everything that was written.
     pub fn had(&self) -> u64 {
         self.handed_out - self.unread - self.skipped
     }
@@ -75,7 +75,7 @@ impl Totals {
 }
 
 impl Server {
-    /// Starts `idmill serve --json` over both protocols.
+    /// Starts `idmill serve --json` with both protocols.
     ///
     /// # Panics
     /// If it ends before it listens.
@@ -83,7 +83,7 @@ impl Server {
         Self::try_start(command, &[]).unwrap_or_else(|said| panic!("it does not start: {said}"))
     }
 
-    /// The same; what it logged where it ends before it listens. Nothing that is forbidden may be in the log.
+    /// The same. Returns its log if it ends before it listens. The log must not contain a forbidden text.
     pub fn try_start(command: &mut Command, forbidden: &[&str]) -> Result<Self, String> {
         let mut process = command
             .stdin(Stdio::null())
@@ -117,7 +117,7 @@ impl Server {
         assert!(told.expect("kill(1) runs").success());
     }
 
-    /// SIGSTOP; returns once it stands.
+    /// Sends SIGSTOP. Returns once the process has stopped.
     pub fn pause(&self) {
         self.tell("STOP");
         let (begun, stat) = (Instant::now(), format!("/proc/{}/stat", self.pid()));
@@ -131,25 +131,25 @@ impl Server {
         self.tell("CONT");
     }
 
-    /// SIGKILL; what it had logged.
+    /// Sends SIGKILL. Returns its log.
     pub fn kill(mut self) -> String {
         let _ = self.process.kill();
         self.gone().1
     }
 
-    /// SIGTERM, and the end: the exit code, and what it had logged.
+    /// Sends SIGTERM and waits. Returns the exit code and its log.
     ///
     /// # Panics
-    /// If it does not end, or says what no log may say.
+    /// If it does not end, or its log contains a forbidden text.
     pub fn end(mut self) -> (Option<i32>, String) {
         self.tell("TERM");
         self.gone()
     }
 
-    /// SIGTERM, and an end that is orderly: what became of its ids.
+    /// Sends SIGTERM and expects an orderly end. Returns the totals of its ids.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the end is not orderly.
     pub fn end_in_order(self) -> Totals {
         let (code, log) = self.end();
         assert_eq!(code, Some(0), "{log}");
@@ -186,34 +186,34 @@ impl Server {
         (status.code(), self.log())
     }
 
-    /// Whether it runs.
+    /// Whether it is running.
     pub fn runs(&mut self) -> bool {
         self.process.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// The last of what it logged so far.
+    /// The end of its log so far.
     pub fn log(&self) -> String {
         self.log.lock().lines.make_contiguous().join("\n")
     }
 
     /// # Panics
-    /// If it panicked, or logged what it must not.
+    /// If it panicked, or logged a forbidden text.
     pub fn nothing_bad(&self) {
         let log = self.log.lock();
         assert!(log.bad.is_empty(), "what no log may say: {:#?}", log.bad);
     }
 
-    /// The memory that it has, in KiB; 0 where the system does not say.
+    /// Its current memory, in KiB; 0 if the system does not report it.
     pub fn rss(&self) -> u64 {
         self.memory("VmRSS:")
     }
 
-    /// The most that it ever had.
+    /// Its peak memory.
     pub fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
 
-    /// Returns once it has nothing to do: it uses no more of a processor than its timers take.
+    /// Returns once it is idle: it uses only the processor time of its timers.
     pub fn rests(&self) {
         let (begun, mut before) = (Instant::now(), self.ticks());
         while begun.elapsed() < LONG {
@@ -227,7 +227,7 @@ impl Server {
         panic!("it is still at it");
     }
 
-    /// Hundredths of a second that it used of a processor.
+    /// Its processor time in hundredths of a second.
     fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
@@ -249,13 +249,13 @@ impl Drop for Server {
     }
 }
 
-/// The number that the text begins with.
+/// The number at the beginning of the text.
 fn digits(text: &str) -> Option<u64> {
     let end = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
     text[..end].parse().ok()
 }
 
-/// Reads what it logs, so that it never waits for a reader.
+/// Reads its log, so that the process never blocks on it.
 fn keep(stderr: ChildStderr, log: Arc<Mutex<Log>>, addresses: Sender<SocketAddr>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut lines = BufReader::new(stderr);

@@ -1,11 +1,11 @@
-//! What the tests of several stores ask of the ranges that were granted.
+//! Checks of granted ranges, shared by the tests of several stores.
 
 pub mod reserving;
 
 use idmill::IdRange;
 use idmill::store::Grant;
 
-/// Panics if an id is in two of the ranges; returns how many ids there are.
+/// Panics if an id is in two of the ranges. Returns the number of ids.
 pub fn disjoint(grants: &[Grant]) -> u64 {
     let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
     ranges.sort_by_key(IdRange::start);

@@ -38,7 +38,7 @@ async fn main() -> Result<(), AnyError> {
 
     let ids = Sequences::new(PostgresStore::open(&url).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
-    // Before this is ready: a sequence opens after a failover too, where each draw is refused.
+    // Before the service is ready: after a failover, a sequence may open although every draw fails.
     orders.warm().await?;
 
     let shop = Arc::new(Shop { pool, orders: orders.clone() });
@@ -55,7 +55,7 @@ async fn main() -> Result<(), AnyError> {
     Ok(())
 }
 
-/// Its id is known before the database is asked for anything.
+/// The id is known before the first query.
 async fn order(State(shop): State<Arc<Shop>>) -> Result<String, Failure> {
     let id = shop.orders.next().await?;
     let mut conn = shop.pool.get().await?;
@@ -63,13 +63,14 @@ async fn order(State(shop): State<Arc<Shop>>) -> Result<String, Failure> {
     Ok(format!("{id}\n"))
 }
 
-/// In a task of its own, which goes on if the client goes away: a transaction that is dropped halfway would
-/// stay open at the server, and lock the invoices for everybody.
+/// In a separate task, which continues if the client leaves: a transaction that is dropped halfway would
+/// stay open at the server, and lock the invoices for all clients.
 async fn bill(State(shop): State<Arc<Shop>>, Path(order): Path<i64>) -> Result<String, Failure> {
     tokio::spawn(write(shop, order)).await?
 }
 
-/// The number and the invoice, or neither: where the insert fails, the next invoice gets the number.
+/// Writes both the number and the invoice, or neither: if the insert fails, the next invoice gets the
+/// number.
 async fn write(shop: Arc<Shop>, order: i64) -> Result<String, Failure> {
     let mut conn = shop.pool.get().await?;
     conn.transaction(async |conn| {

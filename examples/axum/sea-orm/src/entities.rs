@@ -1,4 +1,4 @@
-//! Entities whose keys idmill hands out: `auto_increment` is off.
+//! Entities with keys from idmill: `auto_increment` is off.
 
 #![allow(unreachable_pub, reason = "the derives write more of the kind")]
 

@@ -36,7 +36,7 @@ async fn main() -> Result<(), AnyError> {
 
     let ids = Sequences::new(PostgresStore::from_connection(&db).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
-    // Before this is ready: a sequence opens after a failover too, where each draw is refused.
+    // Before the service is ready: after a failover, a sequence may open although every draw fails.
     orders.warm().await?;
 
     let shop = Arc::new(Shop { db, orders: orders.clone() });
@@ -53,15 +53,15 @@ async fn main() -> Result<(), AnyError> {
     Ok(())
 }
 
-/// Its id is known before the database is asked for anything.
+/// The id is known before the first query.
 async fn order(State(shop): State<Arc<Shop>>) -> Result<String, Failure> {
     let id = shop.orders.next().await?;
     order::ActiveModel { id: Set(id) }.insert(&shop.db).await?;
     Ok(format!("{id}\n"))
 }
 
-/// The number and the invoice, or neither: where the insert fails, the next invoice gets the number. If the
-/// client goes away, this is dropped, and with it the transaction, which is rolled back.
+/// Writes both the number and the invoice, or neither: if the insert fails, the next invoice gets the
+/// number. If the client leaves, this future is dropped, and the transaction is rolled back.
 async fn bill(State(shop): State<Arc<Shop>>, Path(order): Path<i64>) -> Result<String, Failure> {
     let tx = shop.db.begin().await?;
     let number: i64 = next_in(&tx, "invoices").await?;

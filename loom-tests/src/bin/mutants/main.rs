@@ -1,9 +1,8 @@
-//! Plants each known bug of the table in a copy of the source, and has the models
-//! that are named there catch it.
+//! Plants each known bug of the table in a copy of the source, and checks that the model named there fails.
 //!
-//! The copy lies in the target directory, always in the same place, so that from one mutant to the next only
-//! this crate is compiled. A catch is a model that ran and failed: a mutant that does not compile, or a text
-//! that is not found exactly once, is a broken table, which fails the run.
+//! The copy is always at the same place in the target directory, so that only this crate is recompiled
+//! between mutants. A mutant is caught if its model runs and fails. A mutant that does not compile, or
+//! whose text is not found exactly once, is an error in the table and fails the run.
 
 mod table;
 mod tree;
@@ -17,9 +16,9 @@ use std::time::Duration;
 use table::{MUTANTS, Mutant};
 use tree::{Outcome, Tree};
 
-/// Many times what the slowest model takes: a machine may have other work too.
+/// Many times the duration of the slowest model, because the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(600);
-/// For a model that is not to end: still several times what one takes that does.
+/// For a model that is expected to hang: still several times the duration of a model that ends.
 const HANGS: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -41,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How many survived, or what is wrong with the table.
+/// Returns the number of survivors, or an error in the table.
 fn run(chosen: &[&Mutant]) -> Result<usize, String> {
     if chosen.is_empty() {
         return Err("no such mutant".to_owned());
@@ -51,7 +50,7 @@ fn run(chosen: &[&Mutant]) -> Result<usize, String> {
     let models: BTreeSet<_> = chosen.iter().map(|mutant| mutant.model).collect();
     let unplanted = tree.keep(&tree.build()?, "unplanted")?;
     let mut survived = 0;
-    // While models run, the next mutant is built.
+    // The next mutant is built while models run.
     thread::scope(|scope| {
         let unplanted = scope.spawn(|| pass(&models, &unplanted));
         let mut running: Option<ScopedJoinHandle<Result<bool, String>>> = None;
@@ -74,7 +73,7 @@ fn ended<T>(running: ScopedJoinHandle<Result<T, String>>) -> Result<T, String> {
     running.join().unwrap_or_else(|_| Err("running a model panicked".to_owned()))
 }
 
-/// Every text must be there once.
+/// Checks that every text occurs exactly once.
 fn check(tree: &Tree, chosen: &[&Mutant]) -> Result<(), String> {
     for mutant in chosen {
         for edit in mutant.edits {
@@ -84,7 +83,7 @@ fn check(tree: &Tree, chosen: &[&Mutant]) -> Result<(), String> {
     Ok(())
 }
 
-/// The models that are named must pass while nothing is planted.
+/// Checks that the named models pass while no bug is planted.
 fn pass(models: &BTreeSet<&str>, program: &Path) -> Result<(), String> {
     for model in models {
         match tree::run(program, model, LIMIT)? {
@@ -95,7 +94,7 @@ fn pass(models: &BTreeSet<&str>, program: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The models with the bug in them, as a program that the next build leaves alone.
+/// Builds the models with the bug, and copies the program so that the next build does not overwrite it.
 fn build(tree: &Tree, mutant: &Mutant) -> Result<PathBuf, String> {
     let built = || {
         let _planted = tree.plant(mutant.edits)?;

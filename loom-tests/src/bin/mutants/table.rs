@@ -1,20 +1,20 @@
-//! The known bugs, each as a change of text and the model that has to catch it.
+//! The known bugs, each as a text change and the model that must catch it.
 //!
-//! Left out, because nothing observable changes:
-//! - *`low_is_over` with `Release` alone, or `signal_low` with `Relaxed`, where the mailbox lies between.* The
-//!   queue and the wake-up order the same two threads a second time.
+//! Left out, because they change nothing that can be observed:
+//! - *`low_is_over` with only `Release`, or `signal_low` with `Relaxed`, where the mailbox is in between.*
+//!   The queue and the wake-up already order the same two threads.
 
 /// A bug.
 pub(crate) struct Mutant {
     pub(crate) name: &'static str,
     pub(crate) edits: &'static [Edit],
-    /// Which model has to fail.
+    /// The model that must fail.
     pub(crate) model: &'static str,
-    /// Whether a model that does not end counts as caught.
+    /// Whether a model that does not end counts as a catch.
     pub(crate) hangs: bool,
 }
 
-/// Text that is in the file exactly once, and what to put in its place.
+/// A text that occurs exactly once in the file, and its replacement.
 pub(crate) struct Edit {
     pub(crate) file: &'static str,
     pub(crate) find: &'static str,

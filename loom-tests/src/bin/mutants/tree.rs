@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::table::Edit;
 
-/// What came of a model.
+/// The result of a model run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
@@ -17,12 +17,12 @@ pub(crate) enum Outcome {
     TimedOut,
 }
 
-/// What cargo needs to build this crate: the members of the workspace, with all
-/// targets that their manifests name.
+/// The files that cargo needs to build this crate: the members of the workspace, with all targets that
+/// their manifests name.
 const NEEDED: &[&str] =
     &["Cargo.toml", "Cargo.lock", "src", "tests", "benches", "crates", "examples", "loom-tests", "stores"];
 
-/// How the files begin that cargo makes of this package.
+/// Prefixes of the files that cargo generates for this package.
 const OURS: &[&str] = &["loom-tests-", "loom_tests-", "libloom_tests-", "models-", "mutants-"];
 
 pub(crate) struct Tree {
@@ -30,7 +30,7 @@ pub(crate) struct Tree {
     target: PathBuf,
 }
 
-/// Files as they were, which are put back on drop.
+/// The original text of changed files, which is restored on drop.
 pub(crate) struct Planted(Vec<(PathBuf, String)>);
 
 impl Drop for Planted {
@@ -44,8 +44,8 @@ impl Drop for Planted {
 impl Tree {
     pub(crate) fn copy() -> Result<Self, String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace above this crate")?;
-        // <target>/<profile>/mutants. It has a target directory of its own, since the copy builds programs
-        // of the same names.
+        // <target>/<profile>/mutants. The copy has its own target directory, because it builds programs
+        // with the same names.
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let built = this.parent().ok_or("not run by cargo")?;
         let target = built.with_file_name("mutants");
@@ -57,7 +57,7 @@ impl Tree {
         Ok(Self { root, target })
     }
 
-    /// The file with the edit made; an error unless its text is there exactly once.
+    /// Returns the path, the text, and the edited text. Fails unless the text occurs exactly once.
     pub(crate) fn planted(&self, edit: &Edit) -> Result<(PathBuf, String, String), String> {
         let path = self.root.join(edit.file);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", edit.file))?;
@@ -80,7 +80,7 @@ impl Tree {
         Ok(planted)
     }
 
-    /// The program that runs the models.
+    /// Builds the program that runs the models, and returns its path.
     pub(crate) fn build(&self) -> Result<PathBuf, String> {
         let output = self.cargo().output().map_err(|error| error.to_string())?;
         if !output.status.success() {
@@ -92,7 +92,7 @@ impl Tree {
         path.map(PathBuf::from).ok_or_else(|| "cargo names no executable".to_owned())
     }
 
-    /// A copy of a program, called after a mutant.
+    /// Copies a program to a file named after a mutant.
     pub(crate) fn keep(&self, program: &Path, name: &str) -> Result<PathBuf, String> {
         let kept = self.root.join(name);
         fs::copy(program, &kept).map_err(|error| format!("copying {}: {error}", program.display()))?;
@@ -107,14 +107,14 @@ impl Tree {
             .arg(&self.target)
             .current_dir(&self.root)
             .env("RUSTFLAGS", "--cfg idmill_loom")
-            // A mutant changes a line or two: nothing else is compiled again, whatever the caller has set.
+            // A mutant changes a line or two: compile only those, whatever the caller has set.
             .env("CARGO_INCREMENTAL", "1")
             .stdin(Stdio::null());
         command
     }
 }
 
-/// Runs one model of what was built.
+/// Runs one model of a program that `build` returned.
 pub(crate) fn run(program: &Path, model: &str, limit: Duration) -> Result<Outcome, String> {
     let log = program.with_extension("log");
     let file = fs::File::create(&log).map_err(|error| error.to_string())?;
@@ -133,7 +133,7 @@ pub(crate) fn run(program: &Path, model: &str, limit: Duration) -> Result<Outcom
     })
 }
 
-/// Whether it ended well; `None` if it had to be stopped.
+/// Returns whether the process succeeded, or `None` if it exceeded the limit and was killed.
 fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
     let begun = Instant::now();
     loop {
@@ -149,8 +149,8 @@ fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
     }
 }
 
-/// Lends the copy what is built of other people's crates: it is the same there, and cargo goes by the names
-/// and times of these files.
+/// Links the compiled dependencies into the copy's target directory. They are identical there, and cargo
+/// identifies them by the names and times of these files.
 fn share(built: &Path, target: &Path) -> io::Result<()> {
     let is_theirs = |name: &str| !OURS.iter().any(|ours| name.starts_with(ours));
     for kind in ["deps", "build", ".fingerprint"] {
@@ -177,7 +177,8 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     transplant(from, to, &|from, to| fs::copy(from, to).map(drop), &|_| true)
 }
 
-/// Puts each file where it is in the other tree, except below what `keep` refuses by its name.
+/// Transfers each file with `put` to the same path in the other tree, except below names that `keep`
+/// rejects.
 fn transplant(
     from: &Path,
     to: &Path,
