@@ -95,7 +95,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 DRIVER,
-                "// Before the look at the level: a draw after that signals again.\n            self.give_permit_back();",
+                "// Before the level is read: a later draw signals again.\n            self.give_permit_back();",
                 "",
             ),
             edit(
@@ -110,7 +110,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "turn::what_a_turn_leaves_wakes_the_next",
         &[edit(
             MAILBOX,
-            "// Those behind have woken the actor already: without this it would sleep on them.\n        self.wake.notify_one();",
+            "// The remaining signals have already woken the actor: without this it would sleep on them.\n        self.wake.notify_one();",
             "",
         )],
     ),
