@@ -61,11 +61,11 @@ pub struct Statement<'a> {
     /// How long the statement may wait for locks; [`Value::Patience`] marks the parameter that
     /// passes the limit.
     pub patience: Patience,
-    /// Whether the same text is sent time and again, so that it pays to keep it prepared. All others have to
-    /// be prepared anew each time: SQLite carries out some pragmas while it prepares them.
+    /// Whether the same text is sent repeatedly, so that it is worth keeping prepared. All other
+    /// statements must be prepared each time: SQLite executes some pragmas while it prepares them.
     pub again: bool,
-    /// Whether it is the statement of reserves, whose cost is felt: worth the round trips that it takes to keep
-    /// it prepared where the driver alone cannot.
+    /// Whether this is the statement of reserves, whose latency matters. It is worth the extra
+    /// round trips to keep it prepared if the driver cannot do so without them.
     pub often: bool,
     /// The column of a write's rows that reports how durably they were written, if the rows have
     /// such a column. The next column has the transaction.

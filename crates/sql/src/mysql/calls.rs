@@ -134,7 +134,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
             if !is_duplicate(&fault) || duplicates >= DUPLICATES {
                 return Err(failed(fault, to_write::<E>()));
             }
-            // Of this name, or of something that a unique index of somebody's forbids.
+            // The sequence exists, or a user's unique index rejected the row.
             if read_to_write(executor, &self.table, name).await?.is_some() {
                 return Err(already_exists(name));
             }
@@ -145,14 +145,14 @@ impl<E: Executor + Send> Dialect<E> for Calls {
 
     async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         self.writing::<E>()?;
-        // A person who sets `next` has looked.
+        // A caller who sets `next` has decided where to continue.
         let anew = history::decides(&change);
         let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {
             let seen = read_to_write(executor, &self.table, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.info.clone();
             after.apply(&change)?;
-            // To write what is there counts as no change, which is what a conflict looks like.
+            // An UPDATE without a change looks like a conflict: no rows are changed.
             let same = after == seen.info && (!anew || seen.moved().is_none());
             let update = self.table.replace(&seen.info, &after, &besides);
             if same || write(executor, &update).await?.changed == 1 {

@@ -1,8 +1,9 @@
-//! Where a table or a sequence is: in the schema that was named, or else where PostgreSQL itself would find
-//! it, along the connection's `search_path`.
+//! Locates a table or a sequence: in the given schema, or along the connection's `search_path` as
+//! PostgreSQL does.
 //!
-//! The first schema of the path is not enough. It changes as soon as somebody creates a schema with the
-//! user's name. A table in the next schema would then be created a second time, and its ids repeated.
+//! Looking only in the first schema of the path is not enough: it changes when a schema with the
+//! user's name is created. A table in the next schema would then be created a second time, and its
+//! ids repeated.
 
 use idmill::{Error, ErrorKind, Result};
 

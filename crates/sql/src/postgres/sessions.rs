@@ -346,11 +346,11 @@ pub fn halfway(deadline: Instant) -> Instant {
     now + (deadline - now) / 2
 }
 
-/// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may take,
-/// so that it is the server who gives up, and it is known that nothing was done.
+/// Returns the lock timeout of a statement, in PostgreSQL's format. It is shorter than the timeout
+/// of the answer, so that the server times out first and certainly did nothing.
 fn lock_timeout(patience: Patience, deadline: Instant) -> String {
     let most = halfway(deadline) - Instant::now();
     let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
-    // Rounded up: of 5 s, less than a millisecond has passed.
+    // Rounded up, since less than a millisecond of the time has passed.
     format!("{}ms", patience.as_micros().div_ceil(1000).max(1))
 }

@@ -268,7 +268,7 @@ impl Table {
         )
     }
 
-    /// Whether what was found is such a table, and whole after a crash.
+    /// Checks that the relation is such a table, and that a crash does not empty it.
     pub(super) fn check(&self, found: &Relation) -> Result<()> {
         if !found.is_table_of(&COLUMNS) {
             let (_, earlier) = COLUMNS.split_last().expect("there are columns");
@@ -290,7 +290,7 @@ impl Table {
         self.must_last(found, "its ids would be handed out again")
     }
 
-    /// `or_else` is what would come of it.
+    /// Checks that a crash does not empty the table. `or_else` describes the consequence.
     pub(super) fn must_last(&self, found: &Relation, or_else: &str) -> Result<()> {
         let Some(part) = &found.forgetful else { return Ok(()) };
         let message = format!(
@@ -315,17 +315,19 @@ pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Ok(Table::new(schema, table)?.ddl())
 }
 
-/// The statement that creates the table of the records, for migrations, as a store runs it before it
-/// writes the first of them.
+/// Returns the statement that creates the table of the records, for migrations. A store runs it
+/// before it writes the first record.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table beside it.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name, or one that is too long for the
+/// table of the records.
 pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Table::new(schema, table)?.witness_ddl()
 }
 
-/// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,
-/// in this parameter; and `more` columns. The settings of a transaction of the caller's are left alone.
+/// The `session` part of a statement: sets and returns the durability of its commit and the lock
+/// timeout from this parameter, with `more` columns. The settings of a caller's transaction are not
+/// changed.
 pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> String {
     if in_transaction {
         return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience{more})");
@@ -335,11 +337,11 @@ pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> Str
     )
 }
 
-/// What PostgreSQL takes for one identifier, of those that need no thought. `what` it is to name is said in
-/// the error.
+/// Checks that a name is an identifier that needs no quotes. `what` describes the object in the
+/// error.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for any other.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
     if is_name(name) { Ok(()) } else { Err(no_name(what, name, RULE)) }
 }
