@@ -105,7 +105,7 @@ impl Fault {
         }
     }
 
-    /// Creates the fault for a connection that is in no transaction; `remedy` says what to do. The
+    /// Creates the fault for a connection that is in no transaction; `remedy` explains what to do. The
     /// type system cannot rule this out, since a library may use one type for both.
     pub fn outside(remedy: &str) -> Self {
         let message = format!(

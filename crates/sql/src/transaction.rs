@@ -12,7 +12,7 @@ use idmill_kit::typed;
 
 use crate::{Executor, must_be_within};
 
-/// A table in a dialect, from which ids are drawn inside the caller's own transactions.
+/// A table in a dialect. Ids are drawn from it inside the caller's own transactions.
 pub trait Draws: Clone + fmt::Debug {
     /// The default table.
     const DEFAULT_TABLE: &'static str;
@@ -116,7 +116,7 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
     /// Draws exactly `count` ids over an executor that runs in the transaction.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub async fn draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<IdRange<T>> {
         const { must_be_within::<E>() };
         let outcome = self.try_draw(within, count).await;
@@ -159,7 +159,7 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// Draws the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub async fn next(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve(transaction, 1).await.map(one)
     }
@@ -195,7 +195,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     /// Draws the next id. Blocks the thread.
     ///
     /// # Errors
-    /// Those of [`reserve_blocking`](Self::reserve_blocking).
+    /// The errors of [`reserve_blocking`](Self::reserve_blocking).
     pub fn next_blocking(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve_blocking(transaction, 1).map(one)
     }
@@ -203,7 +203,7 @@ impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
     /// Draws exactly `count` ids. Blocks the thread.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub fn reserve_blocking(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.draw(&mut L::within(transaction), count))
     }

@@ -55,7 +55,7 @@ pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mariadb")];
 /// runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// The errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<MysqlOptions>(url).await
 }
@@ -76,7 +76,7 @@ impl MysqlStore {
     /// each statement, or that counts found rows instead of changed rows.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn from_pool(pool: &Pool) -> Result<Self> {
         Self::over(pool, DEFAULT_TABLE, Mode::default()).await
     }
@@ -84,7 +84,7 @@ impl MysqlStore {
     /// Like [`from_pool`](Self::from_pool), with this table and mode.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn over(pool: &Pool, table: &str, mode: Mode) -> Result<Self> {
         let opening = async {
             let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
@@ -106,7 +106,7 @@ impl MysqlStore {
     /// Connects to the server that a URL names. See [`MysqlOptions`].
     ///
     /// # Errors
-    /// Those of [`MysqlOptions::parse`] and of [`open_with`](Self::open_with).
+    /// The errors of [`MysqlOptions::parse`] and of [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(MysqlOptions::parse(url)?).await
     }

@@ -65,7 +65,7 @@ pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("postgresql")];
 /// tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// The errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<PostgresOptions>(url).await
 }
@@ -84,7 +84,7 @@ impl PostgresStore {
     /// Connects to the database that a URL names. See [`PostgresOptions`].
     ///
     /// # Errors
-    /// Those of [`PostgresOptions::parse`] and of [`open_with`](Self::open_with).
+    /// The errors of [`PostgresOptions::parse`] and of [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(PostgresOptions::parse(url)?).await
     }

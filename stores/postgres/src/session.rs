@@ -24,7 +24,7 @@ pub(super) type Sessions = idmill_sql::postgres::Sessions<Source>;
 
 /// The source of connections.
 pub(super) enum Source {
-    /// The store's own connections; `keeping` says whether they keep statements prepared, which
+    /// The store's own connections; `keeping` is whether they keep statements prepared, which
     /// fails behind a pooler.
     Connect { config: Box<Config>, tls: MakeRustlsConnect, place: String, keeping: Arc<AtomicBool> },
     /// The caller's client, which is never replaced.

@@ -22,7 +22,7 @@ use super::convert::{fault_of, parameters, row_of};
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
@@ -31,7 +31,7 @@ pub async fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result
 /// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }

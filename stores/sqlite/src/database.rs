@@ -191,7 +191,7 @@ mod tests {
             .unwrap();
         let mut database = database(dir.path());
         let reader = Connection::open(&path).unwrap();
-        // With a rollback journal, a reader blocks a writer's commit, not its begin.
+        // A reader of a rollback journal blocks a writer's commit, not its begin.
         reader.execute_batch("BEGIN; SELECT * FROM u").unwrap();
         assert_eq!(database.run(create).unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(database.session.is_some(), "it was rolled back");

@@ -59,7 +59,7 @@ pub const SCHEMES: &[Scheme] = &[Scheme::store::<SqliteOptions>("sqlite", "sqlit
 /// Opens the store at a URL such as `sqlite:PATH` and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// The errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<SqliteOptions>(url).await
 }
@@ -79,7 +79,7 @@ impl SqliteStore {
     /// Opens the database at this path, creating it if it does not exist.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(SqliteOptions::new(path.as_ref())).await
     }

@@ -28,7 +28,7 @@ use super::executor::Callers;
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction)
 }
@@ -37,7 +37,7 @@ pub fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
 /// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count)
 }
@@ -85,7 +85,7 @@ impl<T: Id> InTransaction<T> {
     /// Draws the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub fn next(&self, transaction: &Transaction<'_>) -> Result<T> {
         let range = self.reserve(transaction, 1)?;
         Ok(range.first().expect("a grant has as many ids as were asked for"))

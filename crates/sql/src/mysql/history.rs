@@ -55,7 +55,7 @@ impl History {
         if self.looks { format!(", `history` = {HERE}") } else { String::new() }
     }
 
-    /// The assignment in a `set` that decides where to continue; NULL if histories are not checked.
+    /// The assignment in a `set` with a new `next`; NULL if histories are not checked.
     pub(super) fn sets_anew(self) -> String {
         if self.looks { self.sets() } else { ", `history` = NULL".to_owned() }
     }

@@ -36,7 +36,7 @@ pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault>
     let lost = if flush != 1 {
         format!("innodb_flush_log_at_trx_commit is {flush}: set it to 1")
     } else if binlog != 0 && sync != 1 {
-        // With a binary log, recovery rolls back transactions that are missing from it, even if
+        // Recovery with a binary log rolls back transactions that are missing from it, even if
         // InnoDB has them.
         format!("there is a binary log, and sync_binlog is {sync}: set it to 1")
     } else {

@@ -70,7 +70,7 @@ impl History {
         if self.here.is_some() { ", history = session.here" } else { "" }
     }
 
-    /// The assignment in a `set` that decides where to continue; NULL if the current history is
+    /// The assignment in a `set` with a new `next`; NULL if the current history is
     /// unknown.
     pub(super) fn sets_anew(self) -> &'static str {
         if self.here.is_some() { self.sets() } else { ", history = NULL" }
@@ -92,18 +92,18 @@ impl History {
         if self.here.is_some() { "session.here" } else { "NULL" }
     }
 
-    /// That the row was written in the present history, behind other conditions.
+    /// The condition that the row was written in the current history, to follow others.
     pub(super) fn holds(self) -> &'static str {
         if self.here.is_some() { " AND (s.history IS NULL OR s.history = session.here)" } else { "" }
     }
 }
 
-/// Of a statement that any driver sends.
+/// The history for a statement that any driver can send.
 pub(super) fn published() -> &'static str {
     CLUSTER_AND_TIMELINE
 }
 
-/// A function that this kind of server does not have, or that has nothing to say there.
+/// Whether this kind of server lacks the function, or does not support it.
 fn is_missing(fault: &Fault) -> bool {
     matches!(fault.code(), Some("42883" | "0A000" | "55000" | "XX000"))
 }
@@ -118,11 +118,11 @@ fn not_told(fault: Option<Fault>) -> Error {
     }
 }
 
-/// The cluster that keeps everything in this database, for
-/// [`Store::server`](idmill::store::Store::server); `None` where this role is not told.
+/// Returns the cluster of this database, for [`Store::server`](idmill::store::Store::server);
+/// `None` if this role may not read it.
 ///
 /// # Errors
-/// Those of the executor.
+/// The errors of the executor.
 pub async fn server<E: Executor>(executor: &mut E) -> Result<Option<String>> {
     let sql = format!("SELECT 'PostgreSQL ' || {CLUSTER}");
     match executor.execute(Statement::read(sql, [])).await {

@@ -244,7 +244,7 @@ impl Table {
         )
     }
 
-    /// A page: parameters the name that it follows, the prefix and the number of rows.
+    /// Selects a page. Parameters: the name before it, the prefix and the number of rows.
     pub(super) fn select_page(&self) -> String {
         format!(
             "SELECT {ROW} FROM {} AS s WHERE s.name COLLATE \"C\" > $1 AND s.name COLLATE \"C\" >= $2 \
@@ -253,10 +253,10 @@ impl Table {
         )
     }
 
-    /// The statement with which any driver draws from a sequence that exists, inside its own transaction:
-    /// parameters the name, as `text`, and how many ids, as `bigint`; one row with the first of them, as
-    /// `bigint`, or none if the sequence does not exist, has fewer left, or was last written on another
-    /// cluster or timeline.
+    /// Returns the statement for any driver to draw from an existing sequence inside its own transaction.
+    /// Parameters: the name, as `text`, and the number of ids, as `bigint`. It returns one row with the first
+    /// id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left, or was last
+    /// written on another cluster or timeline.
     pub fn published(&self) -> String {
         format!(
             "UPDATE {} AS s SET reserved_from = next, next = next + $2::bigint, history = server.history \
@@ -301,7 +301,7 @@ impl Table {
     }
 }
 
-/// The statement that creates a table, for migrations, as a store runs it.
+/// Returns the statement that creates a table, for migrations. A store runs the same statement.
 ///
 /// ```
 /// let ddl = idmill_sql::postgres::ddl(None, "idmill_sequences")?;

@@ -37,7 +37,7 @@ pub async fn make_durable<E: Executor>(db: &mut E, may_create: bool) -> Result<(
 /// Rejects a connection on which a commit would not survive a power failure.
 ///
 /// # Errors
-/// Those of [`make_durable`].
+/// The errors of [`make_durable`].
 pub async fn verify_durable<E: Executor>(db: &mut E) -> Result<()> {
     let journal = journal(db).await?;
     if !JOURNALS.contains(&journal.as_str()) {

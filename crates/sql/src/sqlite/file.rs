@@ -174,7 +174,7 @@ impl Files {
         Ok(())
     }
 
-    /// Checks that the files are still those that were opened.
+    /// Checks that the files are unchanged since they were opened.
     pub(super) async fn check<E: Executor>(&mut self, db: &mut E) -> Result<()> {
         self.file.check(&self.path)?;
         // Another process may have switched the database to WAL mode since.
@@ -217,7 +217,7 @@ impl Log {
         Self::paths(path)[0].exists()
     }
 
-    /// SQLite resolves symbolic links, and looks for the log next to the target.
+    /// SQLite resolves symbolic links, and searches for the log next to the target.
     fn paths(path: &Path) -> [PathBuf; 2] {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         ["-wal", "-shm"].map(|suffix| {

@@ -239,7 +239,7 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Checks that the files are still those that were opened.
+    /// Checks that the files are unchanged since they were opened.
     pub(super) async fn check(&mut self) -> Result<()> {
         self.files.check(&mut self.db).await
     }
@@ -378,7 +378,7 @@ mod tests {
         Session { db: Scripted(script.to_vec()), table, files, idle: true }
     }
 
-    /// What the removal of a sequence that is there comes to, if it comes to anything.
+    /// Removes a sequence, and returns the outcome.
     fn remove(session: &mut Session<Scripted<false>>) -> Poll<Result<bool, ErrorKind>> {
         let name = SequenceName::new("s").unwrap();
         let removal = pin!(Calls(Mode::ReadWrite).remove(session, &name));
@@ -415,7 +415,7 @@ mod tests {
         }
     }
 
-    /// A database that is never free: others come and go. Their log is there from the third look on.
+    /// The database is never free, and its log exists only from the third probe on.
     #[test]
     fn a_log_that_comes_while_others_have_the_database_is_seen() {
         let path = std::env::temp_dir().join(format!("idmill-crowded-{}", std::process::id()));
@@ -436,7 +436,7 @@ mod tests {
         assert_eq!(looks, 3);
     }
 
-    /// Says what its journal is until a COMMIT, and fails afterwards.
+    /// Returns its journal mode until a COMMIT, and fails afterwards.
     struct Failing(Scripted<false>, Fault);
 
     impl Executor for Failing {

@@ -82,17 +82,17 @@ pub struct NativeSequences {
 /// The cached state of a sequence.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Ids that were drawn and not granted yet, ascending.
+    /// Drawn ids that are not granted yet, ascending.
     rest: VecDeque<Grant>,
-    /// The identity under which a value was seen that others can follow.
+    /// The identity under which a value was read that other values can follow.
     begun: Option<Identity>,
-    /// The last increment that was seen; `None` before the first look.
+    /// The last increment read; `None` before the first read.
     increment: Option<u64>,
-    /// The largest increment that was seen.
+    /// The largest increment read.
     widest: i64,
-    /// With `values=first`: ids of this identity below the number may belong to a block of a larger increment.
+    /// With `values=first`: ids of this identity below this number may belong to a block of a larger increment.
     floor: Option<(Identity, i64)>,
-    /// As SQL names it; empty before the first look.
+    /// The sequence as SQL names it; empty before the first read.
     sql: String,
 }
 
@@ -365,7 +365,7 @@ impl NativeSequences {
 }
 
 impl Kept {
-    /// Takes ids from the front, as many as fit; `None` if there are none.
+    /// Takes ids from the front, up to the ceiling; `None` if there are none.
     fn take(&mut self, request: &Reserve) -> Result<Option<Grant>> {
         let Some(front) = self.rest.front_mut() else { return Ok(None) };
         let (start, last) = (front.range.start(), front.range.end() - 1);
