@@ -94,8 +94,8 @@ fn next_page(page: &Page, rows: &[Row], name: impl Fn(&Row) -> Option<Cursor>) -
     rows.last().filter(|_| rows.len() >= page.limit.max(1)).and_then(name)
 }
 
-/// Returns the sequence after the grant, which may be new, and the grant. With a floor, the grant
-/// has all requested ids and none below the floor.
+/// Returns the sequence after the grant, which may be new, and the grant. A grant
+/// with a floor has exactly the requested ids, none below the floor.
 pub(crate) fn decide(
     seen: Option<SequenceInfo>,
     request: &Reserve,

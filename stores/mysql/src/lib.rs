@@ -13,7 +13,7 @@
 //! The guide describes durability and how ids are reserved. For ids without gaps, see
 //! [`InTransaction`].
 //!
-//! Beyond the limits in the guide, the store does not detect a row that was changed by hand.
+//! The guide lists the limits. In addition, the store does not detect a row that was changed by hand.
 //!
 //! # Cancellation
 //!

@@ -10,8 +10,8 @@ use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error as PgError, Row as PgRow};
 
-/// A parameter of a statement and its type. With the type, the statement need not be prepared,
-/// which would cost another round trip and which poolers do not keep.
+/// A parameter of a statement and its type. Since the type is given, the statement need not be
+/// prepared. That would cost another round trip, and poolers do not keep prepared statements.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 static NULL: Option<&str> = None;
@@ -142,8 +142,7 @@ mod tests {
         client.query_typed("SELECT 1", &[]).await.map(drop)
     }
 
-    /// Errors of a statement that writes. For those with a star, tests/postgres gets the code from
-    /// PostgreSQL.
+    /// Errors of a statement that writes. The tests in tests/postgres get the starred codes from PostgreSQL.
     #[tokio::test]
     async fn errors_of_a_statement_are_sorted_by_their_code() {
         for (severity, code, kind) in [

@@ -118,7 +118,7 @@ impl PostgresStore {
     /// does not detect that a wait for a synchronous standby was cancelled.
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn from_client(client: impl Into<Arc<Client>>) -> Result<Self> {
         Self::beside(given(client.into(), DEFAULT_TIMEOUT)).await
     }
@@ -139,7 +139,7 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn from_config(config: Config) -> Result<Self> {
         let tls = connector(SslMode::Prefer, None)?;
         let place = PostgresOptions::servers(&config);
@@ -154,7 +154,7 @@ impl PostgresStore {
     /// [`Unavailable`](idmill::ErrorKind::Unavailable).
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     #[cfg(feature = "deadpool")]
     pub async fn from_pool(pool: deadpool_postgres::Pool) -> Result<Self> {
         Self::beside(session::pooled(pool, DEFAULT_TIMEOUT)).await

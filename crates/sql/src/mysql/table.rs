@@ -3,8 +3,8 @@
 //! Statements are plain text with all values included, so nothing depends on a connection's state,
 //! and each takes one round trip. Names are written as hexadecimal and numbers as digits, so that
 //! no `sql_mode` changes their meaning. Only the usual statement of reserves has placeholders,
-//! which [`whole`] replaces by the values. A long-lived connection can keep it prepared: the server
-//! parses it for as long as it executes it.
+//! which [`whole`] replaces by the values. A long-lived connection can keep it prepared: parsing takes
+//! the server as long as executing.
 //!
 //! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB share treats some
 //! different names as equal.

@@ -267,8 +267,8 @@ mod tests {
         Fault::Engine(if severity == "ERROR" { error } else { error.ending_session() })
     }
 
-    /// As the server says it to a statement that writes; those with a star are heard from
-    /// PostgreSQL itself in the tests of `idmill-postgres`.
+    /// Errors of a statement that writes. The tests of `idmill-postgres` get the starred codes from
+    /// PostgreSQL.
     #[test]
     fn missing_create_right_is_told_from_missing_usage() {
         let denied = |message| Fault::from(EngineError::new("42501", message));

@@ -170,7 +170,7 @@ impl<D: Driver> Sessions<D> {
         };
         let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
         let waits = statement.patience == Patience::Full && statement.values.contains(&Value::Patience);
-        // With a single connection, all other statements would wait too.
+        // All other statements would wait too if there is only one connection.
         if !held || !waits || !self.0.driver.has_several() {
             return outcome;
         }

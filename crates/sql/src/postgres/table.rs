@@ -310,7 +310,7 @@ impl Table {
 /// ```
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
 pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Ok(Table::new(schema, table)?.ddl())
 }

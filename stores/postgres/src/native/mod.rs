@@ -90,7 +90,8 @@ struct Kept {
     increment: Option<u64>,
     /// The largest increment read.
     widest: i64,
-    /// With `values=first`: ids of this identity below this number may belong to a block of a larger increment.
+    /// With `values=first`: ids of this identity below this number may belong to a block of a
+    /// larger increment.
     floor: Option<(Identity, i64)>,
     /// The sequence as SQL names it; empty before the first read.
     sql: String,
