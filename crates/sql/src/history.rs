@@ -34,7 +34,7 @@ pub(crate) fn refusal([name, was, here]: [Option<&str>; 3]) -> Option<(SequenceN
 /// restores are then not detected.
 ///
 /// # Errors
-/// `why`, if failovers are to be refused.
+/// `why`, if a policy other than [`Failover::Allow`] was requested.
 pub(crate) fn untold(failover: Option<Failover>, why: Error) -> Result<()> {
     match failover {
         Some(Failover::Allow) => Ok(()),

@@ -74,7 +74,7 @@ pub fn next_in_sql(table: &str) -> Result<String> {
 /// to be restarted.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, TokioPostgres>;
 
-/// The library `tokio-postgres`.
+/// Marks transactions of `tokio-postgres`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum TokioPostgres {}

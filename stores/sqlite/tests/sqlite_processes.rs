@@ -101,7 +101,6 @@ fn killed_processes_leave_a_whole_file_and_no_id_twice() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ids.db");
     let mut all = Vec::new();
-    // A slow machine needs more rounds to get anything done at all.
     for round in 0..100_u64 {
         // A slow machine needs more rounds to make progress.
         if round >= 8 && all.len() > 20 {

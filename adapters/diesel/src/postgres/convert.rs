@@ -8,7 +8,7 @@ use idmill_sql::postgres::{LOCK_NOT_AVAILABLE, UNDEFINED_TABLE};
 use idmill_sql::{EngineError, Fault};
 
 /// Converts an error of a statement. diesel maps a few SQLSTATEs to kinds and does not expose the
-/// others. An error without a kind or a known text has an unknown outcome.
+/// others. An error without a kind or a known text becomes [`Fault::Broken`].
 pub(super) fn fault_of(error: DieselError) -> Fault {
     let DieselError::DatabaseError(kind, information) = &error else { return Fault::broken(error) };
     let message = information.message().to_owned();

@@ -25,7 +25,7 @@ use idmill_sql::postgres::Calls;
 /// See the [crate](crate) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Diesel>;
 
-/// The library diesel, with PostgreSQL.
+/// Marks transactions of diesel with PostgreSQL.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Diesel {}

@@ -79,7 +79,7 @@ pub async fn reserve_in<T: Id>(
 /// See the [module](super) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, SeaOrm>;
 
-/// The library SeaORM.
+/// Marks transactions of SeaORM.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SeaOrm {}

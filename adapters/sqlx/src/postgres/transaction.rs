@@ -61,7 +61,7 @@ pub async fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count
 /// See the [module](super) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Sqlx>;
 
-/// The library `sqlx`, with PostgreSQL.
+/// Marks transactions of `sqlx` with PostgreSQL.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Sqlx {}

@@ -57,7 +57,7 @@ pub async fn reserve_in<T: Id>(
 /// back and begin it again.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Sqlx>;
 
-/// The library `sqlx`, with SQLite.
+/// Marks transactions of `sqlx` with SQLite.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Sqlx {}

@@ -1,8 +1,8 @@
 //! Classifies the server's errors by their effect on the ids.
 //!
-//! Each statement is sent once and commits, so every error concerns a single execution. An error is
-//! unknown unless it certainly had *no* effect. For example, a statement can be interrupted while
-//! its commit waits for a replica, and still be committed.
+//! Each statement is sent once and commits, so every error concerns a single execution. An outcome
+//! is unknown unless the statement certainly had *no* effect. For example, a statement can be
+//! interrupted while its commit waits for a replica, and still be committed.
 
 use std::error::Error as StdError;
 

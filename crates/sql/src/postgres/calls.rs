@@ -115,8 +115,8 @@ impl Calls {
 
     /// Reserves, usually in one round trip: an update advances `next` if the row has ids and was
     /// written in this history. If no row was changed, the row is read, and a missing row is
-    /// created with the first range taken. A process that loses that race starts again. A grant with a floor has exactly the
-    /// requested ids, none below the floor.
+    /// created with the first range taken. A process that loses that race starts again. A grant
+    /// with a floor has exactly the requested ids, none below the floor.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,

@@ -3,7 +3,8 @@
 //! Each write is one statement that commits. An `ERROR` means that its transaction was aborted, so
 //! nothing was reserved. `FATAL`, `PANIC` and a lost connection can follow the commit and precede
 //! its confirmation. Poolers, and servers that only implement the protocol, have their own codes.
-//! An outcome is unknown unless the error certainly had no effect.
+//! An outcome is unknown
+//! unless the statement certainly had no effect.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;

@@ -70,7 +70,7 @@ pub trait Driver: Send + Sync {
         rows: &mut Vec<Row>,
     ) -> impl Future<Output = Result<Option<String>, Fault>> + Send;
 
-    /// Has the session keep a statement that was run; whether the session can be used again.
+    /// Prepares a statement that was run, and returns whether the session is still usable.
     fn keep(
         &self,
         _: &mut Self::Session,

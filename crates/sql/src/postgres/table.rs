@@ -220,12 +220,12 @@ impl Table {
         )
     }
 
-    /// A row: parameter the name.
+    /// Selects a row. Parameter: the name.
     pub(super) fn select(&self) -> String {
         format!("SELECT {ROW} FROM {} AS s WHERE s.name = $1", self.sql())
     }
 
-    /// A row, with the history that it was written in, and the present one: parameter the name.
+    /// Selects a row with its history and the current one. Parameter: the name.
     pub(super) fn select_history(&self, here: &str) -> String {
         format!(
             "SELECT {ROW}, s.history::text, CASE WHEN pg_is_in_recovery() THEN NULL ELSE {here} END FROM {} AS s \
@@ -234,7 +234,7 @@ impl Table {
         )
     }
 
-    /// The rows that were written in another history, with both: parameter the number of rows.
+    /// Selects the rows of another history, with both histories. Parameter: the number of rows.
     pub(super) fn select_moved(&self, here: &str) -> String {
         format!(
             "SELECT s.name, s.history::text, server.history FROM {} AS s, (SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
