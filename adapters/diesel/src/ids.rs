@@ -1,10 +1,10 @@
-//! Id types of your own, as types of columns.
+//! Your own id types as types of columns.
 
-/// Writes and reads an id type as a `BigInt` or an `Integer` of PostgreSQL: implements `ToSql` and `FromSql`.
-/// diesel's own derives, `AsExpression` and `FromSqlRow`, do the rest; see the page of this crate.
+/// Implements `ToSql` and `FromSql` for an id type, as a `BigInt` or an `Integer` of PostgreSQL.
+/// Add diesel's own derives `AsExpression` and `FromSqlRow`; see the README of this crate.
 ///
-/// Any [`Id`](idmill::Id) will do, unsigned ones included: an id that the column does not hold fails as it is
-/// bound, and a number that is no id of the type fails as it is read.
+/// Any [`Id`](idmill::Id) works, including unsigned ones. Binding fails if the column cannot hold
+/// the id. Reading fails if the type cannot hold the number.
 #[macro_export]
 macro_rules! sql_type {
     ($name:ident: BigInt) => {

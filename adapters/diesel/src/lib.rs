@@ -11,11 +11,11 @@ pub use diesel;
 #[cfg(feature = "async")]
 pub use diesel_async;
 pub use idmill;
-/// The store whose connections are its own, for ranges in memory: see [`postgres::PostgresStore`].
+/// The store with its own connections, for ranges in memory: see [`postgres::PostgresStore`].
 #[cfg(feature = "async")]
 pub use idmill_postgres;
 
-/// For the macros alone.
+/// Only for the macros.
 #[doc(hidden)]
 pub mod __private {
     pub use idmill_sql::column::{from_column, to_column};

@@ -1,4 +1,4 @@
-//! Id types of a user's own, in diesel's hands and in PostgreSQL's bytes, without a server.
+//! A user's id types in diesel and in PostgreSQL's binary format, without a server.
 
 #![allow(missing_docs)] // what `table!` makes is public, and has none
 
@@ -44,7 +44,7 @@ struct Invoice {
     customer: Option<Narrow>,
 }
 
-/// PostgreSQL has a number for each type that it brings.
+/// Panics if it is used: PostgreSQL's built-in types have fixed oids.
 struct Unasked;
 
 impl PgMetadataLookup for Unasked {
@@ -94,7 +94,7 @@ fn what_does_not_fit_fails_and_says_so() {
     assert!(written::<Integer, _>(&Narrow(NonZeroU32::MAX)).is_err());
 }
 
-/// The queries a service writes compile, and bind the ids.
+/// A service's queries compile, and bind the ids.
 #[test]
 fn queries_take_and_give_ids() {
     let (number, customer) = (Wide(4711), Narrow::from_raw(7));

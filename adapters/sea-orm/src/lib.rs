@@ -1,5 +1,5 @@
-//! Ids for services with SeaORM: small, unique, ordered, in ranges or inside your transactions, from the
-//! connection you have.
+//! Ids for services with SeaORM: small, unique, ordered, in ranges or inside your transactions,
+//! from your existing connection.
 //!
 //! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
 //! [crates.io](https://crates.io/crates/idmill-sea-orm).
@@ -11,5 +11,5 @@ pub mod postgres;
 pub use idmill;
 pub use idmill_kit::Mode;
 pub use idmill_kit::history::Failover;
-/// The driver, in the version whose connections and transactions are taken here.
+/// The driver, in the version whose connections and transactions this crate takes.
 pub use sea_orm as driver;

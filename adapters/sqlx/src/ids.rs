@@ -1,11 +1,11 @@
-//! Id types of your own, as types of columns.
+//! Your own id types as types of columns.
 
-/// Makes an id type a type of columns: of `BIGINT` with `i64`, of `INTEGER` with `i32`.
+/// Makes an id type usable in columns: `BIGINT` with `i64`, `INTEGER` with `i32`.
 ///
-/// The type can then be bound, decoded, and be a field of a `FromRow`, with any database of sqlx that has
-/// such a column; with the feature `postgres`, also in arrays (`= ANY($1)`, `UNNEST($1)`). Any
-/// [`Id`](idmill::Id) will do, unsigned ones included: an id that the column does not hold fails as it is
-/// bound, and a number that is no id of the type fails as it is decoded.
+/// The type can then be bound, decoded, and used as a field of a `FromRow`, with any sqlx database
+/// that has such a column; with the feature `postgres`, also in arrays (`= ANY($1)`, `UNNEST($1)`).
+/// Any [`Id`](idmill::Id) works, including unsigned ones. Binding fails if the column cannot hold
+/// the id. Decoding fails if the type cannot hold the number.
 ///
 /// ```
 /// use idmill_sqlx::idmill;

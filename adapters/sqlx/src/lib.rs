@@ -1,5 +1,5 @@
-//! Ids for services with sqlx: small, unique, ordered, in ranges or inside your transactions, from the pool
-//! you have.
+//! Ids for services with sqlx: small, unique, ordered, in ranges or inside your transactions, from
+//! your existing pool.
 //!
 //! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
 //! [crates.io](https://crates.io/crates/idmill-sqlx).
@@ -15,10 +15,10 @@ mod version;
 pub use idmill;
 pub use idmill_kit::Mode;
 pub use idmill_kit::history::Failover;
-/// The driver, in the version whose pools and connections are taken here.
+/// The driver, in the version whose pools and connections this crate takes.
 pub use sqlx as driver;
 
-/// For the macros alone.
+/// Only for the macros.
 #[doc(hidden)]
 pub mod __private {
     pub use idmill_sql::column::{from_column, to_column};

@@ -1,6 +1,6 @@
-//! What sqlx 0.9 does otherwise than sqlx 0.8. All other files here are those of both.
+//! The code that differs between sqlx 0.9 and sqlx 0.8. All other files are shared.
 
-/// What a value is encoded into.
+/// The buffer that a value is encoded into.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __buffer {
@@ -18,7 +18,8 @@ pub(crate) mod postgres {
 
     type Rows<'a> = Pin<Box<dyn Future<Output = Result<Vec<PgRow>, Error>> + Send + 'a>>;
 
-    /// Sends a statement as it stands, and reads its whole answer. Whoever wrote it made its values safe.
+    /// Sends a statement unchanged and reads its complete answer. The caller must have made its
+    /// values safe.
     pub(crate) fn rows<'a>(connection: &'a mut PgConnection, sql: &'a str) -> Rows<'a> {
         connection.fetch_all(raw_sql(AssertSqlSafe(sql)))
     }
@@ -32,7 +33,7 @@ pub(crate) mod sqlite {
 
     pub(crate) type Statement<'a> = Query<'a, Sqlite, SqliteArguments>;
 
-    /// A statement that nothing was added to yet.
+    /// A statement without arguments.
     pub(crate) fn query(sql: &str) -> Statement<'_> {
         sqlx::query(AssertSqlSafe(sql))
     }

@@ -1,4 +1,4 @@
-//! The suite over a pool of PostgreSQL.
+//! The conformance suite over a pool of PostgreSQL.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ async fn connect(endpoint: Endpoint) -> Result<Arc<dyn Store>> {
         .port(address.port())
         .username("postgres")
         .database("postgres");
-    // The store has connections of its own: nothing else uses the pool.
+    // The store has its own connections: nothing else uses the pool.
     let pool = PgPoolOptions::new().max_connections(8).connect_lazy_with(server);
     let options = PostgresOptions::new().timeout(endpoint.timeout());
     Ok(Arc::new(PostgresStore::with_options(&pool, options).await?))

@@ -1,4 +1,4 @@
-//! Id types of a user's own in columns of a real SQLite.
+//! A user's id types in columns of a real SQLite database.
 
 use std::num::NonZeroU32;
 
@@ -11,7 +11,7 @@ sql_type!(Wide: i64);
 id_type! { struct Narrow(NonZeroU32); }
 sql_type!(Narrow: i32);
 
-/// One that its author wrote.
+/// An id type whose struct is not generated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Own(i64);
 idmill_sqlx::idmill::id_type!(Own(i64));
@@ -55,7 +55,7 @@ struct Row {
     own: Option<Own>,
 }
 
-// By hand: the derive names the crate `sqlx`, which a user has.
+// Written manually: the derive uses the crate name `sqlx`, which only users have.
 impl<'r> FromRow<'r, sqlx::sqlite::SqliteRow> for Row {
     fn from_row(row: &'r sqlx::sqlite::SqliteRow) -> sqlx::Result<Self> {
         use sqlx::Row as _;

@@ -1,4 +1,4 @@
-//! Over pools of real SQLite files.
+//! Tests over pools of real SQLite files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ fn options(dir: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new().filename(dir.join("shop.db")).create_if_missing(true)
 }
 
-/// A service's pool, which sets its connections as it likes.
+/// The pool of a service, with its own connection settings.
 fn pool(dir: &Path, most: u32) -> SqlitePool {
     let options = options(dir).journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Off);
     SqlitePoolOptions::new()
@@ -43,12 +43,13 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
     store.reserve(&Reserve::new(name, count).create(Bounds::of::<u64>())).await
 }
 
-/// First and last.
+/// The first and the last id.
 fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 
-/// Several write invoices at once, and some of them give up: no number is missing, and none is there twice.
+/// Several clients write invoices concurrently, and some roll back: no number is missing or
+/// duplicated.
 #[tokio::test]
 async fn numbers_have_no_gaps_whoever_rolls_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,7 +107,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     assert!(ddl("numbers").unwrap().contains("numbers"));
 }
 
-/// Every connection of the pool is held by a handler that waits for an id.
+/// Handlers that wait for an id hold every connection of the pool.
 #[tokio::test]
 async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -126,7 +127,7 @@ async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
     sequences.close().await;
 }
 
-/// As the page says: whoever has written holds the database.
+/// As documented: a transaction that has written locks the database.
 #[tokio::test]
 async fn who_has_written_and_waits_for_a_refill_hears_why_it_fails() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ async fn who_has_written_and_waits_for_a_refill_hears_why_it_fails() {
     assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (2, 4));
 }
 
-/// A call that is dropped closes its connection, and with it the transaction; the next opens another.
+/// A dropped call closes its connection, and with it the transaction; the next call opens another.
 #[tokio::test]
 async fn calls_that_are_dropped_leave_nothing_open() {
     let dir = tempfile::tempdir().unwrap();
@@ -188,10 +189,10 @@ async fn opening_makes_no_more_than_it_may() {
     let memory = SqlitePool::connect("sqlite::memory:").await.unwrap();
     let error = SqliteStore::from_pool(&memory).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    // A file that is gone is noticed, and not made anew.
+    // A missing file is detected, and not recreated.
     std::fs::rename(&file, dir.path().join("aside.db")).unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::StoreViolation);
-    // Nor by the connection that comes after one that was lost.
+    // Not even by the connection that replaces a lost one.
     std::fs::rename(dir.path().join("aside.db"), &file).unwrap();
     drop(tokio::time::timeout(Duration::ZERO, reserve(&store, "s", 1)).await);
     std::fs::rename(&file, dir.path().join("aside.db")).unwrap();

@@ -1,4 +1,4 @@
-//! The suite over a pool of SQLite: one file, several processes.
+//! The conformance suite over a pool of SQLite: one file, several processes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use idmill_sqlx::sqlite::{SqliteOptions, SqliteStore};
 
 async fn connect(endpoint: Endpoint) -> Result<Arc<dyn Store>> {
     let file = SqliteConnectOptions::new().filename(endpoint.dir().join("ids.db")).create_if_missing(true);
-    // The store has a connection of its own: nothing else uses the pool.
+    // The store has its own connection: nothing else uses the pool.
     let pool = SqlitePoolOptions::new().connect_lazy_with(file);
     let options = SqliteOptions::new().busy_timeout(endpoint.timeout());
     Ok(Arc::new(SqliteStore::with_options(&pool, options).await?))

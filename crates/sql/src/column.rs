@@ -1,4 +1,4 @@
-//! Ids in columns of signed integers, as SQL has them.
+//! Conversions between ids and columns of signed integers.
 
 use std::fmt::Display;
 use std::num::ParseIntError;
@@ -6,11 +6,10 @@ use std::num::ParseIntError;
 use idmill::{Error, Id, Operation, Result};
 use idmill_kit::{ColumnPath, Largest};
 
-/// Returns what a column holds for an id.
+/// Converts an id to the number type of a column.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an id that is larger than the column's largest
-/// number.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the id is larger than the column's maximum.
 pub fn to_column<C: TryFrom<u64>>(id: impl Id) -> Result<C> {
     let raw = id.into_raw();
     C::try_from(raw).map_err(|_| {
@@ -18,11 +17,11 @@ pub fn to_column<C: TryFrom<u64>>(id: impl Id) -> Result<C> {
     })
 }
 
-/// Returns the id that a column holds.
+/// Converts the number in a column to an id.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a number that the id type does not hold: a negative
-/// one is no id.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the id type cannot hold the number.
+/// Negative numbers are not ids.
 pub fn from_column<T: Id>(value: impl TryInto<u64> + Display + Copy) -> Result<T> {
     let fits = value.try_into().ok().and_then(|raw| T::try_from_raw(raw).ok());
     fits.ok_or_else(|| {
@@ -31,26 +30,26 @@ pub fn from_column<T: Id>(value: impl TryInto<u64> + Display + Copy) -> Result<T
     })
 }
 
-/// A name as standard SQL writes it, of whatever characters.
+/// Quotes an identifier as in standard SQL. Any characters are allowed.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Whether a name is up to so many ASCII letters, digits and `_`, and does not begin with a digit: what SQL reads
-/// alike everywhere.
+/// Returns whether a name has 1 to `longest` ASCII letters, digits and `_`, and does not begin with
+/// a digit. All SQL dialects read such a name alike.
 pub(crate) fn is_plain(name: &str, longest: usize) -> bool {
     (1..=longest).contains(&name.len())
         && !name.starts_with(|first: char| first.is_ascii_digit())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The error of a name that cannot be `what`, by this rule.
+/// The error for a name that breaks the `rule` for `what`.
 pub(crate) fn no_name(what: &str, name: &str, rule: &str) -> Error {
     Error::invalid(format!("{name:?} cannot be the {what}: {rule}")).during(Operation::Connect)
 }
 
-/// The query of the largest number in a column, and of the largest below 0: two searches, since an index
-/// serves each only by itself. `cast` turns a number into text.
+/// The query for the largest number in a column, and for the largest below 0. It makes two
+/// searches, since each can use an index only if it is separate. `cast` converts a number to text.
 pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> String) -> String {
     let largest = cast(&format!("max(t.{column})"));
     format!(
@@ -58,11 +57,11 @@ pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> Stri
     )
 }
 
-/// The largest id of a column of this type, by the digits that the database wrote of it and of the largest number
-/// below 0; `holds` is the largest that the type has room for.
+/// Returns the largest id of a column. `digits` are the largest number and the largest number below
+/// 0, as the database printed them; `holds` is the maximum of the column's type.
 ///
 /// # Errors
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) for a number that is not whole.
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) if a number is not an integer.
 pub(crate) fn of_digits(
     path: &ColumnPath,
     digits: [Option<&str>; 2],
@@ -74,7 +73,8 @@ pub(crate) fn of_digits(
     Ok(Largest::new(whole(id)?, of_type, holds).negative(whole(negative)?))
 }
 
-/// The largest id that fits a decimal type with this number of digits before its point; `None` for any id.
+/// The largest id that fits a decimal type with this many digits before the point; `None` if any id
+/// fits.
 pub(crate) fn of_precision(digits: u32) -> Option<u64> {
     10_u64.checked_pow(digits).map(|beyond| beyond - 1)
 }

@@ -1,4 +1,4 @@
-//! How a statement fails, in words that no driver owns.
+//! How a statement can fail, independent of the driver.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,65 +7,65 @@ use std::time::Duration;
 
 use idmill::{Error, ErrorKind};
 
-/// How a statement failed. The dialect says what it means for the ids: see `classify` in its module.
+/// How a statement failed. `classify` in each dialect's module maps it to an error kind.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The engine answered with an error.
+    /// The engine returned an error.
     Engine(EngineError),
-    /// The connection broke, or the answer could not be read: the statement may have been carried out.
+    /// The connection broke, or the answer could not be read. The statement may have been executed.
     Broken(Arc<dyn StdError + Send + Sync>),
-    /// No answer within this time.
+    /// There was no answer within this time.
     Silent(Duration),
-    /// The statement was not sent, or did certainly nothing, for this reason.
+    /// The statement was not sent, or certainly had no effect, for this reason.
     Refused(Error),
-    /// It is done, and nobody knows how well: what was said besides.
+    /// The statement was executed, but its durability is unknown. Contains the engine's warning.
     Warned(String),
-    /// Done, the engine said, but not committed; or the transaction was over before.
+    /// The engine reported success but did not commit; or the transaction had already ended.
     Uncommitted,
-    /// An answer that is none to what was asked.
+    /// The answer does not fit the statement.
     Answer(String),
 }
 
-/// An error that the engine answered with.
+/// An error that the engine returned.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EngineError {
-    /// Its code, as the engine's reference lists it: an SQLSTATE of PostgreSQL, a number of MySQL, an
-    /// extended result code of SQLite.
+    /// Its code as in the engine's reference: an SQLSTATE of PostgreSQL, an error number of MySQL,
+    /// an extended result code of SQLite.
     pub code: String,
-    /// The engine's words.
+    /// The engine's message.
     pub message: String,
-    /// How severe the engine calls it, where it does: PostgreSQL's `ERROR`, in its own language.
+    /// The severity, if the engine has one: PostgreSQL's `ERROR`, in the server's language.
     pub severity: Option<String>,
-    /// Whether the session ended with it (PostgreSQL's `FATAL` and `PANIC`).
+    /// Whether the error ended the session (PostgreSQL's `FATAL` and `PANIC`).
     pub ends_session: bool,
-    /// The driver's error, for who wants to see it.
+    /// The driver's error.
     pub source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl EngineError {
-    /// An error with this code and these words, after which the session goes on.
+    /// Creates an error with this code and message. The session continues after it.
     pub fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
         let (code, message) = (code.into(), message.into());
         Self { code, message, severity: None, ends_session: false, source: None }
     }
 
-    /// What the engine calls its severity.
+    /// Sets the severity.
     #[must_use]
     pub fn with_severity(mut self, severity: impl Into<String>) -> Self {
         self.severity = Some(severity.into());
         self
     }
 
-    /// The session ended with it.
+    /// Marks the error as one that ended the session.
     #[must_use]
     pub fn ending_session(mut self) -> Self {
         self.ends_session = true;
         self
     }
 
-    /// The driver's error that it was read from.
+    /// Sets the driver's error as the source.
     #[must_use]
     pub fn because(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.source = Some(Arc::new(source));
@@ -74,13 +74,13 @@ impl EngineError {
 }
 
 impl Fault {
-    /// The connection broke, or the answer could not be read.
+    /// Creates a fault for a broken connection or an unreadable answer.
     pub fn broken(error: impl StdError + Send + Sync + 'static) -> Self {
         Self::Broken(Arc::new(error))
     }
 
-    /// The fault of a question that was asked after a write was sent. What the engine says of the question
-    /// says nothing of the write, which may have been carried out.
+    /// Converts the fault of a query that followed a write. The engine's error for the query does
+    /// not describe the write, which may have been executed.
     #[must_use]
     pub fn after_write(self) -> Self {
         match self {
@@ -93,7 +93,8 @@ impl Fault {
         }
     }
 
-    /// The error that it is: of this kind and in these words, with the driver's as its cause; or ours.
+    /// Converts the fault to an error of this kind and message, with the driver's error as its
+    /// cause. [`Fault::Refused`] keeps its own error.
     pub(crate) fn into_error(self, kind: ErrorKind, message: String) -> Error {
         match self {
             Self::Refused(error) => error,
@@ -104,7 +105,8 @@ impl Fault {
         }
     }
 
-    /// Of a connection that is in no transaction, with what to do: its type may be that of any connection.
+    /// Creates the fault for a connection that is in no transaction; `remedy` explains what to do. The
+    /// type system cannot rule this out, since a library may use one type for both.
     pub fn outside(remedy: &str) -> Self {
         let message = format!(
             "the connection is in no transaction, so that ids would be taken at once, with gaps: {remedy}"
@@ -112,7 +114,8 @@ impl Fault {
         Self::Refused(Error::invalid(message))
     }
 
-    /// What it says; what the engine said of it, and of a transaction that was over, each dialect words itself.
+    /// Describes the fault. The dialect words an engine's error and a transaction that has already
+    /// ended.
     pub(crate) fn words(&self, engine: impl Fn(&EngineError) -> String, uncommitted: &str) -> String {
         match self {
             Self::Engine(error) => engine(error),
@@ -124,7 +127,7 @@ impl Fault {
         }
     }
 
-    /// The engine's code, if it answered with an error.
+    /// Returns the engine's code if it returned an error.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Engine(error) => Some(&error.code),
@@ -132,7 +135,7 @@ impl Fault {
         }
     }
 
-    /// The engine's words, if it answered with an error.
+    /// Returns the engine's message if it returned an error.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Engine(error) => Some(&error.message),
@@ -147,7 +150,7 @@ impl From<EngineError> for Fault {
     }
 }
 
-/// An error and what caused it, as a line: a driver's own text often ends before the cause.
+/// Joins an error and its causes in one line: a driver's own text often omits the cause.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

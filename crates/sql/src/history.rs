@@ -1,10 +1,12 @@
-//! Rows that were last written in another history of their table: on another server, cluster or timeline.
+//! Rows that were last written in another history of their table: on another server, cluster or
+//! timeline.
 
 use idmill::store::SequenceInfo;
 use idmill::{Error, Result, SequenceName};
 use idmill_kit::history::{Failover, Histories};
 
-/// A row that was read to be written: the sequence, where it was written last, and where it is now.
+/// A row that was read before a write: the sequence, the history it was last written in, and the
+/// current history.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) info: SequenceInfo,
@@ -13,24 +15,26 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Where it was written, and where it is now, if that is not the same.
+    /// Returns both histories if they differ.
     pub(crate) fn moved(&self) -> Option<Histories<'_>> {
         let (was, here) = (self.was.as_deref()?, self.here.as_deref()?);
         (was != here).then_some(Histories { was, here })
     }
 }
 
-/// A name, where it was written last, and where it is now, as the error of a reserve that is refused for it.
+/// Builds the error of a refused reserve from a name, the history the row was written in, and the
+/// current one.
 pub(crate) fn refusal([name, was, here]: [Option<&str>; 3]) -> Option<(SequenceName, Error)> {
     let name = SequenceName::new(name?).ok()?;
     let error = Histories { was: was?, here: here? }.refusal(&name);
     Some((name, error))
 }
 
-/// Goes on without a history, which the server does not tell for this reason: nothing is noticed then.
+/// Continues without a history, which the server does not report because of `why`. Failovers and
+/// restores are then not detected.
 ///
 /// # Errors
-/// The reason, if a refusal was asked for.
+/// `why`, if a policy other than [`Failover::Allow`] was requested.
 pub(crate) fn untold(failover: Option<Failover>, why: Error) -> Result<()> {
     match failover {
         Some(Failover::Allow) => Ok(()),

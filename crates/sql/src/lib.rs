@@ -1,17 +1,20 @@
-//! The SQL of idmill's stores: statements, tables, and what errors mean, over any driver.
+//! The SQL of idmill's stores, over any driver: statements, tables and the classification of
+//! errors.
 //!
-//! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
+//! The guide, with options, guarantees and errors, is the README of this crate, in the repository
+//! and on
 //! [crates.io](https://crates.io/crates/idmill-sql).
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 //!
-//! # Where things are
+//! # Overview
 //!
-//! - [`Executor`] runs a [`Statement`], and answers with an [`Answer`] or a [`Fault`]. Each adapter
-//!   implements it, once for its own connections and once for a transaction of the caller's.
-//! - [`SqlStore`] is the store: a [`Pool`] has the connections, and a [`Dialect`] the calls on one of them.
-//! - [`InTransaction`] draws in a transaction of the caller's, of any [`Library`].
-//! - A module for each dialect has the table with its statements, how its rows are read, what an error means,
-//!   and the calls of [`Store`](idmill::store::Store) over any executor.
+//! - [`Executor`] runs a [`Statement`] and returns an [`Answer`] or a [`Fault`]. Each adapter
+//!   implements it twice: for its own connections, and for a transaction of the caller.
+//! - [`SqlStore`] is the store: a [`Pool`] provides the connections, and a [`Dialect`] the calls on
+//!   one of them.
+//! - [`InTransaction`] draws ids in a transaction of the caller, of any [`Library`].
+//! - The module of each dialect has the table and its statements, the decoding of rows, the
+//!   classification of errors, and the calls of [`Store`](idmill::store::Store) over any executor.
 
 pub mod column;
 mod executor;

@@ -1,4 +1,4 @@
-//! Rows as sequences, checked as they are read. Dialects differ in how they write numbers and names.
+//! Decodes and checks the rows of sequences. Dialects differ in how they write numbers and names.
 
 use std::borrow::Cow;
 
@@ -8,26 +8,26 @@ use idmill_kit::{Fault, Numbers, must_fit};
 
 use crate::{Row, Value};
 
-/// The layout of a row. Another version's rows are neither written nor read.
+/// The layout of a row. Rows of another version are neither written nor read.
 pub(crate) const FORMAT: i64 = 1;
 
 /// A row of a sequence: name, next, start, max, incarnation, epoch and format, in this order.
 pub(crate) struct Stored<'a, N> {
     pub(crate) row: &'a Row,
-    /// Its table, for messages, where the dialect names it.
+    /// Its table for messages, if the dialect names it.
     pub(crate) table: Option<&'a str>,
-    /// Its name, or the fault of that.
+    /// Its name, or the fault of the name.
     pub(crate) name: Result<&'a str, &'a str>,
-    /// Whether `next` says that all ids are reserved.
+    /// Whether `next` means that all ids are reserved.
     pub(crate) used_up: bool,
-    /// The whole number of a column, if it has one.
+    /// Returns the integer in a column, if it has one.
     pub(crate) number: N,
 }
 
 impl<N: Fn(usize) -> Option<i128>> Stored<'_, N> {
     /// # Errors
-    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for a row that cannot be;
-    /// [`Unsupported`](idmill::ErrorKind::Unsupported) for one of another version.
+    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for an invalid row;
+    /// [`Unsupported`](idmill::ErrorKind::Unsupported) for a row of another version.
     pub(crate) fn decode(&self) -> Result<SequenceInfo> {
         self.try_decode().map_err(|fault| {
             let of = self.table.map(|table| format!(" of `{table}`")).unwrap_or_default();
@@ -50,7 +50,7 @@ impl<N: Fn(usize) -> Option<i128>> Stored<'_, N> {
     }
 }
 
-/// Text as it is, or whatever else there is, legibly.
+/// Returns a column as readable text, whatever its type.
 pub(crate) fn legible(row: &Row, column: usize) -> Cow<'_, str> {
     match row.get(column) {
         Value::Text(text) => text.into(),
@@ -59,8 +59,8 @@ pub(crate) fn legible(row: &Row, column: usize) -> Cow<'_, str> {
     }
 }
 
-/// A page of rows. `name` is the one by which the next page begins. They are sorted here: a database of UTF-16
-/// has another order.
+/// Builds a page of sequences. `name` returns the cursor of a row. The rows are sorted here, since
+/// a UTF-16 database sorts differently.
 pub(crate) fn listing(
     page: &Page,
     rows: &[Row],
@@ -75,7 +75,7 @@ pub(crate) fn listing(
     listing.sorted()
 }
 
-/// The same of the records: a name, and a text as the dialect reads it.
+/// Builds a page of records. `decode` reads the text of a row as the dialect stores it.
 pub(crate) fn records(
     page: &Page,
     rows: &[Row],
@@ -94,8 +94,8 @@ fn next_page(page: &Page, rows: &[Row], name: impl Fn(&Row) -> Option<Cursor>) -
     rows.last().filter(|_| rows.len() >= page.limit.max(1)).and_then(name)
 }
 
-/// What is granted, and the sequence after it, which may be a new one. With a floor, all that was asked for and
-/// nothing below.
+/// Returns the sequence after the grant, which may be new, and the grant. A grant
+/// with a floor has exactly the requested ids, none below the floor.
 pub(crate) fn decide(
     seen: Option<SequenceInfo>,
     request: &Reserve,
@@ -110,7 +110,7 @@ pub(crate) fn decide(
     Ok((info, grant))
 }
 
-/// Whether a grant may be taken.
+/// Checks that a grant may be taken.
 pub(crate) fn fits(grant: &Grant, request: &Reserve, floor: Option<u64>) -> Result<()> {
     floor.map_or(Ok(()), |floor| must_fit(grant, &request.name, request.count, floor, request.ceiling))
 }

@@ -1,4 +1,5 @@
-//! The store over any driver: connections of an adapter's, and the calls of a dialect on one of them.
+//! The store over any driver: sessions from an adapter's pool, and the calls of a dialect on one of
+//! them.
 
 use std::borrow::BorrowMut;
 use std::fmt;
@@ -12,23 +13,23 @@ use idmill::{Operation, Result, SequenceName};
 
 use crate::Asked;
 
-/// Where an adapter's sessions come from.
+/// Provides an adapter's sessions.
 pub trait Pool: Send + Sync {
     /// The session that a call runs on.
     type Session: Send;
-    /// A session in use. One that is dropped is closed where it may be in the midst of something.
+    /// A session in use. If it is dropped while a statement may be running, it is closed.
     type Held: BorrowMut<Self::Session> + Send;
 
-    /// One for a call that reads, or writes.
+    /// Takes a session for a call that reads or writes.
     fn take(&self, asked: Asked) -> impl Future<Output = Result<Self::Held>> + Send;
 
-    /// Takes it back after its call.
+    /// Returns the session after its call.
     fn put_back(&self, _: Self::Held) -> impl Future<Output = ()> + Send {
         ready(())
     }
 }
 
-/// A store of sessions and the calls of a dialect. Clones share what the two share.
+/// A store made of a pool and the calls of a dialect. Clones share both.
 #[derive(Clone)]
 pub struct SqlStore<P, D> {
     pool: P,
@@ -36,19 +37,19 @@ pub struct SqlStore<P, D> {
 }
 
 impl<P, D> SqlStore<P, D> {
-    /// A store over a table that was looked at.
+    /// Creates a store over a table that has been checked.
     pub fn new(pool: P, calls: D) -> Self {
         Self { pool, calls }
     }
 
-    /// Where its sessions come from.
+    /// Returns the pool.
     pub fn pool_mut(&mut self) -> &mut P {
         &mut self.pool
     }
 }
 
-/// A trait of calls on one session, and the same of a store: each takes a session, makes the call, and gives the
-/// session back.
+/// Declares a trait of calls on one session, and the matching methods of the store. Each method
+/// takes a session, makes the call, and returns the session.
 macro_rules! calls {
     ($(#[$of_trait:meta])* $trait:ident { $($more:tt)* }
      $($asked:ident $try:ident: $call:ident($($name:ident: $of:ty),*) -> $outcome:ty;)*) => {
@@ -78,13 +79,13 @@ macro_rules! calls {
 }
 
 calls! {
-    /// The calls of [`Store`] in a dialect, each on one session; their errors do not say of which sequence and
-    /// during which operation they are.
+    /// The calls of [`Store`] in a dialect, each on one session. Their errors lack the sequence and
+    /// the operation.
     Dialect {
-        /// The capabilities of a store.
+        /// The capabilities of the store.
         const CAPABILITIES: Capabilities;
 
-        /// Whether anything may be changed: asked before a session is taken for that.
+        /// Checks that writes are allowed, before a session is taken for one.
         fn may_write(&self) -> Result<()> {
             Ok(())
         }
@@ -101,7 +102,7 @@ calls! {
 }
 
 calls! {
-    /// The calls of records, in a table of their own.
+    /// The calls for records, which have their own table.
     Witnesses {}
     Read try_record: record(name: &SequenceName) -> Option<String>;
     Write try_swap_record: swap_record(name: &SequenceName, seen: Option<&str>, wanted: &str) -> bool;
@@ -131,7 +132,8 @@ impl<P: Pool, D: Dialect<P::Session> + Witnesses<P::Session> + fmt::Debug> Store
     );
 }
 
-/// The outcome of each request, which says of which it is, from one of all.
+/// Returns one outcome per request, with the sequence's name in errors. A failure of the whole
+/// batch becomes the outcome of each request.
 pub fn each_of(requests: &[Reserve], outcomes: Result<Vec<Result<Grant>>>) -> Vec<Result<Grant>> {
     let outcomes = outcomes.unwrap_or_else(|error| vec![Err(error); requests.len()]);
     let named = |(outcome, request): (Result<Grant>, &Reserve)| {
@@ -140,7 +142,7 @@ pub fn each_of(requests: &[Reserve], outcomes: Result<Vec<Result<Grant>>>) -> Ve
     outcomes.into_iter().zip(requests).map(named).collect()
 }
 
-/// Not the pool, which may hold a password.
+/// Omits the pool, which may contain a password.
 impl<P, D: fmt::Debug> fmt::Debug for SqlStore<P, D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SqlStore").field("calls", &self.calls).finish_non_exhaustive()

@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids drawn inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -12,24 +12,24 @@ use idmill_kit::typed;
 
 use crate::{Executor, must_be_within};
 
-/// A table that ids are drawn from inside the caller's own transactions, in a dialect.
+/// A table in a dialect. Ids are drawn from it inside the caller's own transactions.
 pub trait Draws: Clone + fmt::Debug {
-    /// The table, unless another is named.
+    /// The default table.
     const DEFAULT_TABLE: &'static str;
 
-    /// The table of this name.
+    /// Uses the table of this name.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     fn of_table(table: &str) -> Result<Self>;
 
-    /// The same of another table.
+    /// Uses another table.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     fn in_table(self, table: &str) -> Result<Self>;
 
-    /// All the ids that are asked for, the first no less than `floor`.
+    /// Draws exactly the requested number of ids, none below `floor`.
     fn draw<E: Executor>(
         &self,
         executor: &mut E,
@@ -38,49 +38,49 @@ pub trait Draws: Clone + fmt::Debug {
     ) -> impl Future<Output = Result<IdRange>>;
 }
 
-/// A table whose rows say which server wrote them last.
+/// A table whose rows record which server wrote them last.
 pub trait FailsOver: Draws {
-    /// The same, with this policy for a row that another server wrote.
+    /// Sets the policy for a row that another server wrote.
     #[must_use]
     fn failover(self, failover: Failover) -> Self;
 }
 
-/// Of a library whose futures are awaited.
+/// Marks a library whose futures are awaited.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "only a name")]
 pub enum Awaited {}
 
-/// Of a library that blocks.
+/// Marks a library that blocks.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "only a name")]
 pub enum Blocking {}
 
-/// A library whose transactions ids are drawn in: an adapter's name for it.
+/// A library in whose transactions ids are drawn. An adapter implements it on a marker type.
 pub trait Library<How = Awaited> {
-    /// Its transaction, as the caller passes it.
+    /// The library's transaction, as the caller passes it.
     type Transaction<'a>;
-    /// What runs statements in it.
+    /// The executor that runs statements in it.
     type Within<'a>: Executor;
 
-    /// Runs statements in a transaction of the caller's.
+    /// Creates an executor for a transaction of the caller.
     fn within(transaction: Self::Transaction<'_>) -> Self::Within<'_>;
 }
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps, and they are ordered as the commits are: a
-/// transaction that rolls back gives its ids to the next one. The price is that transactions which draw from
-/// one sequence run one after another, each from its first id to its end. So draw late and commit soon; and
-/// where one draws from several sequences, in the same order everywhere. A commit is as durable as the
-/// caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
+/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
+/// that draw from one sequence run one after another, each from its first id to its end. Draw late
+/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
+/// commit is as durable as the caller's connection makes it.
 ///
-/// The sequence is created on first use, in the same transaction. It is that of a store over the same table,
-/// and both may draw from one sequence without ever sharing an id, but then it has the gaps of the latter.
+/// The sequence is created on first use, in the same transaction. A store over the same table uses
+/// the same sequence. Both may draw from it and never share an id, but the store leaves gaps.
 ///
-/// A table of PostgreSQL or MySQL must be there, as any store that was opened once has created it. SQLite's is
-/// created on first use too. PostgreSQL's default isolation, READ COMMITTED, is the one to use: in a stricter
-/// one a transaction that waited for another hears that it could not be serialised
-/// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
+/// In PostgreSQL and MySQL the table must exist; opening a store once creates it. In SQLite it is
+/// created on first use too. Use PostgreSQL's default isolation level, READ COMMITTED: in a
+/// stricter level a transaction that waited for another fails to serialize
+/// ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.
 pub struct InTransaction<T, D, L = ()> {
     name: SequenceName,
     bounds: Bounds,
@@ -89,33 +89,34 @@ pub struct InTransaction<T, D, L = ()> {
 }
 
 impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
+    /// Creates the sequence of this name in the table `idmill_sequences`, with the bounds of the id
+    /// type.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn new(name: &str) -> Result<Self> {
         let (name, draws) = (SequenceName::new(name)?, D::of_table(D::DEFAULT_TABLE)?);
         Ok(Self { name, bounds: Bounds::of::<T>(), draws, of: PhantomData })
     }
 
-    /// The bounds with which to create the sequence, should it not exist yet.
+    /// Sets the bounds that the sequence is created with if it does not exist yet.
     #[must_use]
     pub fn bounds(self, bounds: Bounds) -> Self {
         Self { bounds, ..self }
     }
 
-    /// Another table than `idmill_sequences`.
+    /// Uses another table than `idmill_sequences`.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn table(self, table: &str) -> Result<Self> {
         Ok(Self { draws: self.draws.in_table(table)?, ..self })
     }
 
-    /// The next `count` ids, exactly, over whatever runs statements in the transaction.
+    /// Draws exactly `count` ids over an executor that runs in the transaction.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub async fn draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<IdRange<T>> {
         const { must_be_within::<E>() };
         let outcome = self.try_draw(within, count).await;
@@ -132,10 +133,11 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
 }
 
 impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
-    /// What happens if the sequence was last written by another server, cluster or timeline, whose last writes
-    /// may be missing here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the
-    /// transaction. With [`Failover::Allow`] the server is not asked, so that no right to ask is needed; nor
-    /// does MySQL have to log rows (`binlog_format = STATEMENT` will do).
+    /// Sets the policy for a sequence that was last written by another server, cluster or timeline,
+    /// whose last writes may be missing here. Default [`Failover::Refuse`]. A new history that is
+    /// adopted commits or rolls back with the transaction. With [`Failover::Allow`] the server's
+    /// identity is not queried. The user then needs no privilege for the query, and MySQL does not
+    /// have to log rows (`binlog_format = STATEMENT` works).
     #[must_use]
     pub fn failover(self, failover: Failover) -> Self {
         Self { draws: self.draws.failover(failover), ..self }
@@ -143,59 +145,65 @@ impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
 }
 
 impl<T: Id, L> InTransaction<T, crate::postgres::Calls, L> {
-    /// The schema of the table; without it, the `search_path` of the transaction finds the table.
+    /// Sets the schema of the table. By default the `search_path` of the transaction finds the
+    /// table.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn schema(self, schema: &str) -> Result<Self> {
         Ok(Self { draws: self.draws.in_schema(schema)?, ..self })
     }
 }
 
 impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
-    /// The next id.
+    /// Draws the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub async fn next(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve(transaction, 1).await.map(one)
     }
 
-    /// The next `count` ids, exactly. If this future was dropped, roll the transaction back: one that is
-    /// committed all the same may have a gap.
+    /// Draws exactly `count` ids. If this future is dropped, roll the transaction back: if it
+    /// commits, it may leave a gap.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-    /// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot
-    /// hold the next id, or the connection is in no transaction that its library began;
-    /// [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another server, see
-    /// [`failover`](Self::failover), or if the transaction had ended before;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it has to be begun again or the server cannot be
-    /// reached; [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is
-    /// stored cannot be.
+    /// No ids are taken in any of these cases.
     ///
-    /// PostgreSQL's transaction goes on after [`Exhausted`](idmill::ErrorKind::Exhausted),
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a [`Conflict`](idmill::ErrorKind::Conflict) of
-    /// servers; all others have ended it. Roll MySQL's back after any error.
+    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold
+    ///   the next id, or the connection is not in a transaction that its library began;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
+    ///   server, see [`failover`](Self::failover), or if the transaction had already ended;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the transaction has to be restarted or
+    ///   the server is unreachable;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
+    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
+    ///
+    /// In PostgreSQL the transaction stays usable after
+    /// [`Exhausted`](idmill::ErrorKind::Exhausted),
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a
+    /// [`Conflict`](idmill::ErrorKind::Conflict) between servers; all other errors have ended it.
+    /// In MySQL, roll the transaction back after any error.
     pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.draw(&mut L::within(transaction), count).await
     }
 }
 
 impl<T: Id, D: Draws, L: Library<Blocking>> InTransaction<T, D, L> {
-    /// The next id. The thread waits for the server.
+    /// Draws the next id. Blocks the thread.
     ///
     /// # Errors
-    /// Those of [`reserve_blocking`](Self::reserve_blocking).
+    /// The errors of [`reserve_blocking`](Self::reserve_blocking).
     pub fn next_blocking(&self, transaction: L::Transaction<'_>) -> Result<T> {
         self.reserve_blocking(transaction, 1).map(one)
     }
 
-    /// The next `count` ids, exactly. The thread waits for the server.
+    /// Draws exactly `count` ids. Blocks the thread.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub fn reserve_blocking(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.draw(&mut L::within(transaction), count))
     }
@@ -205,11 +213,11 @@ fn one<T: Id>(range: IdRange<T>) -> T {
     range.first().expect("one id was reserved")
 }
 
-/// The outcome of calls over an executor that blocks: they await nothing else, so nobody has to be woken, and no
-/// runtime is needed.
+/// Runs calls over a blocking executor. They await nothing else, so neither a waker nor a runtime
+/// is needed.
 ///
 /// # Panics
-/// If the call waits for anything else.
+/// If the call awaits anything else.
 pub fn at_once<R>(call: impl Future<Output = R>) -> R {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
@@ -217,7 +225,7 @@ pub fn at_once<R>(call: impl Future<Output = R>) -> R {
     }
 }
 
-/// Whatever the library is.
+/// Does not require the library to be `Clone`.
 impl<T, D: Clone, L> Clone for InTransaction<T, D, L> {
     fn clone(&self) -> Self {
         Self { name: self.name.clone(), draws: self.draws.clone(), ..*self }

@@ -1,14 +1,14 @@
-//! The table of the records, beside that of the sequences, which is alike in all dialects but for its
-//! columns' types.
+//! The table of the records, next to the table of the sequences. Only the types of its columns
+//! differ between dialects.
 
 use idmill::{Error, ErrorKind, Result};
 
 pub(crate) use idmill_kit::{never_made, witness_beside as name_beside};
 
-/// Its columns, in the order in which rows are read.
+/// Its columns, in the order of the rows.
 pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];
 
-/// The table has other columns, in that order.
+/// The error for a table with other columns; `columns` lists them.
 pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
     let message = format!(
         "the table {table} is there, where records are to be kept, but it has the columns {columns}; keep them in a store with \
@@ -17,7 +17,7 @@ pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// The record of a row, if that is a text under a name.
+/// Returns the record of a row if it is text under a name.
 pub(crate) fn record(table: &str, name: &str, record: Option<&str>) -> Result<String> {
     record.map(str::to_owned).ok_or_else(|| {
         let message = format!("the row {name:?} of {table} is no text under a name; nothing was changed");

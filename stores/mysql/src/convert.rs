@@ -1,4 +1,4 @@
-//! What the driver says, in the words of `idmill-sql`.
+//! Converts the driver's errors and values to those of `idmill-sql`.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,7 +8,7 @@ use idmill_sql::mysql::failed;
 use idmill_sql::{Asked, EngineError, Fault, Row, Value};
 use mysql_async::{DriverError, Error as Mysql, IoError};
 
-/// What a failure of a statement is.
+/// Converts an error of a statement.
 pub(super) fn fault(error: Mysql) -> Fault {
     match error {
         Mysql::Server(ref said) => {
@@ -36,7 +36,7 @@ pub(super) fn fault(error: Mysql) -> Fault {
     }
 }
 
-/// What a failure to connect is: nothing was sent.
+/// Converts an error of connecting: no statement was sent.
 pub(super) fn connecting(error: Mysql) -> Fault {
     match &error {
         Mysql::Io(cause) if is_certificate(cause) => {
@@ -47,19 +47,19 @@ pub(super) fn connecting(error: Mysql) -> Fault {
     }
 }
 
-/// What the driver found out before it sent anything.
+/// An error that the driver detected before it sent anything.
 fn refused(kind: ErrorKind, error: Mysql, remedy: Option<&str>) -> Fault {
     let words = words(&error);
     let message = remedy.map_or_else(|| words.clone(), |remedy| format!("{words}; {remedy}"));
     Fault::Refused(Error::new(kind, message).because(error))
 }
 
-/// The driver's own words repeat those of the cause.
+/// The driver's message repeats the cause's message.
 fn words(error: &Mysql) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Whether the server's certificate was not accepted, or ours cannot be read.
+/// Whether the server's certificate was rejected, or the CA file is unreadable.
 fn is_certificate(error: &IoError) -> bool {
     match error {
         IoError::Tls(_) => true,
@@ -70,13 +70,13 @@ fn is_certificate(error: &IoError) -> bool {
     }
 }
 
-/// A fault that passes through the driver and comes out as it was.
+/// Carries a fault through the driver unchanged.
 #[derive(Debug)]
 pub(super) struct Carried(Fault);
 
 impl Carried {
     pub(super) fn by_driver(fault: Fault) -> Mysql {
-        // What a server answers that is none of ours is no failure to reach it.
+        // An unexpected answer is not a failure to connect.
         let fault = match fault {
             Fault::Answer(_) => Fault::Refused(failed(fault, Asked::Connect)),
             other => other,
@@ -84,7 +84,7 @@ impl Carried {
         Mysql::Other(Box::new(Self(fault)))
     }
 
-    /// An error of our own, if it is one.
+    /// Returns the carried [`Fault::Refused`], if there is one.
     pub(super) fn refusal(error: &Mysql) -> Option<&Error> {
         let Mysql::Other(other) = error else { return None };
         match other.downcast_ref::<Self>() {
@@ -102,7 +102,7 @@ impl fmt::Display for Carried {
 
 impl StdError for Carried {}
 
-/// A value of a statement that is prepared.
+/// Converts a parameter of a prepared statement.
 pub(super) fn parameter(value: &Value) -> mysql_async::Value {
     match value {
         Value::Unsigned(number) => mysql_async::Value::UInt(*number),
@@ -111,7 +111,7 @@ pub(super) fn parameter(value: &Value) -> mysql_async::Value {
     }
 }
 
-/// A row as the driver gives it.
+/// Converts a row of the driver.
 pub(super) fn row(row: mysql_async::Row) -> Row {
     Row::new(row.unwrap().into_iter().map(value).collect())
 }
@@ -142,7 +142,7 @@ mod tests {
         Mysql::from(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
     }
 
-    /// What a write, a statement in a transaction, and a read make of it.
+    /// The kinds for a write, for a statement in a transaction, and for a read.
     fn kinds(error: Mysql) -> [ErrorKind; 3] {
         let fault = fault(error);
         [Asked::Write, Asked::InTransaction, Asked::Read].map(|asked| classify(&fault, asked))

@@ -1,4 +1,4 @@
-//! Where connections come from, and how long they and their statements may take.
+//! Provides connections, and limits the time of connecting and of statements.
 
 use std::fmt;
 use std::future::Future;
@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use super::convert::{Carried, connecting};
 use super::session::{must_commit, run};
 
-/// The connections.
+/// The source of connections.
 #[derive(Clone)]
 pub(super) enum Connections {
-    /// Of a pool that the caller made.
+    /// The caller's pool.
     Given(Pool),
-    /// Of a pool that is replaced when one of its connections turns out to be dead.
+    /// A pool that is replaced when one of its connections turns out to be dead.
     Own { pool: Arc<Mutex<Pool>>, options: Box<Opts> },
 }
 
@@ -28,7 +28,8 @@ impl Connections {
         Self::Own { pool: Arc::new(Mutex::new(Pool::new(options.clone()))), options: Box::new(options) }
     }
 
-    /// Whether they keep statements prepared. Those of a pool that the caller made may be reset after each use.
+    /// Whether they keep statements prepared. Connections of the caller's pool may be reset after
+    /// each use.
     pub(super) fn keep(&self) -> bool {
         matches!(self, Self::Own { .. })
     }
@@ -40,9 +41,9 @@ impl Connections {
         }
     }
 
-    /// One was silent. Those that were idle meanwhile most likely lead to the same silence, and
-    /// each would cost as much time and another unknown outcome to find out; so the next is a
-    /// new one. Those in use go on.
+    /// Discards the idle connections after one timed out. They most likely lead to the same dead
+    /// server, and each would cost another timeout and another unknown outcome. Connections in use
+    /// are kept.
     fn discard_idle(&self) {
         if let Self::Own { pool, options } = self {
             *pool.lock() = Pool::new((**options).clone());
@@ -55,13 +56,13 @@ impl Connections {
 pub(super) struct Database {
     pub(super) connections: Connections,
     pub(super) timeout: Duration,
-    /// Where it is, for messages.
+    /// The server's address, for messages.
     pub(super) place: String,
 }
 
 impl Database {
-    /// A connection, for one statement or a few. Where a change is to be made, one on which each
-    /// statement commits by itself.
+    /// Gets a connection for one or a few statements. For a write, checks that each statement
+    /// commits on it.
     pub(super) async fn connect(&self, asked: Asked) -> Result<Session> {
         let connecting = async {
             let mut connection = self.connections.pool().get_conn().await?;
@@ -77,7 +78,7 @@ impl Database {
         }
     }
 
-    /// Runs a statement in the time that there is for one.
+    /// Runs a statement within the timeout.
     pub(super) async fn attempt<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
         tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.silent()))
     }
@@ -116,14 +117,14 @@ impl sql::Pool for Database {
     }
 }
 
-/// Not the pool, whose options hold a password.
+/// Omits the pool, whose options contain a password.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Database").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-/// A connection of the store's, on which each statement commits by itself and has its time.
+/// A connection of the store, on which each statement commits and has its own timeout.
 pub(super) struct Session {
     pub(super) database: Database,
     pub(super) connection: Conn,

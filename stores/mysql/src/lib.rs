@@ -8,17 +8,18 @@
 //!
 //! [`MysqlStore`] keeps sequences in a table of MySQL or MariaDB. [`MysqlOptions`] describes the URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! The guide describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
+//! The guide describes durability and how ids are reserved. For ids without gaps, see
+//! [`InTransaction`].
 //!
-//! Besides what the page names, the server does not protect against a row changed by hand.
+//! The guide lists the limits. In addition, the store does not detect a row that was changed by hand.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then carries it out, and the range it
-//! reserved becomes a gap. The store closes the call's connection. Use a store within the tokio runtime that
-//! it was opened in.
+//! A call that is dropped may already have been sent. The server then executes it, and the reserved
+//! range becomes a gap. The store closes the call's connection. Use a store in the tokio runtime
+//! that it was opened in.
 
 mod convert;
 mod database;
@@ -50,15 +51,16 @@ const STORE: Scheme = Scheme::store::<MysqlOptions>("mysql", "mysql://HOST/DATAB
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mariadb")];
 
-/// Opens the store at a URL such as `mysql://HOST/DATABASE`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `mysql://HOST/DATABASE` and its sequences, on the current tokio
+/// runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// The errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<MysqlOptions>(url).await
 }
 
-/// How long one statement may take unless told otherwise.
+/// The default timeout of a statement.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
@@ -70,11 +72,11 @@ pub struct MysqlStore(SqlStore<Database, Calls>);
 impl MysqlStore {
     /// Uses the caller's pool and the table `idmill_sequences`, which is created if it does not exist.
     ///
-    /// Connections are used as they are. Calls that write refuse a connection that does not commit each
-    /// statement, or that counts found rows instead of changed rows.
+    /// Connections are used as they are. Calls that write reject a connection that does not commit
+    /// each statement, or that counts found rows instead of changed rows.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn from_pool(pool: &Pool) -> Result<Self> {
         Self::over(pool, DEFAULT_TABLE, Mode::default()).await
     }
@@ -82,7 +84,7 @@ impl MysqlStore {
     /// Like [`from_pool`](Self::from_pool), with this table and mode.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn over(pool: &Pool, table: &str, mode: Mode) -> Result<Self> {
         let opening = async {
             let (connections, table) = (Connections::Given(pool.clone()), Table::new(table)?);
@@ -93,7 +95,7 @@ impl MysqlStore {
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// How long one statement may take, and how long it may take to get a connection. 1 ms or more, default
+    /// Sets the maximum time for one statement, and for getting a connection. Minimum 1 ms, default
     /// 10 s. A reserve is usually one statement.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -104,20 +106,22 @@ impl MysqlStore {
     /// Connects to the server that a URL names. See [`MysqlOptions`].
     ///
     /// # Errors
-    /// Those of [`MysqlOptions::parse`] and of [`open_with`](Self::open_with).
+    /// The errors of [`MysqlOptions::parse`] and of [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(MysqlOptions::parse(url)?).await
     }
 
-    /// Connects to a server, and creates the table if it is missing and the mode allows that.
+    /// Connects to a server, and creates the table if it is missing and the mode allows it.
     ///
     /// # Errors
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the server cannot be reached;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the database is
-    /// missing, or if the table is missing and the mode does not create it;
-    /// [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not this crate's;
-    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable, or the server is
-    /// neither MySQL nor MariaDB; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the server is unreachable;
+    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, or if the table is
+    ///   missing and the mode does not create it;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not this crate's;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable, or the
+    ///   server is neither MySQL nor MariaDB;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async {
             let (database, table) = options.open_database()?;

@@ -1,4 +1,4 @@
-//! How the driver runs a statement, and whether that committed.
+//! Runs statements with the driver, and checks that they committed.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_sql::mysql::whole;
@@ -9,10 +9,10 @@ use mysql_async::{Conn, Error as Mysql, Params, Row, Transaction};
 
 use super::convert::{self, Carried, fault, parameter};
 
-/// `ER_UNKNOWN_STMT_HANDLER`, `ER_NEED_REPREPARE`: nothing was run.
+/// `ER_UNKNOWN_STMT_HANDLER`, `ER_NEED_REPREPARE`: the statement was not run.
 const IS_NOT_KEPT: [u16; 2] = [1243, 1615];
 
-/// Runs a statement that has values prepared, on a connection that keeps it.
+/// Runs a statement. If it has parameters and the connection keeps statements, it is prepared.
 pub(super) async fn run(
     connection: &mut Conn,
     statement: Statement<'_>,
@@ -23,7 +23,8 @@ pub(super) async fn run(
     }
     let prepared = match connection.prep(&*statement.sql).await {
         Ok(prepared) => prepared,
-        // A proxy does not prepare, or the server keeps no more: nothing was run.
+        // A proxy does not support prepared statements, or the server has reached its limit: the
+        // statement was not run.
         Err(Mysql::Server(_)) => return Bare(connection).execute(statement).await,
         Err(error) => return Err(fault(error)),
     };
@@ -40,7 +41,7 @@ pub(super) async fn run(
     if connection.took_effect() { Ok(answer) } else { Err(Fault::Uncommitted) }
 }
 
-/// What the driver runs statements on, with no time limit.
+/// Runs statements on a connection or a transaction, without a time limit.
 pub(super) struct Bare<'a, R>(pub(super) &'a mut R);
 
 impl<R: Runs> Executor for Bare<'_, R> {
@@ -58,9 +59,9 @@ impl<R: Runs> Executor for Bare<'_, R> {
     }
 }
 
-/// Something that runs statements, and knows what the server said last.
+/// A connection or a transaction, with the status of the last answer.
 pub(super) trait Runs: Queryable {
-    /// Whether a statement commits by itself, or with the caller's transaction.
+    /// Whether each statement commits, instead of the caller's transaction.
     const COMMITS: bool;
 
     fn connection(&self) -> &Conn;
@@ -98,7 +99,7 @@ fn commits(status: StatusFlags) -> bool {
         && !status.contains(StatusFlags::SERVER_STATUS_IN_TRANS)
 }
 
-/// Of a pool that the caller made, connections are as the caller left them.
+/// Checks a connection, since a pool of the caller may have changed its settings.
 pub(super) async fn must_commit(connection: &mut Conn) -> Result<(), Mysql> {
     if connection.opts().client_found_rows() {
         return Err(ours(

@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
 use idmill::{Id, IdRange, Result};
@@ -8,8 +8,8 @@ use mysql_async::Transaction;
 
 use super::session::Bare;
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,16 +27,16 @@ use super::session::Bare;
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &mut Transaction<'_>, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(
     transaction: &mut Transaction<'_>,
     name: &str,
@@ -47,75 +47,80 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to
-/// the next one. The price is that transactions which draw from one sequence run one after another, from the
-/// first id to the commit: so draw late and commit soon. One round trip as a rule, at any isolation level.
+/// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls
+/// back, the next one gets its ids. In return, transactions that draw from one sequence run one after
+/// another, from the first id to the commit: draw late and commit soon. A draw usually takes one round trip,
+/// at any isolation level.
 ///
-/// The sequence is created on first use, in the same transaction; the table is not, since to create one would
-/// commit: [`MysqlStore::from_pool`](super::MysqlStore::from_pool) does. It is looked for in the database that the
-/// connection uses. The sequences are those of [`MysqlStore`](super::MysqlStore), and both may draw from one
-/// without ever sharing an id, but then it has the gaps of the latter.
+/// The sequence is created on first use, in the same transaction. The table must exist in the connection's
+/// database, since creating a table would commit the transaction:
+/// [`MysqlStore::from_pool`](super::MysqlStore::from_pool) creates it. A [`MysqlStore`](super::MysqlStore)
+/// uses the same sequences. Both may draw from one sequence and never share an id, but the store leaves gaps.
 ///
-/// A commit is as durable as the server makes it: this is looked at by the store, and not here.
+/// A commit is as durable as the server makes it. The store checks that, but this type does not.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T>(idmill_sql::InTransaction<T, mysql::Draws>);
 
 impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
+    /// Creates the sequence of this name in the table `idmill_sequences`, with the bounds of the id type.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn new(name: &str) -> Result<Self> {
         idmill_sql::InTransaction::new(name).map(Self)
     }
 
-    /// The bounds with which to create the sequence, should it not exist yet.
+    /// Sets the bounds that the sequence is created with if it does not exist yet.
     #[must_use]
     pub fn bounds(self, bounds: Bounds) -> Self {
         Self(self.0.bounds(bounds))
     }
 
-    /// Another table, as in [`MysqlOptions::table`](super::MysqlOptions::table).
+    /// Uses another table, as in [`MysqlOptions::table`](super::MysqlOptions::table).
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn table(self, table: &str) -> Result<Self> {
         self.0.table(table).map(Self)
     }
 
-    /// What happens if the sequence was last written by another server, whose last writes may be missing
-    /// here. Default [`Failover::Refuse`]. What is done about it commits or rolls back with the transaction.
-    /// With [`Failover::Allow`] nobody looks who wrote last, as it has to be where statements are logged
-    /// (`binlog_format = STATEMENT`).
+    /// Sets the policy for a sequence that was last written by another server, whose last writes may be
+    /// missing here. Default [`Failover::Refuse`]. A new history that is adopted commits or rolls back with
+    /// the transaction. With [`Failover::Allow`] the writer is not checked, as is necessary if the server
+    /// logs statements (`binlog_format = STATEMENT`).
     #[must_use]
     pub fn failover(self, failover: Failover) -> Self {
         Self(self.0.failover(failover))
     }
 
-    /// The next id.
+    /// Draws the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub async fn next(&self, transaction: &mut Transaction<'_>) -> Result<T> {
         let range = self.reserve(transaction, 1).await?;
         Ok(range.first().expect("a grant has as many ids as were asked for"))
     }
 
-    /// The next `count` ids, exactly. After an error, and after this future was dropped, roll the transaction
-    /// back: one that is committed all the same may have a gap.
+    /// Draws exactly `count` ids. After an error, and if this future was dropped, roll the
+    /// transaction back: if it commits, it may leave a gap.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-    /// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type
-    /// cannot hold the next id; [`Unavailable`](idmill::ErrorKind::Unavailable) if others held the sequence
-    /// for too long, the server chose this transaction to end a deadlock (as it may for those that create one
-    /// sequence at the same time), or cannot be reached; [`NotFound`](idmill::ErrorKind::NotFound) if there
-    /// is no table; [`Denied`](idmill::ErrorKind::Denied);
-    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
+    /// No ids are taken in any of these cases, except for the second `Conflict`.
     ///
-    /// [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another server, see
-    /// [`failover`](Self::failover); and if the server had ended the transaction before, after an
-    /// error that it should have been rolled back for: the ids then are a gap.
+    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
+    ///   the next id;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others held the sequence for too long,
+    ///   if the server chose this transaction to end a deadlock (which is possible when several
+    ///   transactions create one sequence at the same time), or if the server is unreachable;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
+    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
+    ///   server, see [`failover`](Self::failover);
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the server had already ended the transaction,
+    ///   after an error that required a rollback: the ids then are a gap.
     pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.0.draw(&mut Bare(transaction), count).await
     }

@@ -1,5 +1,5 @@
 //! Invoice numbers without gaps on PostgreSQL: drawn inside the transaction that writes the
-//! invoice, by several clerks at once.
+//! invoice, by several concurrent clerks.
 //!
 //! `cargo run --release -p idmill-postgres --example postgres_invoices -- postgres://localhost/shop`
 

@@ -1,4 +1,4 @@
-//! The client that a statement runs on: one of the store's, the caller's, or one of the caller's pool.
+//! The client that a statement runs on: the store's, the caller's, or one of the caller's pool.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -41,7 +41,8 @@ mod pool {
 
     use crate::convert::unconnected;
 
-    /// A client of the caller's pool. Dropped as it is, it leaves the pool: an answer may still be on its way.
+    /// A client of the caller's pool. If it is dropped without `give_back`, it leaves the pool: an
+    /// answer may still be in transit.
     pub(in super::super) struct Lent(Option<Box<Object>>);
 
     impl Lent {
@@ -64,7 +65,7 @@ mod pool {
         }
     }
 
-    /// `patience` is for the message.
+    /// `patience` is only for the message.
     pub(in super::super) async fn borrow(
         pool: &Pool,
         deadline: Instant,

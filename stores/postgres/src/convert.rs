@@ -1,4 +1,4 @@
-//! The values, rows and errors of `idmill-sql` as the driver has them.
+//! Converts values, rows and errors between `idmill-sql` and the driver.
 
 use std::error::Error as _;
 use std::io;
@@ -10,13 +10,13 @@ use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error as PgError, Row as PgRow};
 
-/// A parameter of a statement, and its type: so that a statement need not be prepared, which would be another
-/// round trip and which poolers do not keep.
+/// A parameter of a statement and its type. Since the type is given, the statement need not be
+/// prepared. That would cost another round trip, and poolers do not keep prepared statements.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 static NULL: Option<&str> = None;
 
-/// The values of a statement, which may wait for locks for so long.
+/// The parameters of a statement, with this lock timeout.
 pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a String) -> Vec<Parameter<'a>> {
     let parameter = |value: &'a Value| -> Parameter<'a> {
         match value {
@@ -32,14 +32,14 @@ pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a String) -> V
     values.iter().map(parameter).collect()
 }
 
-/// A row, all of whose columns are texts.
+/// Converts a row, whose columns are all text.
 pub(super) fn row_of(row: &PgRow) -> Row {
     let columns = 0..row.len();
     let text = |column| row.try_get(column).ok().flatten();
     Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
-/// How a statement failed.
+/// Converts an error of a statement.
 pub(super) fn fault_of(error: PgError) -> Fault {
     let Some(said) = error.as_db_error() else { return Fault::broken(error) };
     let fault = EngineError::new(said.code().code(), said.message()).with_severity(said.severity());
@@ -47,7 +47,7 @@ pub(super) fn fault_of(error: PgError) -> Fault {
     Fault::Engine(fault.because(error))
 }
 
-/// Whether the session goes on.
+/// Whether the session continues after the error.
 pub(super) fn is_error(error: &DbError) -> bool {
     match error.parsed_severity() {
         Some(severity) => severity == Severity::Error,
@@ -55,7 +55,7 @@ pub(super) fn is_error(error: &DbError) -> bool {
     }
 }
 
-/// How no connection was made. The driver does not say more than its text does.
+/// Converts an error of connecting. The driver describes it only in its text.
 pub(super) fn unconnected(error: PgError) -> Fault {
     if error.as_db_error().is_some() {
         return fault_of(error);
@@ -100,8 +100,8 @@ mod tests {
         message(b'E', body.as_bytes())
     }
 
-    /// A server that lets everybody in and says this to the first statement; or, if it
-    /// is to, to everybody at once.
+    /// A server that accepts every client, and sends this answer to the first statement, or
+    /// immediately with `at_once`.
     async fn told(answer: Vec<u8>, at_once: bool) -> PgError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -142,8 +142,7 @@ mod tests {
         client.query_typed("SELECT 1", &[]).await.map(drop)
     }
 
-    /// As the server says it to a statement that writes; those with a star are heard from
-    /// PostgreSQL itself in tests/postgres.
+    /// Errors of a statement that writes. The tests in tests/postgres get the starred codes from PostgreSQL.
     #[tokio::test]
     async fn errors_of_a_statement_are_sorted_by_their_code() {
         for (severity, code, kind) in [
@@ -167,7 +166,7 @@ mod tests {
             ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
             ("ERROR", "42883", Unsupported),    // an older server's function
             ("ERROR", "XX001", StoreViolation), // corrupt
-            // What the server itself does not know, or a pooler in front of it.
+            // The server, or a pooler in front of it, does not know the outcome.
             ("ERROR", "40003", UnknownOutcome),
             ("ERROR", "08007", UnknownOutcome),
             ("ERROR", "08006", UnknownOutcome),
@@ -192,7 +191,7 @@ mod tests {
             }
             let error = failed(fault, Asked::Write);
             assert!(error.to_string().contains(&format!("{severity} {code}: text of it")), "{error}");
-            // The driver's own is to be had too.
+            // The driver's error is available as the cause.
             let cause = error.source().and_then(|cause| cause.downcast_ref::<PgError>());
             assert_eq!(cause.and_then(PgError::code).map(SqlState::code), Some(code));
         }

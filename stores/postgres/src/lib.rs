@@ -1,4 +1,5 @@
-//! Ids from PostgreSQL, rows or sequences: small, unique, ordered, in ranges or inside your transactions.
+//! Ids from PostgreSQL, from rows or sequences: small, unique, ordered, in ranges or inside your
+//! transactions.
 //!
 //! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
 //! [crates.io](https://crates.io/crates/idmill-postgres).
@@ -9,14 +10,14 @@
 //! [`PostgresStore`] keeps sequences in rows of a table; [`NativeSequences`] draws from PostgreSQL's own
 //! `SEQUENCE`s. [`PostgresOptions`] describes the URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! The guide describes durability and how ids are reserved. For ids without gaps, see [`InTransaction`].
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then carries it out, and the range it
-//! reserved becomes a gap. The store closes the call's connection.
+//! A call that is dropped may already have been sent. The server then executes it, and the reserved
+//! range becomes a gap. The store closes the call's connection.
 
 mod client;
 mod convert;
@@ -60,20 +61,22 @@ const STORE: Scheme = Scheme::store::<PostgresOptions>("postgres", "postgres://H
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("postgresql")];
 
-/// Opens the store at a URL such as `postgres://HOST/DATABASE`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `postgres://HOST/DATABASE` and its sequences, on the current
+/// tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// The errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<PostgresOptions>(url).await
 }
 
-/// How long one statement may take unless told otherwise.
+/// The default timeout of a statement.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sequences in a table of a PostgreSQL database. See the [crate docs](self) for its guarantees.
 ///
-/// Clones share their connections: at most four, and four more to wait for locks, or the caller's one client.
+/// Clones share their connections: at most four, plus four that wait for locks; or the caller's one
+/// client.
 #[derive(Clone, Debug)]
 pub struct PostgresStore(SqlStore<Sessions, Calls>);
 
@@ -81,46 +84,49 @@ impl PostgresStore {
     /// Connects to the database that a URL names. See [`PostgresOptions`].
     ///
     /// # Errors
-    /// Those of [`PostgresOptions::parse`] and of [`open_with`](Self::open_with).
+    /// The errors of [`PostgresOptions::parse`] and of [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(PostgresOptions::parse(url)?).await
     }
 
-    /// Connects to a database, and creates the table if the options say so. If the future is dropped, the
-    /// table may already have been created.
+    /// Connects to a database, and creates the table if the options allow it. If the future is
+    /// dropped, the table may already have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the server cannot be reached;
-    /// [`Denied`](idmill::ErrorKind::Denied) if the server refuses access, or its certificate is not
-    /// accepted; [`NotFound`](idmill::ErrorKind::NotFound) if the database or the schema is missing, or if
-    /// the table is missing and the mode does not create it; [`Conflict`](idmill::ErrorKind::Conflict) if the
-    /// table is unlogged or not this crate's, if the `search_path` leads to two tables, or if the server does
-    /// not sync what it writes; [`Unsupported`](idmill::ErrorKind::Unsupported) if it does not tell what the
-    /// `failover` that the options ask for needs.
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the server is unreachable;
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the server refuses access, or its certificate is
+    ///   not accepted;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database or the schema is missing, or if
+    ///   the table is missing and the mode does not create it;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not this crate's, if
+    ///   the `search_path` leads to two tables, or if the server does not sync its writes;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server does not report the history
+    ///   that the `failover` option needs.
     pub async fn open_with(options: PostgresOptions) -> Result<Self> {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
-    /// none, it is created in the first schema of the path. The client can be used for other things at the
-    /// same time, but a reserve fails while it is in a transaction. Statements on a client wait for each
-    /// other, so waits for locks are short.
+    /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if
+    /// there is none, it is created in the first schema of the path. The client can be used for
+    /// other statements at the same time, but a reserve fails while it is in a transaction.
+    /// Statements on a client wait for each other, so waits for locks are short.
     ///
-    /// A closed client is not replaced: all calls then fail with [`Closed`](idmill::ErrorKind::Closed). Use
-    /// [`from_config`](Self::from_config), which reconnects. Warnings of the server go to the task that polls
-    /// the connection, so the store does not see that a wait for a synchronous standby was cancelled.
+    /// A closed client is not replaced: all calls then fail with
+    /// [`Closed`](idmill::ErrorKind::Closed). Use [`from_config`](Self::from_config), which
+    /// reconnects. The server's warnings go to the task that polls the connection, so the store
+    /// does not detect that a wait for a synchronous standby was cancelled.
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn from_client(client: impl Into<Arc<Client>>) -> Result<Self> {
         Self::beside(given(client.into(), DEFAULT_TIMEOUT)).await
     }
 
-    /// Connects as this configuration says, and reconnects when a connection is lost. The table is
-    /// `idmill_sequences` on the `search_path`; if there is none, it is created in the first schema of the
-    /// path. Connections are encrypted as its `ssl_mode` says; the server's certificate is not checked, for
-    /// which [`PostgresOptions::ssl_mode`] has [`SslMode::VerifyFull`].
+    /// Connects with this configuration, and reconnects when a connection is lost. The table is
+    /// `idmill_sequences` on the `search_path`; if there is none, it is created in the first schema
+    /// of the path. The configuration's `ssl_mode` applies, but the server's certificate is not
+    /// verified. To verify it, use [`PostgresOptions::ssl_mode`] with [`SslMode::VerifyFull`].
     ///
     /// ```no_run
     /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -133,21 +139,22 @@ impl PostgresStore {
     /// ```
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn from_config(config: Config) -> Result<Self> {
         let tls = connector(SslMode::Prefer, None)?;
         let place = PostgresOptions::servers(&config);
         Self::beside(connecting(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
     }
 
-    /// Uses the connections of the caller's pool, up to four at a time and four more while locks are waited
-    /// for; each write costs a second round trip. The table is that of [`from_client`](Self::from_client). Draw ids before
-    /// you take a connection: callers that hold all connections and wait for an id wait for a refill, and the
-    /// refill waits for a connection. It then fails after half of the timeout of 10 s with
+    /// Uses up to four connections of the caller's pool, plus four that wait for locks. Each write
+    /// costs a second round trip. The table is the same as for [`from_client`](Self::from_client).
+    ///
+    /// Draw ids before you take a connection. If callers hold all connections while they wait for
+    /// an id, the refill cannot get a connection. It then fails after half of the 10 s timeout with
     /// [`Unavailable`](idmill::ErrorKind::Unavailable).
     ///
     /// # Errors
-    /// As [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     #[cfg(feature = "deadpool")]
     pub async fn from_pool(pool: deadpool_postgres::Pool) -> Result<Self> {
         Self::beside(session::pooled(pool, DEFAULT_TIMEOUT)).await

@@ -1,4 +1,4 @@
-//! Statements that a session keeps prepared, and how they are run.
+//! Statements that a session keeps prepared, and their execution.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 use super::convert::{Parameter, is_error, parameters, row_of};
 
-/// The statements of reserves that a session has run. Each is kept from the second time on, since many a
-/// session lasts for one.
+/// The statements of reserves that a session has run. Each is prepared on its second run, since
+/// many sessions run only one.
 pub(super) struct Kept {
     statements: Vec<(String, Option<Prepared>)>,
-    /// Whether the store's sessions keep any: not those of others, which may be anybody's next, nor behind a
-    /// pooler.
+    /// Whether the store's sessions keep any. `false` for shared sessions, which other code may use
+    /// next, and behind a pooler.
     keeping: Arc<AtomicBool>,
 }
 
@@ -26,8 +26,8 @@ impl Kept {
         Self { statements: Vec::new(), keeping }
     }
 
-    /// Runs a statement as the session keeps it; as it is, if it does not, or turns out to be another
-    /// session.
+    /// Runs a statement prepared if the session has it. Otherwise, and if a pooler has switched the
+    /// session, runs it unprepared.
     pub(super) async fn ask(
         &mut self,
         client: &Client,
@@ -45,8 +45,8 @@ impl Kept {
         collect(client, &statement.sql, &parameters(&statement.values, lock_timeout), rows).await
     }
 
-    /// Keeps a statement that was run before; whether the session can be used again. The outcome of the
-    /// statement is known already, and does not depend on this.
+    /// Prepares a statement that was run before, and returns whether the session is still usable.
+    /// The outcome of the statement is already known and does not depend on this.
     pub(super) async fn keep(
         &mut self,
         client: &Client,
@@ -87,8 +87,8 @@ impl Kept {
     }
 }
 
-/// In a transaction, so that behind a pooler, too, the session that keeps it is the one that says of which
-/// cluster it is.
+/// Runs in a transaction, so that behind a pooler, too, one session both reports its cluster and
+/// prepares the statement.
 async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared, Error> {
     let asks = Prepared::wants(statement) == Some(true);
     let begin = if asks { format!("BEGIN; {SYSTEM_IDENTIFIER}") } else { "BEGIN".to_owned() };
@@ -99,8 +99,8 @@ async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared,
     Ok(prepared)
 }
 
-/// Whether the session does not have the prepared statement: a pooler has put another session in its place.
-/// This error undoes the statement, also if a trigger raised it.
+/// Whether the session lacks the prepared statement: a pooler has switched to another session. This
+/// error undoes the statement, even if a trigger raised it.
 fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }
@@ -109,7 +109,7 @@ fn simple(row: &SimpleQueryRow) -> Row {
     Row::new((0..row.len()).map(|column| row.get(column).map_or(Value::Null, Value::from)).collect())
 }
 
-/// Until the server is ready for another query: only then has this one committed.
+/// Collects rows until the server is ready for another query: only then has this one committed.
 async fn collect(
     client: &Client,
     sql: &str,
@@ -124,7 +124,7 @@ async fn collect(
     Ok(())
 }
 
-/// Runs what has no parameters, until the server is ready for another query.
+/// Runs a statement without parameters, until the server is ready for another query.
 async fn execute(client: &Client, sql: &str, rows: &mut Vec<Row>) -> Result<(), Error> {
     let mut answers = pin!(client.simple_query_raw(sql).await?);
     while let Some(answer) = answers.try_next().await? {

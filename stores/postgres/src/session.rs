@@ -1,4 +1,4 @@
-//! Connections: where they come from, and how one is asked.
+//! Connections: opens them, and runs statements on them.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use super::client::Held;
 use super::convert::{fault_of, unconnected};
 use super::prepared::Kept;
 
-/// Where statements are run. Clones share it.
+/// Runs statements. Clones share the sessions.
 pub(super) type Sessions = idmill_sql::postgres::Sessions<Source>;
 
-/// Where connections come from.
+/// The source of connections.
 pub(super) enum Source {
-    /// Connections of our own, and whether they keep statements prepared: not behind a pooler.
+    /// The store's own connections; `keeping` is whether they keep statements prepared, which
+    /// fails behind a pooler.
     Connect { config: Box<Config>, tls: MakeRustlsConnect, place: String, keeping: Arc<AtomicBool> },
-    /// The caller's, which is never replaced.
+    /// The caller's client, which is never replaced.
     Given(Arc<Client>),
-    /// Those of the caller's pool, and how long one is waited for.
+    /// The caller's pool, and the timeout for one of its connections.
     #[cfg(feature = "deadpool")]
     Pool(deadpool_postgres::Pool, Duration),
 }
@@ -39,7 +40,7 @@ pub(super) struct Session {
     kept: Kept,
 }
 
-/// The last warning that came along, of those that concern a commit.
+/// The last warning that concerns a commit.
 type Warning = Arc<Mutex<Option<String>>>;
 type Connected = (Client, Warning);
 
@@ -63,8 +64,9 @@ pub(super) fn pooled(pool: deadpool_postgres::Pool, timeout: Duration) -> Sessio
     Sessions::new(Source::Pool(pool, timeout / 2), timeout, Keeps::Disk)
 }
 
-/// One connection, on which the server ends each statement before `limit`: a client that no longer waits
-/// does not end it. The setting is local to a transaction: a pooler may give the connection to others later.
+/// Opens one connection on which the server ends each statement before `limit`: it does not stop
+/// when the client stops waiting. The setting is local to a transaction, since a pooler may give
+/// the connection to other clients later.
 pub(super) async fn to_scan(sessions: &Sessions, limit: Duration) -> Result<Sessions> {
     let scanning = given(Arc::new(client(sessions).await?), limit);
     let millis = limit.mul_f64(0.9).as_millis().max(1);
@@ -73,7 +75,7 @@ pub(super) async fn to_scan(sessions: &Sessions, limit: Duration) -> Result<Sess
     Ok(scanning)
 }
 
-/// One more connection, for somebody else.
+/// Opens a separate connection for another user of it.
 pub(super) async fn client(sessions: &Sessions) -> Result<Client> {
     let Source::Connect { config, tls, place, .. } = sessions.driver() else {
         return Err(Error::new(ErrorKind::Unsupported, "the client or the pool is the caller's already"));
@@ -158,7 +160,7 @@ impl Session {
     }
 }
 
-/// A server that is starting up says so, and is tried again until the deadline.
+/// Connects. Retries until the deadline while the server reports that it is starting up.
 async fn connect(
     config: &Config,
     tls: &MakeRustlsConnect,
@@ -231,7 +233,8 @@ mod tests {
         [&[kind], &len.to_be_bytes()[..], body].concat()
     }
 
-    /// A row of texts in columns of these names, after a statement that was parsed, bound and executed.
+    /// A row of texts in columns of these names, as the answer to a parsed, bound and executed
+    /// statement.
     fn row(columns: &[(&str, &str)]) -> Vec<u8> {
         let count = i16::try_from(columns.len()).unwrap().to_be_bytes().to_vec();
         let (mut names, mut values) = (count.clone(), count);
@@ -246,7 +249,7 @@ mod tests {
         [begun, bound, names, values, message(b'C', b"UPDATE 1\0"), message(b'Z', b"I")].concat()
     }
 
-    /// A client of a server that lets it in and answers each statement in turn.
+    /// A client of a server that accepts it and answers each statement with the next answer.
     async fn answered(answers: Vec<Vec<u8>>) -> Client {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -265,7 +268,7 @@ mod tests {
         client
     }
 
-    /// It waited for as long as the statements before it took, and then as long again.
+    /// It used to wait for the full time of the statements before it, and then for its own.
     #[tokio::test]
     async fn place_for_a_statement_is_waited_for_half_the_timeout() {
         let timeout = Duration::from_secs(10);
@@ -293,7 +296,7 @@ mod tests {
         for (answer, kind) in [
             (status("committed"), None),
             (status("in progress"), Some(Conflict)),
-            // statement_timeout; no right to ask; no such function
+            // statement_timeout; missing privilege; missing function
             (error("57014"), Some(UnknownOutcome)),
             (error("42501"), Some(UnknownOutcome)),
             (error("42883"), Some(UnknownOutcome)),

@@ -1,5 +1,4 @@
-//! TLS to the server: what `sslmode=` asks for, with a provider of cryptography that is
-//! named here and not looked for.
+//! TLS to the server according to `sslmode=`, with an explicit cryptography provider.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -48,9 +47,9 @@ impl SslMode {
     }
 }
 
-/// Reads the root certificates where there are some to read. Blocks for as long as that takes.
+/// Reads the root certificates if the mode needs them. Blocks while reading.
 pub(super) fn connector(mode: SslMode, root: Option<&Path>) -> Result<MakeRustlsConnect> {
-    // Where several stores bring different providers, rustls would not choose, and panic.
+    // rustls panics if it has to choose between the providers that several stores link.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
@@ -62,8 +61,8 @@ pub(super) fn connector(mode: SslMode, root: Option<&Path>) -> Result<MakeRustls
     Ok(MakeRustlsConnect::new(config.with_no_client_auth()))
 }
 
-/// Encrypts to any server that answers, which is what `prefer` and `require` mean to PostgreSQL. A server
-/// that asks for SCRAM still has to know the password, over this very channel.
+/// Accepts any certificate, as `prefer` and `require` do in PostgreSQL. A server that requests
+/// SCRAM still has to prove over this channel that it has the password's verifier.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 
@@ -92,7 +91,7 @@ mod tests {
     fn certificates_that_cannot_be_read_are_named() {
         let missing = connector(SslMode::VerifyFull, Some(Path::new("/no/such.pem"))).err().unwrap();
         assert!(missing.to_string().contains("/no/such.pem"), "{missing}");
-        // Whatever providers other stores bring: none of these panics.
+        // Must not panic, whichever providers other stores link.
         for mode in SslMode::WORDS.iter().map(|(mode, ..)| *mode).filter(|mode| *mode != SslMode::VerifyFull)
         {
             assert!(connector(mode, None).is_ok());

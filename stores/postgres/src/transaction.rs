@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use idmill::{Id, IdRange, Result};
 use idmill_sql::postgres::{Calls, Table};
@@ -7,8 +7,8 @@ use tokio_postgres::Transaction;
 
 use super::convert::{fault_of, parameters, row_of};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```no_run
 /// # async fn demo(client: &mut idmill_postgres::driver::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -22,24 +22,25 @@ use super::convert::{fault_of, parameters, row_of};
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-/// The statement with which any other driver draws from a sequence inside its own transaction: parameters
-/// the name, as `text`, and how many ids, as `bigint`; one row with the first of them, as `bigint`, or
-/// none if the sequence does not exist, has fewer left, or was last written on another cluster or timeline.
-/// What [`InTransaction`] says holds for it, except that it creates nothing.
+/// Returns the statement for any other driver to draw from a sequence inside its own transaction.
+/// Parameters: the name, as `text`, and the number of ids, as `bigint`. It returns one row with the
+/// first id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left, or
+/// was last written on another cluster or timeline. The rules of [`InTransaction`] apply, except
+/// that nothing is created.
 ///
 /// ```
 /// let sql = idmill_postgres::next_in_sql("idmill_sequences")?;
@@ -51,29 +52,29 @@ pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count:
 /// ```
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name of a table that cannot be.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid table name.
 pub fn next_in_sql(table: &str) -> Result<String> {
     Ok(Table::new(None, table)?.published())
 }
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps, and they are ordered as the commits are: a
-/// transaction that rolls back gives its ids to the next one. The price is that transactions which draw from
-/// one sequence run one after another, each from its first id to its end. So draw late and commit soon; and
-/// where one draws from several sequences, in the same order everywhere. A commit is as durable as the
-/// caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
+/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
+/// that draw from one sequence run one after another, each from its first id to its end. Draw late
+/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
+/// commit is as durable as the caller's connection makes it.
 ///
-/// The sequence is created on first use, in the same transaction; the table must be there, as any
-/// [`PostgresStore`](super::PostgresStore) that was opened once has created it. Both may draw from one
-/// sequence without ever sharing an id, but then it has the gaps of the latter.
+/// The sequence is created on first use, in the same transaction. The table must exist: opening a
+/// [`PostgresStore`](super::PostgresStore) once creates it. Both may draw from one sequence and
+/// never share an id, but the store leaves gaps.
 ///
-/// READ COMMITTED, PostgreSQL's default, is the isolation to use. In a stricter one a transaction that
-/// waited for another hears that it could not be serialised
-/// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
+/// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
+/// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has
+/// to be restarted.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, TokioPostgres>;
 
-/// The library `tokio-postgres`.
+/// Marks transactions of `tokio-postgres`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum TokioPostgres {}
@@ -87,7 +88,7 @@ impl Library for TokioPostgres {
     }
 }
 
-/// Runs statements in a transaction of the caller's.
+/// Runs statements in a transaction of the caller.
 #[allow(missing_debug_implementations)] // the driver's transaction has none
 pub struct Within<'a>(&'a Transaction<'a>);
 

@@ -4,7 +4,7 @@
 
 use std::error::Error;
 
-/// Your own id type, over what your schema has.
+/// Your own id type, over the column type of your schema.
 #[derive(Clone, Copy, Debug)]
 struct OrderId(#[allow(dead_code)] i32); // printed only
 idmill::id_type!(OrderId(i32));

@@ -1,4 +1,4 @@
-//! One connection, opened again where it was lost.
+//! One connection, which is reopened if it was lost.
 
 use std::future::ready;
 use std::path::Path;
@@ -13,19 +13,19 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::executor::{Own, fault};
 
-/// A database file that is open.
+/// An open database file.
 #[derive(Debug)]
 pub(super) struct Database {
     settings: Settings,
     files: Files,
-    /// None after a failure that left it in a state not known; the next call opens another.
+    /// `None` after a failure that left it in an unknown state; the next call opens another.
     session: Option<Session<Own>>,
 }
 
 impl Database {
-    /// Opens the file, creating it and the table where the settings say so. Blocks.
+    /// Opens the file, and creates it and the table if the settings allow it. Blocks.
     ///
-    /// While others hold the file, it is repeated until it succeeds or the busy timeout has passed.
+    /// Retries while others hold the file, until the busy timeout has passed.
     pub(super) fn open(settings: Settings) -> Result<Self> {
         let deadline = Instant::now() + settings.busy_timeout;
         let mut delays = ExponentialBuilder::new()
@@ -47,7 +47,7 @@ impl Database {
         }
     }
 
-    /// Makes calls.
+    /// Runs a job on the connection.
     pub(super) fn run<R>(&mut self, job: impl FnOnce(&mut Session<Own>) -> Result<R>) -> Result<R> {
         let mut session = self.take()?;
         let outcome = job(&mut session);
@@ -55,7 +55,7 @@ impl Database {
         outcome
     }
 
-    /// The connection, away from where a panic could leave it half used.
+    /// Takes the connection out, so that a panic cannot leave it half used.
     fn take(&mut self) -> Result<Session<Own>> {
         if let Some(session) = self.session.take() {
             return Ok(session);
@@ -64,18 +64,19 @@ impl Database {
         at_once(Session::open_again(&self.settings, &self.files, connect))
     }
 
-    /// A transaction that could not be rolled back ends with its connection, and so does one that nobody here
-    /// began.
+    /// Drops the connection if its transaction could not be rolled back, or if another one is open
+    /// on it: that ends the transaction.
     fn put_back(&mut self, session: Session<Own>) {
         self.session =
             Some(session).filter(|session| session.is_idle() && session.executor().0.is_autocommit());
     }
 }
 
-/// A connection that reads the tables of others, and needs none of ours. Blocks.
+/// Opens a connection that reads tables of the user, and does not need the table of sequences.
+/// Blocks.
 ///
 /// # Errors
-/// [`NotFound`](ErrorKind::NotFound) without the file; those of opening it.
+/// [`NotFound`](ErrorKind::NotFound) if there is no file; the errors of opening it.
 pub(super) fn open_to_look(settings: &Settings) -> Result<Own> {
     let path = &settings.path;
     if !path.exists() {
@@ -92,7 +93,7 @@ fn connect(path: &Path, mode: Mode) -> Result<Own, Fault> {
 }
 
 fn flags(mode: Mode) -> OpenFlags {
-    // No mutex of SQLite's: there is one around the connection. No URIs: the path is a path.
+    // No SQLite mutex: the connection has one around it. No URIs: the path is only a path.
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_READ_ONLY, mode == Mode::ReadOnly);
     flags.set(OpenFlags::SQLITE_OPEN_READ_WRITE, mode != Mode::ReadOnly);
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(at_once(make_durable(&mut memory, true)).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
-    /// As those of a pool, which others set as they like.
+    /// Like the connections of a pool, with any settings.
     #[test]
     fn connections_of_somebody_else_are_made_durable_and_watched() {
         let dir = tempfile::tempdir().unwrap();
@@ -190,7 +191,7 @@ mod tests {
             .unwrap();
         let mut database = database(dir.path());
         let reader = Connection::open(&path).unwrap();
-        // With a rollback journal a reader does not keep a writer from beginning, but from committing.
+        // A reader of a rollback journal blocks a writer's commit, not its begin.
         reader.execute_batch("BEGIN; SELECT * FROM u").unwrap();
         assert_eq!(database.run(create).unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(database.session.is_some(), "it was rolled back");
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(count(), 1);
     }
 
-    /// Ends each transaction behind our back, so that COMMIT fails with no transaction open.
+    /// Ends each transaction externally, so that COMMIT fails because no transaction is open.
     struct Ending(Own);
 
     impl Executor for Ending {

@@ -1,4 +1,4 @@
-//! rusqlite, as what runs the statements of the dialect.
+//! Runs the statements of the dialect with rusqlite.
 
 use std::future::ready;
 
@@ -9,7 +9,7 @@ use rusqlite::{
     Connection, Error as SqliteError, Statement as Prepared, ToSql, Transaction, params_from_iter,
 };
 
-/// A connection of the store's own.
+/// A connection of the store.
 #[derive(Debug)]
 pub(super) struct Own(pub(super) Connection);
 
@@ -21,7 +21,7 @@ impl Executor for Own {
     }
 }
 
-/// A transaction of the caller's.
+/// A transaction of the caller.
 #[derive(Debug)]
 pub(super) struct Callers<'a>(pub(super) &'a Transaction<'a>);
 
@@ -43,7 +43,7 @@ fn run(db: &Connection, statement: &Statement<'_>) -> rusqlite::Result<Answer> {
     Ok(Answer::changed(changed, None).with_rows(rows))
 }
 
-/// All of them, if the statement has any: read to the end it is over.
+/// Reads all rows, so that the statement is finished.
 fn rows(statement: &mut Prepared<'_>, values: &[Value]) -> rusqlite::Result<Vec<Row>> {
     let columns = statement.column_count();
     let mut rows = statement.query(params_from_iter(values.iter().map(Bound)))?;
@@ -55,7 +55,7 @@ fn rows(statement: &mut Prepared<'_>, values: &[Value]) -> rusqlite::Result<Vec<
     Ok(all)
 }
 
-/// A value of a statement.
+/// A parameter of a statement.
 struct Bound<'a>(&'a Value);
 
 impl ToSql for Bound<'_> {
@@ -85,7 +85,7 @@ fn value(value: ValueRef<'_>) -> Value {
     }
 }
 
-/// What the driver says, for the dialect.
+/// Converts an error of the driver.
 pub(super) fn fault(error: SqliteError) -> Fault {
     let code = match &error {
         SqliteError::SqliteFailure(code, _) | SqliteError::SqlInputError { error: code, .. } => {
@@ -95,7 +95,7 @@ pub(super) fn fault(error: SqliteError) -> Fault {
             return refused(ErrorKind::InvalidInput, error);
         }
         SqliteError::SqliteSingleThreadedMode => return refused(ErrorKind::Unsupported, error),
-        // A value that is none, a statement that cannot be: found out by the driver alone.
+        // An invalid value or statement, which the driver itself rejected.
         _ => return refused(ErrorKind::StoreViolation, error),
     };
     EngineError::new(code.to_string(), error.to_string()).because(error).into()

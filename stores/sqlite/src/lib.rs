@@ -8,20 +8,20 @@
 //!
 //! [`SqliteStore`] keeps sequences in an SQLite database. [`SqliteOptions`] describes its URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! - **Durable**: opening a database fails if its `synchronous` setting does not read back as EXTRA. The
-//!   journal modes OFF and MEMORY belong to a connection, not to a file; this store's connection never uses
-//!   them.
+//! - **Durable**: opening a database fails if its `synchronous` setting does not read back as
+//!   EXTRA. The journal modes OFF and MEMORY belong to a connection, not to a file; this store's
+//!   connection never uses them.
 //! - **Shared**: any number of processes, and of stores within one process, can use one file. They can all
 //!   create it at the same time.
 //! - **Gapless**, on request: see [`InTransaction`].
 //!
 //! # Cancellation
 //!
-//! The work runs on a thread of tokio's blocking pool. A call that is dropped while it waits for its turn
-//! does nothing. A call that has begun runs until it commits, and the range it reserved becomes a gap. In
-//! both cases the file stays intact.
+//! The work runs on a thread of tokio's blocking pool. A call that is dropped while it is queued
+//! does nothing. A call that has begun runs until it commits, and the reserved range becomes a gap.
+//! In both cases the file stays intact.
 
 mod database;
 mod executor;
@@ -56,10 +56,10 @@ pub use rusqlite;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<SqliteOptions>("sqlite", "sqlite:PATH")];
 
-/// Opens the store at a URL such as `sqlite:PATH`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `sqlite:PATH` and its sequences, on the current tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// The errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<SqliteOptions>(url).await
 }
@@ -69,7 +69,8 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// Clones share one connection.
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    // Of tokio's kind, so that calls await their turn; the blocking pool holds one thread per store at most.
+    // A tokio mutex, so that calls await their turn and each store uses at most one thread of the
+    // blocking pool.
     database: Arc<Mutex<Database>>,
     calls: Calls,
 }
@@ -78,7 +79,7 @@ impl SqliteStore {
     /// Opens the database at this path, creating it if it does not exist.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// The errors of [`open_with`](Self::open_with).
     pub async fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(SqliteOptions::new(path.as_ref())).await
     }
@@ -86,13 +87,17 @@ impl SqliteStore {
     /// Opens a database. If the future is dropped, the file may already have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`NotFound`](ErrorKind::NotFound)
-    /// if the directory is missing, or if the file or the table is missing and the mode does not create it;
-    /// [`Denied`](ErrorKind::Denied); [`Unavailable`](ErrorKind::Unavailable) if others hold the database for
-    /// the whole busy timeout; [`StoreViolation`](ErrorKind::StoreViolation) if the file is corrupt or not a
-    /// database; [`Conflict`](ErrorKind::Conflict) if the table exists but is not this crate's, or the file
-    /// has several names; [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, or outside
-    /// a tokio runtime.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid;
+    /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table
+    ///   is missing and the mode does not create it;
+    /// - [`Denied`](ErrorKind::Denied);
+    /// - [`Unavailable`](ErrorKind::Unavailable) if others hold the database for the whole busy
+    ///   timeout;
+    /// - [`StoreViolation`](ErrorKind::StoreViolation) if the file is corrupt or not a database;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not this crate's, or the file
+    ///   has several names;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, or outside a
+    ///   tokio runtime.
     pub async fn open_with(options: SqliteOptions) -> Result<Self> {
         Self::try_open(options).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -105,15 +110,16 @@ impl SqliteStore {
         Ok(Self { database: Arc::new(Mutex::new(database)), calls })
     }
 
-    /// Runs a job where it may block. Where the thread ends early, nobody knows what a write has done.
+    /// Runs a job on a thread that may block. If the thread ends early, the outcome of a write is
+    /// unknown.
     async fn run<R: Send + 'static>(
         &self,
         asked: Asked,
         job: impl FnOnce(&mut Session<Own>, Calls) -> Result<R> + Send + 'static,
     ) -> Result<R> {
         let runtime = runtime()?;
-        // Moves into the job: a call that is dropped does not let another at the
-        // connection before the job ends.
+        // Moved into the job: if the call is dropped, no other call uses the connection before the
+        // job ends.
         let mut database = Arc::clone(&self.database).lock_owned().await;
         let calls = self.calls;
         let done = runtime.spawn_blocking(move || database.run(|session| job(session, calls))).await;
@@ -129,7 +135,7 @@ impl SqliteStore {
     }
 }
 
-/// The calls, each with copies of what it is asked for: its job may outlive the caller.
+/// Declares the calls. Each copies its arguments, since its job may outlive the caller.
 macro_rules! calls {
     ($($asked:ident $try:ident: $call:ident(&$lent:ident: $of:ty $(, $name:ident: $by:ty)?) -> $outcome:ty;)*) => {
         impl SqliteStore {$(
@@ -173,7 +179,7 @@ impl Store for SqliteStore {
     idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
-/// Reads on a connection of its own, where it may block.
+/// Runs a job that reads on its own connection, on a thread that may block.
 async fn look<R: Send + 'static>(job: impl FnOnce() -> Result<R> + Send + 'static) -> Result<R> {
     runtime()?.spawn_blocking(job).await.map_err(|error| died(ErrorKind::Unavailable, error))?
 }
@@ -185,7 +191,7 @@ fn runtime() -> Result<Handle> {
     })
 }
 
-/// The thread that did the work panicked, or the runtime was shut down.
+/// The error if the thread panicked, or the runtime was shut down.
 fn died(kind: ErrorKind, error: JoinError) -> Error {
     Error::new(kind, format!("the thread that used the database ended early: {error}")).because(error)
 }

@@ -46,17 +46,17 @@ idmill_kit::options! {
 }
 
 impl SqliteOptions {
-    /// The database at this path, with every option at its default.
+    /// Creates options for the database at this path, with all defaults.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self::with_defaults(path.into())
     }
 
-    /// The table that sequences are kept in.
+    /// Returns the table of the sequences.
     pub fn table_name(&self) -> &str {
         &self.table
     }
 
-    /// The path of the database, as given.
+    /// Returns the path of the database, as given.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -75,11 +75,11 @@ impl SqliteOptions {
         format!("sqlite:{}", encode(&self.path))
     }
 
-    /// Options that can be opened.
+    /// Checks the options, and converts them to settings.
     pub(super) fn checked(&self) -> Result<Settings> {
         let table = self.check()?;
-        // Absolute, so that SQLite can take no path for anything else (`:x:`, `file:x`), nor a later change
-        // of the working directory for another file.
+        // Absolute, so that SQLite cannot interpret the path (`:x:`, `file:x`) and a later change
+        // of the working directory cannot select another file.
         let path = std::path::absolute(&self.path).map_err(|error| {
             refuse(format!("the path `{}` cannot be resolved", self.path.display())).because(error)
         })?;
@@ -88,7 +88,7 @@ impl SqliteOptions {
         Ok(Settings { path, table, busy_timeout: Duration::from_millis(millis), mode: self.mode })
     }
 
-    /// Everything that can be known to be wrong without asking the operating system.
+    /// Checks everything that needs no access to the operating system.
     fn check(&self) -> Result<Table> {
         self.check_values()?;
         check_path(&self.path)?;
@@ -119,7 +119,7 @@ impl Target for SqliteOptions {
             let (tell, opened) = oneshot::channel();
             let scan = look(move || {
                 let mut own = open_to_look(&settings)?;
-                // Nobody waits any more.
+                // The caller has stopped waiting.
                 if tell.send(own.0.get_interrupt_handle()).is_err() {
                     return Err(Error::from(ErrorKind::Unavailable));
                 }
@@ -135,7 +135,7 @@ impl Target for SqliteOptions {
     }
 }
 
-/// Ends a scan when its future is dropped: a thread cannot be cancelled otherwise.
+/// Ends a scan when its future is dropped, since a thread cannot be cancelled otherwise.
 struct Interrupt(oneshot::Receiver<InterruptHandle>);
 
 impl Drop for Interrupt {
@@ -183,7 +183,7 @@ fn decode(path: &str) -> Result<OsString> {
 
 fn encode(path: &Path) -> String {
     let encoded = percent_encode(path.as_os_str().as_encoded_bytes(), ESCAPED).to_string();
-    // Two slashes at the beginning would be read as those of a URL.
+    // Two leading slashes would be read as the start of a URL's host.
     if encoded.starts_with("//") { encoded.replacen("//", "/%2F", 1) } else { encoded }
 }
 

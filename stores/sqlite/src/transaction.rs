@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use idmill::store::Bounds;
 use idmill::{Id, IdRange, Result};
@@ -8,8 +8,8 @@ use rusqlite::Transaction;
 
 use super::executor::Callers;
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```
 /// # fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,77 +28,80 @@ use super::executor::Callers;
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub fn next_in<T: Id>(transaction: &Transaction<'_>, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction)
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count)
 }
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to
-/// the next one. The price is that transactions which draw from one database run one after another. A commit
-/// is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps: if a transaction
+/// rolls back, the next one gets its ids. In return, transactions that draw from one database run
+/// one after another. A commit is as durable as the caller's connection makes it.
 ///
-/// The sequence, and the table, are created on first use, in the same transaction. They are those of
-/// [`SqliteStore`](super::SqliteStore), and both may draw from one sequence without ever sharing an id, but
-/// then it has the gaps of the latter.
+/// The sequence and the table are created on first use, in the same transaction. A
+/// [`SqliteStore`](super::SqliteStore) uses the same ones. Both may draw from one sequence and
+/// never share an id, but the store leaves gaps.
 ///
-/// Begin the transaction with `BEGIN IMMEDIATE`. A deferred one serves too, as long as it reads nothing
-/// before its first id: after a read, SQLite refuses to let it write if others have written since, with an
-/// error that says so ([`Unavailable`](idmill::ErrorKind::Unavailable)); then roll it back and begin it
-/// again.
+/// Begin the transaction with `BEGIN IMMEDIATE`. A deferred transaction works too, if it reads
+/// nothing before its first id. After a read, SQLite rejects its write if others have written since
+/// ([`Unavailable`](idmill::ErrorKind::Unavailable)): roll it back and begin it again.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T>(idmill_sql::InTransaction<T, Table>);
 
 impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
+    /// Creates the sequence of this name in the table `idmill_sequences`, with the bounds of the id
+    /// type.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn new(name: &str) -> Result<Self> {
         idmill_sql::InTransaction::new(name).map(Self)
     }
 
-    /// The bounds with which to create the sequence, should it not exist yet.
+    /// Sets the bounds that the sequence is created with if it does not exist yet.
     #[must_use]
     pub fn bounds(self, bounds: Bounds) -> Self {
         Self(self.0.bounds(bounds))
     }
 
-    /// Another table, as in [`SqliteOptions::table`](super::SqliteOptions::table).
+    /// Uses another table, as in [`SqliteOptions::table`](super::SqliteOptions::table).
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn table(self, table: &str) -> Result<Self> {
         self.0.table(table).map(Self)
     }
 
-    /// The next id.
+    /// Draws the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub fn next(&self, transaction: &Transaction<'_>) -> Result<T> {
         let range = self.reserve(transaction, 1)?;
         Ok(range.first().expect("a grant has as many ids as were asked for"))
     }
 
-    /// The next `count` ids, exactly.
+    /// Draws exactly `count` ids.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-    /// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type
-    /// cannot hold the next id; [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
-    /// [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
-    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
+    /// No ids are taken in any of these cases.
+    ///
+    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
+    ///   the next id;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
+    /// - [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
     pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.0.draw(&mut Callers(transaction), count))
     }

@@ -1,6 +1,7 @@
-//! Several processes on one file, killed at any moment.
+//! Several processes on one file, killed at any time.
 //!
-//! Each process is this test binary again, running `child` alone, which prints the ranges it was granted.
+//! Each process runs this test binary with only the test `child`, which prints the ranges it was
+//! granted.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,7 +16,7 @@ use idmill_sqlite::rusqlite::Connection;
 const FILE: &str = "IDMILL_TEST_CHILD_FILE";
 const MOUNTED: &str = "IDMILL_TEST_CHILD_MOUNTED";
 
-/// Not a test by itself: what each process runs.
+/// Not a test: the code of each process.
 #[test]
 fn child() {
     let Some(file) = std::env::var_os(FILE) else { return };
@@ -26,14 +27,14 @@ fn child() {
         let request = Reserve::new(name, 7).create(Bounds::of::<u64>());
         for _ in 0..10_000 {
             let range = store.reserve(&request).await.unwrap().range;
-            // One write per line, so that a kill leaves whole lines but for the last.
+            // One write per line, so that a kill leaves only complete lines except for the last.
             let line = format!("granted {} {}\n", range.start(), range.len());
             std::io::stdout().write_all(line.as_bytes()).unwrap();
         }
     });
 }
 
-/// Not a test by itself: a process in whose file system the database is mounted by itself.
+/// Not a test: a process with the database file as a mount point.
 #[test]
 fn child_that_opens() {
     let Some(file) = std::env::var_os(MOUNTED) else { return };
@@ -44,7 +45,7 @@ fn child_that_opens() {
     }
 }
 
-/// As a container has it, of whose files the database alone is kept: the log would not be.
+/// A container that persists only the database file: the log would be lost.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_database_that_is_mounted_by_itself_is_refused_and_one_in_a_directory_is_not() {
@@ -100,15 +101,15 @@ fn killed_processes_leave_a_whole_file_and_no_id_twice() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ids.db");
     let mut all = Vec::new();
-    // A slow machine needs more rounds to get anything done at all.
     for round in 0..100_u64 {
-        // A slow machine needs more rounds to get anything done at all.
+        // A slow machine needs more rounds to make progress.
         if round >= 8 && all.len() > 20 {
             break;
         }
         let outputs: Vec<_> = (0..3).map(|n| dir.path().join(format!("{round}-{n}"))).collect();
         let mut children: Vec<_> = outputs.iter().map(|output| spawn(&file, output)).collect();
-        // The first rounds are killed while the file is being created. Those on a slow machine last longer.
+        // The first rounds are killed while the file is being created. Later rounds last longer,
+        // for slow machines.
         let millis = 4 + 8 * (round * round).min(50);
         std::thread::sleep(Duration::from_millis(millis * (1 + round / 8)));
         for child in &mut children {

@@ -1,9 +1,9 @@
-//! The same over a real SQLite file, which a wrapper slows down.
+//! Tail latency over a real SQLite file, which a wrapper slows down.
 //!
-//! What a caller meets is counted, and what is counted must not depend on how busy the machine is. In the
-//! first two tests the time is simulated, and stands still while SQLite works: a reserve takes as long as the
-//! wrapper says, over a file that is really written. The others have real threads and real time, and no time
-//! enters into what they ask: the wrapper holds the store's answers back until the test lets go of them.
+//! The tests count waits, and the counts must not depend on the load of the machine. In the first
+//! two tests the time is simulated, and stops while SQLite works: a reserve takes the wrapper's
+//! delay, but the file is really written. The other tests use real threads and real time, but do
+//! not assert on time: the wrapper holds the store's answers until the test releases them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,15 +21,15 @@ use tokio::time::sleep;
 
 const LATENCY: Duration = Duration::from_millis(10);
 const RATES: [f64; 2] = [100.0, 10_000.0];
-/// How long anything may take on the slowest machine before a test gives up.
+/// The timeout of any wait, on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A store whose reserves take longer, and are counted.
+/// A store with slower reserves, which it counts.
 #[derive(Clone, Debug)]
 struct Slow {
     store: SqliteStore,
     latency: watch::Sender<Duration>,
-    /// Whether answers are held back, of reserves that were made.
+    /// Whether the answers of executed reserves are held.
     held: watch::Sender<bool>,
     reserves: Arc<AtomicU64>,
 }
@@ -88,14 +88,14 @@ impl World {
         self.ids.snapshot().waits
     }
 
-    /// As [`load`](load()); and how many waits the allocator counted.
+    /// As [`load`](load()), with the allocator's count of waits.
     async fn load(&self, time: Duration, rate: f64) -> (Seen, u64) {
         let before = self.waits();
         let seen = load(&self.ids, time, move |_| rate).await;
         (seen, self.waits() - before)
     }
 
-    /// Holds every answer back from now on.
+    /// Holds all later answers.
     fn hold(&self) {
         self.store.held.send_replace(true);
     }
@@ -104,14 +104,14 @@ impl World {
         self.store.held.send_replace(false);
     }
 
-    /// How many reserves there were once nobody can ask for another.
+    /// Returns the number of reserves after no more are possible.
     async fn reserves_in_all(&self) -> u64 {
         self.sequences.close().await;
         self.store.reserves()
     }
 }
 
-/// Waits for what other threads are about to do.
+/// Waits for a change by other threads.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
@@ -148,8 +148,8 @@ async fn a_store_that_takes_twenty_times_as_long_within_the_budget_lets_nobody_w
     }
 }
 
-/// Real threads: however long the reserve takes that the draw at the watermark set
-/// off, the ids below it are there.
+/// On real threads: while the reserve that the watermark triggered is pending, the ids below the
+/// watermark are available.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn while_a_reserve_is_under_way_a_watermark_of_ids_is_drawn_without_a_wait() {
     const STEP: u64 = 1_000;
@@ -158,19 +158,19 @@ async fn while_a_reserve_is_under_way_a_watermark_of_ids_is_drawn_without_a_wait
     world.ids.warm().await.unwrap();
     let before = world.waits();
     world.hold();
-    // The one that makes it fewer than the watermark is the last of these.
+    // The last of these draws falls below the watermark.
     draw_on_threads(&world.ids, 1, STEP - WATERMARK + 1);
     until("a reserve is under way", || world.store.reserves() == 2).await;
     draw_on_threads(&world.ids, 4, WATERMARK - 1);
     assert_eq!((world.waits() - before, world.store.reserves()), (0, 2));
-    // Nobody drew too few: that was all of it.
+    // All ids of the first step were drawn.
     assert_eq!(world.ids.try_next().unwrap_err().kind(), ErrorKind::Dry);
     world.release();
     assert_eq!(world.ids.next().await.unwrap(), STEP + 1);
     assert_eq!(world.reserves_in_all().await, 2);
 }
 
-/// So many on each of so many threads together; panics where there is none in memory.
+/// Draws `count` ids on each of `threads` threads; panics if no id is in memory.
 fn draw_on_threads(ids: &Allocator, threads: u64, count: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -190,7 +190,7 @@ async fn a_hundred_callers_before_an_empty_memory_are_served_by_one_reserve() {
     for step in [CROWD, 1_000] {
         let world = World::new(LATENCY, |s| s.step(step).watermark(0)).await;
         world.hold();
-        // The first one's reserve is held back until all the others wait too.
+        // The first reserve is held until all others wait too.
         let crowd: Vec<_> = (0..CROWD)
             .map(|_| {
                 let ids = world.ids.clone();

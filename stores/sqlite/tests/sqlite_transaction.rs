@@ -1,4 +1,4 @@
-//! Gapless ids: drawn inside a transaction of the caller's own.
+//! Gapless ids: drawn inside a transaction of the caller.
 
 use std::num::NonZeroI64;
 use std::path::Path;

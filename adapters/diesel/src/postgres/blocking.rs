@@ -1,5 +1,5 @@
-//! Draws on a connection of diesel itself, [`PgConnection`]: those that [`InTransaction`] has too, by another
-//! name.
+//! Draws on a blocking connection of diesel, [`PgConnection`]: the blocking methods of
+//! [`InTransaction`] as functions.
 //!
 //! ```no_run
 //! use idmill_diesel::diesel::r2d2::{ConnectionManager, Pool};
@@ -30,20 +30,20 @@ use super::convert::{fault_of, must_be_inside};
 use super::query::{Sent, Texts, answer};
 use super::transaction::Diesel;
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve_blocking`].
+/// The errors of [`InTransaction::reserve_blocking`].
 pub fn next_in<T: Id>(transaction: &mut PgConnection, name: &str) -> Result<T> {
     InTransaction::new(name)?.next_blocking(transaction)
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
-/// its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve_blocking`].
+/// The errors of [`InTransaction::reserve_blocking`].
 pub fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve_blocking(transaction, count)
 }
@@ -57,7 +57,7 @@ impl Library<Blocking> for Diesel {
     }
 }
 
-/// Runs statements in a transaction of the caller's.
+/// Runs statements in a transaction of the caller.
 #[allow(missing_debug_implementations)] // the driver's connection has none
 pub struct Within<'a>(&'a mut PgConnection);
 

@@ -1,4 +1,4 @@
-//! Errors of diesel, as `idmill-sql` has them.
+//! Converts errors of diesel to those of `idmill-sql`.
 
 use std::num::NonZeroU32;
 
@@ -7,8 +7,8 @@ use idmill::{Error, ErrorKind};
 use idmill_sql::postgres::{LOCK_NOT_AVAILABLE, UNDEFINED_TABLE};
 use idmill_sql::{EngineError, Fault};
 
-/// How a statement failed. diesel has a kind for few SQLSTATEs, and keeps the others for itself; what is
-/// neither of a kind nor known by its text stays unknown.
+/// Converts an error of a statement. diesel maps a few SQLSTATEs to kinds and does not expose the
+/// others. An error without a kind or a known text becomes [`Fault::Broken`].
 pub(super) fn fault_of(error: DieselError) -> Fault {
     let DieselError::DatabaseError(kind, information) = &error else { return Fault::broken(error) };
     let message = information.message().to_owned();
@@ -18,7 +18,7 @@ pub(super) fn fault_of(error: DieselError) -> Fault {
     }
 }
 
-/// Exactly those that diesel makes the kinds of.
+/// The SQLSTATEs that diesel maps to these kinds.
 fn of_kind(kind: DatabaseErrorKind) -> Option<&'static str> {
     Some(match kind {
         DatabaseErrorKind::UniqueViolation => "23505",
@@ -33,8 +33,8 @@ fn of_kind(kind: DatabaseErrorKind) -> Option<&'static str> {
     })
 }
 
-/// What the server says in English. In a transaction this is safe: whatever the error was, the server has
-/// ended the transaction, and nothing was taken.
+/// Recognizes the server's English messages. This is safe in a transaction: whatever the error was,
+/// the server has ended the transaction, and no ids were taken.
 fn of_unknown(kind: DatabaseErrorKind, message: &str) -> Option<&'static str> {
     if matches!(kind, DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand) {
         return None;
@@ -56,10 +56,10 @@ const TEXTS: &[(&str, &str, &str)] = &[
     ("current transaction is aborted", "", "25P02"),
 ];
 
-/// Whether the connection is in a transaction, by what diesel knows of how deep it is in one.
+/// Checks that the connection is in a transaction, by the depth that diesel tracks.
 ///
 /// # Errors
-/// [`Fault::Refused`] if it is in none, or diesel does not know.
+/// [`Fault::Refused`] if it is in none, or if diesel has lost track.
 pub(super) fn must_be_inside(depth: QueryResult<Option<NonZeroU32>>) -> Result<(), Fault> {
     match depth {
         Ok(Some(_)) => Ok(()),

@@ -9,8 +9,8 @@ use super::convert::{fault_of, must_be_inside};
 use super::query::{Sent, Texts, answer};
 use super::transaction::Diesel;
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```no_run
 /// use idmill_diesel::diesel::sql_types::BigInt;
@@ -32,16 +32,16 @@ use super::transaction::Diesel;
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &mut AsyncPgConnection, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
-/// its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(
     transaction: &mut AsyncPgConnection,
     name: &str,
@@ -59,7 +59,7 @@ impl Library for Diesel {
     }
 }
 
-/// Runs statements in a transaction of the caller's.
+/// Runs statements in a transaction of the caller.
 #[allow(missing_debug_implementations)] // the driver's connection has none
 pub struct Within<'a>(&'a mut AsyncPgConnection);
 

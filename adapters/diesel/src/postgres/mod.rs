@@ -1,12 +1,14 @@
-//! PostgreSQL: ids inside the transactions of a connection of diesel's, and a store beside your pool.
+//! PostgreSQL: ids inside the transactions of a diesel connection, and a store that you can use
+//! with your pool.
 //!
 //! The table is that of `idmill-postgres`: processes with either crate share its sequences.
 //!
-//! # How a statement is sent
+//! # Protocol
 //!
-//! As diesel sends any query: prepared once on each connection, in diesel's own cache, and executed with its
-//! values apart. So the first draw on a connection takes a round trip more than any other. Where you turn
-//! that cache off for a pooler (`set_prepared_statement_cache_size`), it is off for draws too.
+//! Statements are sent like any diesel query: prepared once on each connection, in diesel's cache,
+//! and executed with separate values. So the first draw on a connection takes one more round trip.
+//! If you turn that cache off for a pooler (`set_prepared_statement_cache_size`), it is off for
+//! draws too.
 
 #[cfg(feature = "sync")]
 pub mod blocking;

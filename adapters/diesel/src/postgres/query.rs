@@ -1,4 +1,4 @@
-//! A statement as a query of diesel's, and its rows.
+//! A statement as a diesel query, and its rows.
 
 use diesel::deserialize::{self, QueryableByName};
 use diesel::pg::Pg;
@@ -11,9 +11,9 @@ use idmill_sql::{Answer, Fault, Row, Statement, Value};
 
 const NULL: &Option<String> = &None;
 
-/// A statement whose placeholders diesel numbers anew, in the order in which they stand. A value that stands
-/// in two places is sent twice. In return, diesel can keep the statement prepared, which it never does with a
-/// text of the caller's.
+/// A statement whose placeholders diesel renumbers in their order in the text. A value with two
+/// placeholders is sent twice. In return, diesel can keep the statement prepared, which it never
+/// does with raw SQL text.
 #[derive(Debug)]
 pub(super) struct Sent<'a> {
     parts: Vec<(&'a str, Option<&'a Value>)>,
@@ -22,7 +22,7 @@ pub(super) struct Sent<'a> {
 
 impl<'a> Sent<'a> {
     /// # Errors
-    /// [`Fault::Refused`] for a text that PostgreSQL cannot hold.
+    /// [`Fault::Refused`] for a text that PostgreSQL cannot store.
     pub(super) fn new(statement: &'a Statement<'_>) -> Result<Self, Fault> {
         Ok(Self { parts: parts(statement)?, again: statement.again })
     }
@@ -40,7 +40,7 @@ impl QueryFragment<Pg> for Sent<'_> {
     }
 }
 
-/// A value, with its type. The transaction is the caller's, and so is how long it waits for locks.
+/// Binds a value with its type. The lock timeout is that of the caller's transaction.
 fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> {
     match value {
         Value::Null => out.push_bind_param::<Nullable<Text>, _>(NULL),
@@ -53,7 +53,7 @@ fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> 
     }
 }
 
-/// By its text.
+/// Identified by its text.
 impl QueryId for Sent<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;
@@ -65,7 +65,7 @@ impl Query for Sent<'_> {
 
 impl<Connection> diesel::RunQueryDsl<Connection> for Sent<'_> {}
 
-/// A row, all of whose columns are texts.
+/// A row whose columns are all text.
 #[derive(Debug)]
 pub(super) struct Texts(Row);
 

@@ -17,7 +17,7 @@ fn connect(engine: &Engine) -> PgConnection {
     PgConnection::establish(&url(engine)).unwrap()
 }
 
-/// Ranges of a store, and transactions of a pool's connections, some of which give up.
+/// A store and the transactions of a pool draw from one sequence; some transactions roll back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_and_a_store_share_a_sequence_without_a_duplicate() {
     let Some(engine) = server().await else { return };

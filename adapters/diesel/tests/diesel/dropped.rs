@@ -1,4 +1,4 @@
-//! What is left when somebody does not wait for the end.
+//! The state after a future is dropped.
 
 use idmill_diesel::diesel_async::{AsyncConnection, AsyncPgConnection};
 use idmill_diesel::postgres::next_in;
@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use crate::{AnyError, connect, numbers, open, pool, server, until_waiting};
 
-/// Draws the first number in a transaction, whose future is dropped then.
+/// Draws the first number in a transaction whose future is then dropped.
 async fn begin_and_drop(conn: &mut AsyncPgConnection) {
     let (drawn, when_drawn) = oneshot::channel();
     let dropped = conn.transaction(async |conn| {
@@ -17,7 +17,7 @@ async fn begin_and_drop(conn: &mut AsyncPgConnection) {
     tokio::select! { _ = dropped => panic!("it never ends"), drawn = when_drawn => drawn.unwrap() }
 }
 
-/// The callback goes on, and gives up.
+/// The callback continues, and fails.
 #[tokio::test]
 async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     let Some(engine) = server().await else { return };
@@ -45,7 +45,7 @@ async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     let (held, dropped) = tokio::join!(holding, dropped);
     held.unwrap();
     assert_eq!(dropped.unwrap_err().to_string(), "rolls back");
-    // The connections answer what they are asked, and no number is missing.
+    // The connections are in sync, and no number is missing.
     for expected in 2..6 {
         let drawn = conn.transaction(async |conn| {
             let number = next_in::<i64>(conn, "invoices").await?;
@@ -56,7 +56,7 @@ async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     }
 }
 
-/// A transaction whose future is dropped: a pool closes its connection before anybody else gets it.
+/// The future of a transaction is dropped: a pool closes its connection before it is reused.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };
@@ -68,7 +68,7 @@ async fn a_transaction_that_is_dropped_gives_its_number_back() {
     }
 }
 
-/// As the page warns: deadpool looks at a connection when it is asked for one, and not before.
+/// As documented: deadpool checks a connection only when one is requested.
 #[tokio::test]
 async fn one_that_is_dropped_in_a_pool_holds_its_sequence_until_its_connection_is_looked_at() {
     let Some(engine) = server().await else { return };
@@ -88,7 +88,8 @@ async fn one_that_is_dropped_in_a_pool_holds_its_sequence_until_its_connection_i
     assert_eq!(other.await.unwrap(), 1);
 }
 
-/// As the page warns: on a connection that is held it goes on, and what looks like a commit is none.
+/// As documented: on a held connection the transaction stays open, and an apparent commit has no
+/// effect.
 #[tokio::test]
 async fn on_a_connection_that_is_held_nothing_is_committed_any_more() {
     let Some(engine) = server().await else { return };

@@ -1,4 +1,4 @@
-//! Over a real PostgreSQL, which `ci/engines/postgres` starts: one for each test.
+//! Tests with a real PostgreSQL server, which `ci/engines/postgres` starts for each test.
 
 #[cfg(feature = "sync")]
 mod blocking;
@@ -18,7 +18,7 @@ use idmill_diesel::idmill::{self, IdRange, SequenceName};
 use idmill_diesel::postgres::PostgresStore;
 use idmill_testing::engines::Engine;
 
-/// What a service has: any error.
+/// The error type of a service.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn server() -> Option<Engine> {
@@ -29,7 +29,7 @@ fn url(engine: &Engine) -> String {
     format!("postgres://postgres@{}/postgres", engine.address())
 }
 
-/// A service's pool, with so many connections at most.
+/// The pool of a service, with at most `most` connections.
 fn pool(engine: &Engine, most: usize) -> Pool<AsyncPgConnection> {
     Pool::builder(AsyncDieselConnectionManager::new(url(engine))).max_size(most).build().unwrap()
 }
@@ -51,7 +51,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> idmill::Result<Gr
     store.reserve(&Reserve::new(self::name(name), count).create(create)).await
 }
 
-/// First and last.
+/// The first and the last id.
 fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
@@ -66,7 +66,7 @@ struct Number {
     number: i64,
 }
 
-/// The column `number` of each row.
+/// Returns the column `number` of each row.
 async fn numbers(connection: &mut AsyncPgConnection, sql: &str) -> Vec<i64> {
     let rows: Vec<Number> = diesel::sql_query(sql).load(connection).await.unwrap();
     rows.into_iter().map(|row| row.number).collect()

@@ -10,7 +10,7 @@ use crate::{AnyError, open, pool, reserve, server, url};
 
 const ROUNDS: u64 = 50;
 
-/// Ranges of a store, and ids in transactions of two drivers, of one sequence, all at once.
+/// A store and the transactions of two drivers draw from one sequence concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn tokio_postgres_and_diesel_share_a_sequence_without_a_duplicate() {
     let Some(engine) = server().await else { return };

@@ -11,7 +11,8 @@ use idmill_diesel::postgres::{InTransaction, ddl, next_in, reserve_in};
 
 use crate::{AnyError, connect, ids, name, numbers, open, pool, reserve, run, server};
 
-/// Several write invoices at once, and some of them give up: no number is missing, and none is there twice.
+/// Several clients write invoices concurrently, and some roll back: no number is missing or
+/// duplicated.
 #[tokio::test]
 async fn numbers_have_no_gaps_whoever_rolls_back() {
     let Some(engine) = server().await else { return };
@@ -65,7 +66,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     assert_eq!(reserve(&store, "few", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// diesel has no kind for these.
+/// diesel has no kind for these errors.
 #[tokio::test]
 async fn what_diesel_does_not_tell_is_read_from_what_the_server_says() {
     let Some(engine) = server().await else { return };
@@ -75,7 +76,7 @@ async fn what_diesel_does_not_tell_is_read_from_what_the_server_says() {
         let error = elsewhere.next(conn).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert!(error.to_string().contains("42P01"), "{error}");
-        // It has ended the transaction.
+        // The error has ended the transaction.
         let error = next_in::<i64>(conn, "s").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("25P02"), "{error}");
@@ -96,7 +97,7 @@ async fn what_diesel_does_not_tell_is_read_from_what_the_server_says() {
         Err::<(), AnyError>("rolls back".into())
     });
     drawn.await.unwrap_err();
-    // The connection is as good as before.
+    // The connection is still usable.
     let drawn = conn.transaction(async |conn| Ok::<_, AnyError>(next_in::<i64>(conn, "s").await?));
     assert_eq!(drawn.await.unwrap(), 1);
 }
@@ -112,7 +113,7 @@ async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
     let sequence = sequence.table("numbers").unwrap().schema("billing").unwrap();
     let drawn = conn.transaction(async |conn| {
         assert_eq!(sequence.next(conn).await?, 2026_0001);
-        // What a savepoint is rolled back to was not drawn.
+        // A rolled-back savepoint returns its ids.
         let inner = conn.transaction(async |conn| {
             assert_eq!(sequence.next(conn).await?, 2026_0002);
             Err::<(), AnyError>("rolls back".into())

@@ -1,10 +1,10 @@
-//! Statements, rows and errors, from `idmill-sql` to SeaORM and back.
+//! Converts statements, rows and errors between `idmill-sql` and SeaORM.
 
 use idmill_sql::{Fault, Row, Statement, Value};
 use idmill_sqlx::postgres::fault_of as fault_of_sqlx;
 use sea_orm::{DbBackend, DbErr, QueryResult, RuntimeErr, Statement as Sent, Value as Bound};
 
-/// The statement, with its values bound. It waits for locks as long as the caller's transaction does.
+/// Converts a statement with its values. Its lock timeout is that of the caller's transaction.
 pub(super) fn sent(statement: &Statement<'_>) -> Sent {
     Sent::from_sql_and_values(DbBackend::Postgres, &*statement.sql, statement.values.iter().map(bound))
 }
@@ -16,19 +16,20 @@ fn bound(value: &Value) -> Bound {
         Value::Text(text) => Bound::from(text.as_str()),
         Value::Bytes(bytes) => Bound::from(bytes.as_slice()),
         Value::Patience => Bound::from(""),
-        // Arrays are those of batches, which are no part of anybody's transaction.
+        // Only batches have arrays, and they never run in a caller's transaction.
         _ => unreachable!("no statement in a transaction has such a value"),
     }
 }
 
-/// A row, all of whose columns are texts.
+/// Converts a row, whose columns are all text.
 pub(super) fn row_of(row: &QueryResult) -> Row {
     let columns = 0..row.column_names().len();
     let text = |column| row.try_get_by_index(column).ok().flatten();
     Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
-/// How a statement failed. SeaORM wraps the error of sqlx, in which the server's is, and adds nothing to it.
+/// Converts an error of a statement. SeaORM only wraps the error of sqlx, which contains the
+/// server's.
 pub(super) fn fault_of(error: DbErr) -> Fault {
     match error {
         DbErr::Query(RuntimeErr::SqlxError(error))
@@ -58,7 +59,7 @@ mod tests {
         assert_eq!(sent.values.unwrap().0, bound);
     }
 
-    /// What the server answered is heard from one, in the tests of the whole.
+    /// Errors of the server are covered by the integration tests.
     #[test]
     fn what_no_server_said_is_a_broken_connection() {
         let lost = || SqlxError::Io(io::Error::other("its words"));

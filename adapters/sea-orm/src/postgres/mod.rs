@@ -1,29 +1,30 @@
-//! PostgreSQL: a store beside a [`DatabaseConnection`](sea_orm::DatabaseConnection), and ids inside its
-//! transactions.
+//! PostgreSQL: a store that uses a [`DatabaseConnection`](sea_orm::DatabaseConnection), and ids
+//! inside its transactions.
 //!
-//! The table is that of `idmill-postgres`: processes with either crate share its sequences. The store is that
-//! of `idmill-sqlx08`, beside SeaORM's pool of sqlx.
+//! The table is that of `idmill-postgres`: processes with either crate share its sequences. The
+//! store is that of `idmill-sqlx08`, over SeaORM's sqlx pool.
 //!
-//! # How a draw in a transaction is sent
+//! # Protocol of a draw in a transaction
 //!
-//! As two statements. The first asks the server whether it is in a transaction, by a savepoint that is
-//! released at once. SeaORM does not say so itself, and a
-//! [`DatabaseTransaction`](sea_orm::DatabaseTransaction) can outlive its transaction: when a nested `begin`
-//! fails or is dropped halfway, sqlx rolls back the one around it, and what is sent by that afterwards
-//! commits by itself. The second takes the ids. It is prepared, once for each connection, as all of SeaORM's
-//! statements are.
+//! A draw sends two statements. The first checks that the server is in a transaction, with a
+//! savepoint that is released immediately. SeaORM does not report this, and a
+//! [`DatabaseTransaction`](sea_orm::DatabaseTransaction) can outlive its transaction: when a nested
+//! `begin` fails or is dropped halfway, sqlx rolls back the outer transaction, and later statements
+//! of the outer transaction commit one by one. The second statement takes the ids. It is prepared
+//! once per connection, like all statements of SeaORM.
 //!
 //! # Cancellation
 //!
-//! A future of [`next_in`] that is dropped may have been carried out at the server, and leaves an answer to
-//! be read. sqlx reads and drops it before the next statement. Roll the transaction back then: one that is
-//! committed may have a gap.
+//! A future of [`next_in`] that is dropped may have been executed by the server, and leaves an
+//! unread answer. sqlx discards the answer before the next statement. Roll the transaction back
+//! then: if it commits, it may leave a gap.
 //!
-//! # A transaction that is dropped
+//! # Dropped transactions
 //!
-//! It is rolled back as its connection goes back to the pool, and its ids go to the next one. SeaORM has no
-//! transaction on a connection that somebody else holds. One that is dropped inside another is rolled back
-//! with the next statement of that, or with its end.
+//! A dropped transaction is rolled back when its connection returns to the pool, and the next
+//! transaction gets its ids. SeaORM has no transactions on a connection that is held elsewhere. A
+//! nested transaction that is dropped is rolled back with the next statement of the outer
+//! transaction, or at its end.
 
 mod convert;
 mod store;

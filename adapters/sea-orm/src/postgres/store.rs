@@ -1,4 +1,4 @@
-//! The store: that of `idmill-sqlx08`, beside SeaORM's pool.
+//! The store of `idmill-sqlx08`, over SeaORM's pool.
 
 use std::fmt;
 
@@ -8,42 +8,46 @@ use idmill_sqlx::driver::PgPool;
 use idmill_sqlx::postgres::{PostgresOptions, PostgresStore as Inner};
 use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
 
-/// Sequences in a table of the database that a [`DatabaseConnection`] leads to.
+/// Sequences in a table of the database that a [`DatabaseConnection`] connects to.
 ///
-/// The store opens connections of its own, at most four, and four more while locks are waited for: as
-/// SeaORM's pool would, with its options and its search path. So a refill never waits for a connection that
-/// callers hold while they wait for that refill. They stay when the pool is closed, and end with the last
-/// clone of the store. See [`PostgresOptions::share_pool`] for the other way.
+/// The store opens its own connections: at most four, plus four that wait for locks. It uses the
+/// options and the search path of SeaORM's pool. So a refill never waits for a connection that
+/// callers hold while they wait for that refill. The connections stay open when the pool is closed,
+/// and are closed with the last clone of the store. To use the pool's connections instead, see
+/// [`PostgresOptions::share_pool`].
 #[derive(Clone)]
 pub struct PostgresStore(Inner);
 
 impl PostgresStore {
-    /// Beside this connection, in the table `idmill_sequences` that the `search_path` leads to, or else of
-    /// its first schema, where it is created.
+    /// Opens a store for this connection's database. The table is `idmill_sequences` on the
+    /// `search_path`; if there is none, it is created in the first schema of the path.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options).
+    /// The errors of [`with_options`](Self::with_options).
     pub async fn from_connection(connection: &DatabaseConnection) -> Result<Self> {
         Self::with_options(connection, PostgresOptions::new()).await
     }
 
-    /// Beside this connection, with these options. Creates the table where they say so; dropping the future
-    /// can leave it created.
+    /// Opens a store for this connection's database with these options, and creates the table if
+    /// they allow it. If the future is dropped, the table may have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be, and for a connection that is
-    /// none to PostgreSQL; [`Unavailable`](ErrorKind::Unavailable) if the server cannot be reached;
-    /// [`Denied`](ErrorKind::Denied) by the server, or for its certificate; [`NotFound`](ErrorKind::NotFound)
-    /// if the database is missing, the schema, or the table and it is not to be created;
-    /// [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two are to be seen, or
-    /// the server does not sync what it writes.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid, or the connection is
+    ///   not to PostgreSQL;
+    /// - [`Unavailable`](ErrorKind::Unavailable) if the server is unreachable;
+    /// - [`Denied`](ErrorKind::Denied) if the server refuses access, or its certificate is not
+    ///   accepted;
+    /// - [`NotFound`](ErrorKind::NotFound) if the database or the schema is missing, or if the
+    ///   table is missing and the mode does not create it;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables
+    ///   are visible, or if the server does not sync its writes.
     pub async fn with_options(connection: &DatabaseConnection, options: PostgresOptions) -> Result<Self> {
         let pool = pool(connection).map_err(|error| error.during(Operation::Connect))?;
         Inner::with_options(pool, options).await.map(Self)
     }
 }
 
-/// SeaORM panics where it has another pool, or none.
+/// Checks the kind first, since SeaORM panics for another pool, or for none.
 fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
     match connection {
         DatabaseConnection::SqlxPostgresPoolConnection(_) => Ok(connection.get_postgres_connection_pool()),
@@ -55,7 +59,7 @@ fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
     }
 }
 
-/// What is there instead, and what to do.
+/// The error for another kind of connection, with advice.
 pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
     let is = match backend {
         DbBackend::MySql => "of MySQL: idmill-mysql has a store with connections of its own",

@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use idmill::{Error, ErrorKind, Id, IdRange, Result};
 use idmill_sql::postgres::Calls;
@@ -8,13 +8,13 @@ use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend};
 use super::convert::{fault_of, row_of, sent};
 use super::store::elsewhere;
 
-/// Fails where no transaction is open, and else leaves all as it was.
+/// Fails if no transaction is open; otherwise has no effect.
 const PROBE: &str = "SAVEPOINT idmill; RELEASE SAVEPOINT idmill";
 /// no_active_sql_transaction
 const NO_TRANSACTION: &str = "25P01";
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```no_run
 /// # async fn demo(db: &sea_orm::DatabaseConnection) -> Result<(), Box<dyn std::error::Error>> {
@@ -29,7 +29,7 @@ const NO_TRANSACTION: &str = "25P01";
 /// # Ok(()) }
 /// ```
 ///
-/// A connection is no transaction, and is not taken:
+/// A connection is not a transaction, and is rejected:
 ///
 /// ```compile_fail,E0308
 /// # async fn demo(db: &sea_orm::DatabaseConnection) {
@@ -38,16 +38,16 @@ const NO_TRANSACTION: &str = "25P01";
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &DatabaseTransaction, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
-/// its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(
     transaction: &DatabaseTransaction,
     name: &str,
@@ -58,29 +58,28 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps, and they are ordered as the commits are: a
-/// transaction that rolls back gives its ids to the next one. The price is that transactions which draw from
-/// one sequence run one after another, each from its first id to its end. So draw late and commit soon; and
-/// where one draws from several sequences, in the same order everywhere. A commit is as durable as the
-/// caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
+/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
+/// that draw from one sequence run one after another, each from its first id to its end. Draw late
+/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
+/// commit is as durable as the caller's connection makes it.
 ///
-/// The sequence is created on first use, in the same transaction; the table must be there, as any
-/// [`PostgresStore`](super::PostgresStore) that was opened once has created it, or [`ddl`](super::ddl) in a
-/// migration. Both may draw from one sequence without ever sharing an id, but then it has the gaps of the
-/// latter.
+/// The sequence is created on first use, in the same transaction. The table must exist: opening a
+/// [`PostgresStore`](super::PostgresStore) once creates it, or use [`ddl`](super::ddl) in a
+/// migration. Both may draw from one sequence and never share an id, but the store leaves gaps.
 ///
-/// A transaction in a transaction is a savepoint. If it is rolled back, it takes the ids back that were drawn
-/// since it began, also those that were drawn by the outer one meanwhile. The lock stays until the outermost
-/// transaction ends, or the savepoint before the first draw is rolled back to.
+/// A nested transaction is a savepoint. If it is rolled back, the ids drawn since it began are
+/// returned, including ids that the outer transaction drew in that time. The lock is held until the
+/// outermost transaction ends, or until a rollback to the savepoint before the first draw.
 ///
-/// READ COMMITTED, PostgreSQL's default, is the isolation to use. In a stricter one a transaction that
-/// waited for another hears that it could not be serialised
-/// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
+/// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
+/// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has
+/// to be restarted.
 ///
-/// See the [module](super) for what is dropped halfway.
+/// See the [module](super) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, SeaOrm>;
 
-/// The library SeaORM.
+/// Marks transactions of SeaORM.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum SeaOrm {}
@@ -94,16 +93,16 @@ impl Library for SeaOrm {
     }
 }
 
-/// Runs the statements of one draw in a transaction of the caller's.
+/// Runs the statements of one draw in a transaction of the caller.
 #[derive(Debug)]
 pub struct Within<'a> {
     transaction: &'a DatabaseTransaction,
-    /// Whether the server said that it is in a transaction.
+    /// Whether the server reported that it is in a transaction.
     open: bool,
 }
 
 impl Within<'_> {
-    /// SeaORM's transaction may have ended without its knowing.
+    /// Checks with the server: SeaORM does not detect that its transaction has ended.
     async fn must_be_open(&mut self) -> Result<(), Fault> {
         let backend = self.transaction.get_database_backend();
         if backend != DbBackend::Postgres {

@@ -1,4 +1,4 @@
-//! Connections that are none to PostgreSQL.
+//! Connections to other databases than PostgreSQL.
 
 use idmill_sea_orm::idmill::ErrorKind;
 use idmill_sea_orm::postgres::{PostgresStore, next_in};

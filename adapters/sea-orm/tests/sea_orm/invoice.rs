@@ -1,6 +1,6 @@
-//! An entity whose key idmill hands out.
+//! An entity whose key is an id of idmill.
 
-// The derives write more of the kind.
+// The derives generate such items.
 #![allow(unreachable_pub)]
 
 use sea_orm::entity::prelude::*;
@@ -28,7 +28,7 @@ pub(crate) async fn write(tx: &DatabaseTransaction, number: i64) {
     ActiveModel { number: Set(number), cents: Set(4200) }.insert(tx).await.unwrap();
 }
 
-/// All of them, in their order.
+/// Returns all numbers in order.
 pub(crate) async fn numbers(db: &DatabaseConnection) -> Vec<i64> {
     let found = Entity::find().select_only().column(Column::Number).order_by_asc(Column::Number);
     found.into_tuple().all(db).await.unwrap()

@@ -1,4 +1,4 @@
-//! Over a real PostgreSQL, which `ci/engines/postgres` starts: one for each test.
+//! Tests with a real PostgreSQL server, which `ci/engines/postgres` starts for each test.
 
 mod elsewhere;
 mod invoice;
@@ -27,12 +27,13 @@ fn options(engine: &Engine, name: &str) -> ConnectOptions {
     options
 }
 
-/// A service's connection, of so many at most. With mocks about, SeaORM has no clones of it.
+/// The connection of a service, with at most `most` pooled connections. SeaORM's connection is not
+/// `Clone` with the feature `mock`.
 async fn service(engine: &Engine, most: u32) -> Arc<DatabaseConnection> {
     Arc::new(Database::connect(options(engine, "service").max_connections(most).to_owned()).await.unwrap())
 }
 
-/// A connection for what the test itself looks at.
+/// A connection for the queries of the test.
 async fn admin(engine: &Engine) -> Arc<DatabaseConnection> {
     Arc::new(Database::connect(options(engine, "admin").max_connections(2).to_owned()).await.unwrap())
 }
@@ -57,12 +58,12 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
     store.reserve(&request(name, count)).await
 }
 
-/// First and last.
+/// The first and the last id.
 fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 
-/// The one number that a statement answers with.
+/// Returns the number in the only row of an answer.
 async fn number(db: &impl ConnectionTrait, sql: &str) -> i64 {
     let row = db.query_one(Statement::from_string(DbBackend::Postgres, sql)).await.unwrap().unwrap();
     row.try_get_by_index(0).unwrap()

@@ -12,7 +12,7 @@ use crate::{open, reserve, server, service};
 
 const ROUNDS: u64 = 50;
 
-/// Ranges of two stores, and ids in transactions of two drivers, of one sequence, all at once.
+/// Two stores and the transactions of two drivers draw from one sequence concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn tokio_postgres_and_sea_orm_share_a_sequence_without_a_duplicate() {
     let Some(engine) = server().await else { return };

@@ -1,4 +1,4 @@
-//! Transactions in transactions: SeaORM makes savepoints of them.
+//! Nested transactions, which SeaORM makes savepoints.
 
 use idmill_sea_orm::idmill::ErrorKind;
 use idmill_sea_orm::idmill::store::Store;
@@ -22,7 +22,7 @@ async fn what_a_savepoint_is_rolled_back_to_was_not_drawn() {
     assert_eq!(drawn(&inner).await, 2);
     inner.rollback().await.unwrap();
     assert_eq!(drawn(&tx).await, 2);
-    // One that is dropped is rolled back before the next statement.
+    // A dropped savepoint is rolled back before the next statement.
     let inner = tx.begin().await.unwrap();
     assert_eq!(drawn(&inner).await, 3);
     drop(inner);
@@ -48,8 +48,8 @@ async fn what_the_outer_one_draws_meanwhile_is_the_inner_one_s() {
     tx.commit().await.unwrap();
 }
 
-/// SeaORM's transaction outlives that of the server, which sqlx rolls back. What is sent by it commits at
-/// once.
+/// SeaORM's transaction outlives the server's, which sqlx rolls back. Later statements commit
+/// immediately.
 #[tokio::test]
 async fn nothing_is_taken_in_a_transaction_that_a_failed_begin_has_ended() {
     let Some(engine) = server().await else { return };
@@ -73,7 +73,7 @@ async fn nothing_is_taken_in_a_transaction_that_a_dropped_begin_has_ended() {
     open(&db).await;
     let tx = db.begin().await.unwrap();
     assert_eq!(drawn(&tx).await, 1);
-    // It is asked once, which hardly ever brings the answer too.
+    // Polled once, which almost never completes it.
     loop {
         tokio::select! {
             biased;

@@ -1,4 +1,4 @@
-//! The store: that of idmill-sqlx08, whose own tests ask more of it.
+//! The store: that of idmill-sqlx08, which has more thorough tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ async fn opening_makes_no_more_than_it_may() {
     assert_eq!(reserve(&reader, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
 }
 
-/// Which SeaORM sets on each connection as it makes it.
+/// SeaORM sets it on each new connection.
 #[tokio::test]
 async fn the_search_path_is_that_of_the_connection() {
     let Some(engine) = server().await else { return };
@@ -58,7 +58,7 @@ async fn the_search_path_is_that_of_the_connection() {
     assert_eq!(number(&*admin, "SELECT count(*) FROM billing.idmill_sequences").await, 1);
 }
 
-/// Every connection of the pool is held by a handler that waits for an id; and then the pool is closed.
+/// Handlers that wait for an id hold every connection of the pool; then the pool is closed.
 #[tokio::test]
 async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
     let Some(engine) = server().await else { return };

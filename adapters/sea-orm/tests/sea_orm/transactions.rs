@@ -12,7 +12,8 @@ use sea_orm::{ConnectionTrait, IsolationLevel, SqlxError, TransactionError, Tran
 
 use crate::{admin, ids, invoice, name, number, open, reserve, server, service, until_waiting};
 
-/// Several write invoices at once, and some of them give up: no number is missing, and none is there twice.
+/// Several clients write invoices concurrently, and some roll back: no number is missing or
+/// duplicated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn numbers_have_no_gaps_whoever_rolls_back() {
     let Some(engine) = server().await else { return };
@@ -81,7 +82,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     assert_eq!(reserve(&store, "few", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// With its SQLSTATE, its severity, and the driver's error as the cause.
+/// With its SQLSTATE and severity, and the driver's error as the cause.
 #[tokio::test]
 async fn what_the_server_says_comes_through() {
     let Some(engine) = server().await else { return };
@@ -95,12 +96,12 @@ async fn what_the_server_says_comes_through() {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<SqlxError>());
     let code = cause.and_then(SqlxError::as_database_error).and_then(DatabaseError::code);
     assert_eq!(code.as_deref(), Some("42P01"));
-    // It has ended the transaction.
+    // The error has ended the transaction.
     let error = next_in::<i64>(&tx, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("25P02"), "{error}");
     drop(tx);
-    // Another was first, in a stricter isolation.
+    // Another transaction was first, in a stricter isolation level.
     let serializable = Some(IsolationLevel::Serializable);
     let tx = db.begin_with_config(serializable, None).await.unwrap();
     assert_eq!(number(&tx, "SELECT count(*) FROM idmill_sequences").await, 0);
@@ -112,7 +113,7 @@ async fn what_the_server_says_comes_through() {
     assert!(error.to_string().contains("roll the transaction back"), "{error}");
 }
 
-/// The server ends the session, or has ended it.
+/// The server ends the session, or has already ended it.
 #[tokio::test]
 async fn a_session_that_ends_has_taken_nothing() {
     let Some(engine) = server().await else { return };
@@ -135,7 +136,7 @@ async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     db.execute_unprepared("CREATE SCHEMA billing").await.unwrap();
-    // What a migration does.
+    // As in a migration.
     db.execute_unprepared(&ddl(Some("billing"), "numbers").unwrap()).await.unwrap();
     let numbers =
         InTransaction::<i64>::new("it's $1 é").unwrap().bounds(Bounds::new(2026_0001, 2026_9999).unwrap());
@@ -147,7 +148,7 @@ async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
     }
 }
 
-/// Its number is free again without a word from anybody.
+/// Its number is returned without further action.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };
@@ -176,7 +177,7 @@ async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     tokio::time::timeout(Duration::from_secs(60), dropped).await.unwrap();
     holder.commit().await.unwrap();
     tx.rollback().await.unwrap();
-    // The connections answer what they are asked, and no number is missing.
+    // The connections are in sync, and no number is missing.
     for expected in 2..6 {
         let tx = db.begin().await.unwrap();
         assert_eq!(next_in::<i64>(&tx, "invoices").await.unwrap(), expected);

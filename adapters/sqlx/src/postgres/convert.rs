@@ -1,21 +1,21 @@
-//! Rows and errors of the driver, as `idmill-sql` has them.
+//! Converts rows and errors of the driver to those of `idmill-sql`.
 
 use idmill::ErrorKind;
 use idmill_sql::{EngineError, Fault, Row, Value, chain, postgres};
 use sqlx::postgres::{PgDatabaseError, PgRow, PgSeverity};
 use sqlx::{Error as SqlxError, Row as _};
 
-/// A row, all of whose columns are texts.
+/// Converts a row, whose columns are all text.
 pub(super) fn row_of(row: &PgRow) -> Row {
     let columns = 0..row.len();
     let text = |column| row.try_get(column).ok().flatten();
     Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
-/// How a statement failed, by the driver's error: for adapters of what is built on sqlx.
+/// Converts the driver's error of a statement. Adapters for libraries on top of sqlx can use it.
 ///
-/// What the server answered is [`Fault::Engine`], with its SQLSTATE and severity. Whatever else went wrong,
-/// the statement may have been carried out.
+/// An error of the server becomes [`Fault::Engine`], with its SQLSTATE and severity. After any
+/// other error the statement may have been executed.
 pub fn fault_of(error: SqlxError) -> Fault {
     let Some(said) = said(&error) else { return Fault::broken(error) };
     let severity = said.severity();
@@ -36,7 +36,7 @@ fn word(severity: PgSeverity) -> &'static str {
     }
 }
 
-/// How no connection was made.
+/// Converts an error of connecting.
 pub(super) fn unconnected(error: SqlxError) -> Fault {
     if said(&error).is_some() {
         return fault_of(error);
@@ -45,7 +45,7 @@ pub(super) fn unconnected(error: SqlxError) -> Fault {
         SqlxError::Configuration(_) => ErrorKind::InvalidInput,
         SqlxError::Tls(cause) if is_of_certificate(&chain(&**cause)) => ErrorKind::Denied,
         SqlxError::Tls(_) => ErrorKind::Unsupported,
-        // The handshake with rustls fails as the stream does.
+        // A handshake with rustls fails with an I/O error.
         SqlxError::Io(cause) if cause.get_ref().is_some_and(|cause| is_of_certificate(&chain(cause))) => {
             ErrorKind::Denied
         }
@@ -54,7 +54,7 @@ pub(super) fn unconnected(error: SqlxError) -> Fault {
     postgres::unconnected(kind, error)
 }
 
-/// The driver has several implementations of TLS, and does not say which of them failed.
+/// The driver supports several TLS implementations, so only the text identifies the error.
 fn is_of_certificate(text: &str) -> bool {
     text.contains("certificate")
 }
@@ -99,8 +99,8 @@ mod tests {
         rows(connection, "SELECT 1").await.map(drop)
     }
 
-    /// A server that lets everybody in and says this to the first statement; or, if it is to, to everybody at
-    /// once.
+    /// A server that accepts every client, and sends this answer to the first statement, or
+    /// immediately with `at_once`.
     async fn told(answer: Vec<u8>, at_once: bool) -> SqlxError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -123,7 +123,7 @@ mod tests {
         outcome.unwrap_err()
     }
 
-    /// As the server says it to a statement that writes.
+    /// Errors of a statement that writes.
     #[tokio::test]
     async fn errors_of_a_statement_are_sorted_by_their_code() {
         for (severity, code, kind) in [
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(leaves_connection(&fault), stays, "{severity} {code}");
             let error = failed(fault, Asked::Write);
             assert!(error.to_string().contains(&format!("{severity} {code}: text of it")), "{error}");
-            // The driver's own is to be had too.
+            // The driver's error is available as the cause.
             let cause = error.source().and_then(|cause| cause.downcast_ref::<SqlxError>());
             let code_of =
                 cause.and_then(SqlxError::as_database_error).and_then(sqlx::error::DatabaseError::code);

@@ -1,5 +1,5 @@
-//! What the server says beside its answers. The driver only writes it to the log. So this reads what is
-//! logged while a statement runs.
+//! Captures the server's notices. The driver only logs them, so this subscribes to the log while a
+//! statement runs.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,25 +15,26 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Dispatch, Event, Metadata, Subscriber};
 
-/// Where the driver writes notices to.
+/// The driver's log target for notices.
 const TARGET: &str = "sqlx::postgres::notice";
 
-/// One for all: each that is made has every event of the program looked at again.
+/// Shared by all statements: a new dispatcher makes tracing re-evaluate every callsite of the
+/// program.
 static LISTENER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Listener));
 
 thread_local! {
-    /// Of the statement that is being polled on this thread.
+    /// The statement that is being polled on this thread.
     static POLLED: RefCell<Option<Polled>> = const { RefCell::new(None) };
 }
 
 struct Polled {
-    /// Who hears everything otherwise.
+    /// The subscriber that was active before.
     outer: Dispatch,
     /// The last warning that concerns a commit.
     warning: Option<String>,
 }
 
-/// The outcome, and what the server has warned of its commit meanwhile.
+/// Returns the outcome, and the server's last warning about the commit.
 pub(super) async fn listening<F: Future>(future: F) -> (F::Output, Option<String>) {
     let (mut future, mut warning) = (pin!(future), None);
     let output = poll_fn(|context| {
@@ -47,7 +48,7 @@ pub(super) async fn listening<F: Future>(future: F) -> (F::Output, Option<String
     (output, warning)
 }
 
-/// A poll that has begun. What was there before is there again when it ends, also in a panic.
+/// A poll that has begun. When it ends, the previous state is restored, even after a panic.
 struct Begun(Option<Polled>);
 
 impl Begun {
@@ -67,17 +68,17 @@ impl Drop for Begun {
     }
 }
 
-/// Hears the driver, and hands everything on.
+/// Reads the driver's events, and forwards all events.
 struct Listener;
 
 fn outer() -> Dispatch {
-    // A span may end after the poll in which it was made.
+    // A span may end after the poll that created it.
     let polled = POLLED.with_borrow(|polled| polled.as_ref().map(|polled| polled.outer.clone()));
     polled.unwrap_or_else(|| get_default(Clone::clone))
 }
 
 impl Subscriber for Listener {
-    /// Nothing but notices, for our part: whether others want the rest, they say themselves.
+    /// Subscribes only to notices. The outer subscriber registers its own interest.
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         if metadata.target() == TARGET { Interest::sometimes() } else { Interest::never() }
     }
@@ -130,7 +131,7 @@ impl Subscriber for Listener {
     }
 }
 
-/// Reads the text of a notice. The driver does not tell its code.
+/// Reads the text of a notice. The driver does not log its code.
 struct Heard;
 
 impl Visit for Heard {
@@ -158,7 +159,7 @@ mod tests {
 
     const WARNING: &str = "canceling wait for synchronous replication due to user request";
 
-    /// Counts what reaches it.
+    /// Counts the events that reach it.
     #[derive(Clone, Default)]
     struct Log(Arc<AtomicUsize>);
 
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(log.0.load(Ordering::Relaxed), 3);
     }
 
-    /// Two statements at once, on one thread: each hears its own.
+    /// Of two concurrent statements on one thread, each captures its own notice.
     #[tokio::test]
     async fn what_is_said_of_one_statement_is_not_taken_for_another() {
         let (one, two) = tokio::join!(said(WARNING), said("vacuum"));

@@ -1,4 +1,4 @@
-//! Where the table is, and how the store is to use the pool.
+//! The location of the table, and how the store uses the pool.
 
 use std::time::Duration;
 
@@ -56,21 +56,23 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The table `idmill_sequences`, created where it is missing, and connections of the store's own.
+    /// Creates options for the table `idmill_sequences`, which is created if it is missing, and
+    /// separate connections.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Uses the pool's own connections, up to four at a time, and four more while locks are waited for. By
-    /// default the store opens its own.
+    /// Uses the pool's connections: up to four at a time, plus four that wait for locks. By default
+    /// the store opens its own.
     ///
-    /// **Mind the deadlock.** A request that holds a connection, in a transaction say, and waits for an id of
-    /// an allocator may have to wait for a refill; and the refill waits for a connection. Where all
-    /// connections are held in this way, nobody gets on. The refill then fails after half of
-    /// [`timeout`](Self::timeout), with an error that says so. So share a pool only where ids are drawn
-    /// before a connection is taken, or where the database allows no more connections.
+    /// **This can deadlock.** A request that holds a connection, for example in a transaction, and
+    /// waits for an id of an allocator may have to wait for a refill, and the refill waits for a
+    /// connection. If all connections are held in this way, no request can continue. The refill
+    /// then fails after half of [`timeout`](Self::timeout), with an error that explains it. So
+    /// share a pool only if ids are drawn before a connection is taken, or if the database allows
+    /// no more connections.
     ///
-    /// Each write costs a second round trip, by which the store makes sure that nobody left a transaction
+    /// Each write costs a second round trip, in which the store checks that no transaction was left
     /// open on the connection.
     #[must_use]
     pub fn share_pool(mut self) -> Self {
@@ -78,17 +80,17 @@ impl PostgresOptions {
         self
     }
 
-    /// Ends the store's own connections when the pool is closed. By default they stay, so that ids in memory
-    /// can still be given back. In tests a task may keep the store, whose open connections keep
-    /// `#[sqlx::test]` from dropping the test's database. All calls fail with
-    /// [`Closed`](idmill::ErrorKind::Closed) after that.
+    /// Closes the store's own connections when the pool is closed. By default they stay open, so
+    /// that ids in memory can still be returned. In tests, a task may keep the store, and its open
+    /// connections prevent `#[sqlx::test]` from dropping the test's database. After the close, all
+    /// calls fail with [`Closed`](idmill::ErrorKind::Closed).
     #[must_use]
     pub fn close_with_pool(mut self) -> Self {
         self.closes_with_pool = true;
         self
     }
 
-    /// Everything that can be known to be wrong without asking the network.
+    /// Checks everything that needs no network access.
     pub(super) fn check(&self) -> Result<Table> {
         self.check_values()?;
         Table::new(self.schema.as_deref(), &self.table)

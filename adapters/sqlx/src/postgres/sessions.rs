@@ -1,4 +1,4 @@
-//! Connections: where they come from, and how one is asked.
+//! Connections: opens them, and runs statements on them.
 
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
@@ -16,31 +16,31 @@ use super::options::PostgresOptions;
 use super::text::inlined;
 use crate::version::postgres::rows;
 
-/// How long it may be idle before it is asked whether it is there: the driver does not say of a connection
-/// that the server has closed it, and a write on such a one would be of unknown outcome.
+/// The idle time after which a connection is pinged before use. The driver does not detect that the server
+/// has closed a connection, and a write on it would have an unknown outcome.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Where statements are run. Clones share it.
+/// Runs statements. Clones share the sessions.
 pub(super) type Sessions = idmill_sql::postgres::Sessions<Source>;
 
-/// Where connections come from: a pool of the caller's, or one that makes them as that does.
+/// The source of connections: the caller's pool, or a pool that opens them in the same way.
 pub(super) struct Source {
     pool: PgPool,
-    /// Of connections of our own.
+    /// Opens the store's own connections.
     maker: Option<PgPool>,
     timeout: Duration,
-    /// Whether the connections of our own end when the pool is closed.
+    /// Whether the store's own connections close with the pool.
     closes_with_pool: bool,
 }
 
-/// A connection in use. One that is dropped is closed.
+/// A connection in use. If it is dropped, it is closed.
 pub(super) enum Session {
     Own(PgConnection),
     Shared(Borrowed),
 }
 
-/// One of the caller's pool. Dropped as it is, it does not go back to the pool, which would wait for the rest
-/// of an answer, for ever perhaps.
+/// A connection of the caller's pool. If it is dropped, it does not return to the pool: the pool would wait
+/// for the rest of an answer, possibly forever.
 pub(super) struct Borrowed(Option<PoolConnection<Postgres>>);
 
 pub(super) fn sessions(pool: &PgPool, options: &PostgresOptions) -> Sessions {
@@ -104,13 +104,13 @@ impl Driver for Source {
 }
 
 impl Source {
-    /// Whether the connections of our own have ended with the pool.
+    /// Whether the store's own connections were closed with the pool.
     fn has_closed(&self) -> bool {
         self.maker.is_some() && self.closes_with_pool && self.pool.is_closed()
     }
 
     async fn connect(&self, pool: &PgPool, maker: &PgPool, deadline: Instant) -> Result<PgConnection, Fault> {
-        // They may have changed: a password that lasts for minutes, say.
+        // The options may have changed, for example a short-lived password.
         maker.set_connect_options((*pool.connect_options()).clone());
         match timeout_at(halfway(deadline), maker.acquire()).await {
             Ok(Ok(connection)) => Ok(connection.detach()),
@@ -121,7 +121,8 @@ impl Source {
         }
     }
 
-    /// A pool tries again and again, and does not say in the end what the matter was.
+    /// Connects once without the pool to find the reason: the pool retries and in the end reports
+    /// none.
     async fn why_not(&self, pool: &PgPool, deadline: Instant) -> Fault {
         match timeout_at(halfway(deadline), pool.connect_options().connect()).await {
             Ok(Err(error)) => unconnected(error),
@@ -171,7 +172,8 @@ fn refused(pool: &PgPool, fault: Fault) -> Fault {
     Fault::Refused(Error::new(error.kind(), format!("cannot connect to {place}: {error}")).because(error))
 }
 
-/// A pool that makes connections as the caller's does, with its `after_connect`, and keeps none of them.
+/// A pool that opens connections like the caller's, with its `after_connect`, and keeps none of
+/// them.
 fn maker(pool: &PgPool, patience: Duration) -> PgPool {
     let options = pool.options().clone();
     let most =

@@ -9,38 +9,40 @@ use sqlx::PgPool;
 use super::options::PostgresOptions;
 use super::sessions::{Sessions, sessions};
 
-/// Sequences in a table of the database that a [`PgPool`] leads to.
+/// Sequences in a table of the database that a [`PgPool`] connects to.
 ///
-/// The store opens connections of its own, at most four, and four more while locks are waited for: as the
-/// pool would, with its connect options and its `after_connect`. So a refill never waits for a connection
-/// that callers hold while they wait for that refill. They stay when the pool is closed, and end with the
-/// last clone of the store, unless [`PostgresOptions::close_with_pool`] says otherwise. See
-/// [`PostgresOptions::share_pool`] for the other way.
+/// The store opens its own connections: at most four, plus four that wait for locks. It uses the
+/// pool's connect options and `after_connect`. So a refill never waits for a connection that
+/// callers hold while they wait for that refill. The connections stay open when the pool is closed,
+/// and are closed with the last clone of the store, unless [`PostgresOptions::close_with_pool`] is
+/// set. To use the pool's connections instead, see [`PostgresOptions::share_pool`].
 #[derive(Clone, Debug)]
 pub struct PostgresStore(SqlStore<Sessions, Calls>);
 
 impl PostgresStore {
-    /// Beside this pool, in the table `idmill_sequences` that the `search_path` leads to, or else of its
-    /// first schema, where it is created.
+    /// Opens a store for this pool's database. The table is `idmill_sequences` on the
+    /// `search_path`; if there is none, it is created in the first schema of the path.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options).
+    /// The errors of [`with_options`](Self::with_options).
     pub async fn from_pool(pool: &PgPool) -> Result<Self> {
         Self::with_options(pool, PostgresOptions::new()).await
     }
 
-    /// Beside this pool, with these options. Creates the table where they say so; dropping the future can
-    /// leave it created.
+    /// Opens a store for this pool's database with these options, and creates the table if they
+    /// allow it. If the future is dropped, the table may have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for options that cannot be;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the server cannot be reached;
-    /// [`Denied`](idmill::ErrorKind::Denied) by the server, or for its certificate;
-    /// [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, the schema, or the table and it
-    /// is not to be created; [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not
-    /// idmill's, if two are to be seen, or the server does not sync what it writes;
-    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if it does not tell what the `failover` that the
-    /// options ask for needs.
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the server is unreachable;
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the server refuses access, or its certificate is
+    ///   not accepted;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database or the schema is missing, or if
+    ///   the table is missing and the mode does not create it;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not idmill's, if two
+    ///   tables are visible, or if the server does not sync its writes;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server does not report the history
+    ///   that the `failover` option needs.
     pub async fn with_options(pool: &PgPool, options: PostgresOptions) -> Result<Self> {
         Self::open(pool, &options).await.map_err(|error| error.during(Operation::Connect))
     }

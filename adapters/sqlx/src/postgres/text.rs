@@ -1,14 +1,14 @@
-//! A statement with its values in it.
+//! Writes the values of a statement into its text.
 
 use std::fmt::Write as _;
 
 use idmill_sql::postgres::parts;
 use idmill_sql::{Fault, Statement, Value};
 
-/// The statement as one text, which may wait for locks for so long.
+/// Returns the statement as one text, with this lock timeout.
 ///
 /// # Errors
-/// [`Fault::Refused`] for a value that PostgreSQL has no text for.
+/// [`Fault::Refused`] for a value that PostgreSQL cannot represent as text.
 pub(super) fn inlined(statement: &Statement<'_>, lock_timeout: &str) -> Result<String, Fault> {
     let mut sql = String::with_capacity(statement.sql.len() * 2);
     for (text, value) in parts(statement)? {
@@ -18,7 +18,7 @@ pub(super) fn inlined(statement: &Statement<'_>, lock_timeout: &str) -> Result<S
     Ok(sql)
 }
 
-/// A value, with its type.
+/// Returns a value as a literal with its type.
 fn literal(value: &Value, lock_timeout: &str) -> String {
     match value {
         Value::Null => "NULL::text".to_owned(),
@@ -34,8 +34,8 @@ fn literal(value: &Value, lock_timeout: &str) -> String {
     }
 }
 
-/// Between quotes there is nothing that could end them, whatever the session's settings are. All else is
-/// digits.
+/// Only text that cannot end the quotes, whatever the session's settings are, is quoted. All other
+/// text is hexadecimal.
 fn text_literal(text: &str) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\')) {
         return format!("'{text}'::text");

@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use idmill::{Id, IdRange, Result};
 use idmill_sql::postgres::Calls;
@@ -9,8 +9,8 @@ use super::convert::{fault_of, row_of};
 use super::text::inlined;
 use crate::version::postgres::rows;
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```no_run
 /// # async fn demo(pool: &idmill_sqlx::driver::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -25,44 +25,43 @@ use crate::version::postgres::rows;
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &mut PgConnection, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
-/// its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count: u64) -> Result<IdRange<T>> {
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
 /// A sequence that is drawn from inside the caller's own transactions: pass `&mut *tx`.
 ///
-/// The ids commit with what they number, so there are no gaps, and they are ordered as the commits are: a
-/// transaction that rolls back gives its ids to the next one. The price is that transactions which draw from
-/// one sequence run one after another, each from its first id to its end. So draw late and commit soon; and
-/// where one draws from several sequences, in the same order everywhere. A commit is as durable as the
-/// caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
+/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
+/// that draw from one sequence run one after another, each from its first id to its end. Draw late
+/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
+/// commit is as durable as the caller's connection makes it.
 ///
-/// The sequence is created on first use, in the same transaction; the table must be there, as any
-/// [`PostgresStore`](super::PostgresStore) that was opened once has created it, or [`ddl`](super::ddl) in a
-/// migration. Both may draw from one sequence without ever sharing an id, but then it has the gaps of the
-/// latter.
+/// The sequence is created on first use, in the same transaction. The table must exist: opening a
+/// [`PostgresStore`](super::PostgresStore) once creates it, or use [`ddl`](super::ddl) in a
+/// migration. Both may draw from one sequence and never share an id, but the store leaves gaps.
 ///
-/// A savepoint, as sqlx makes of a transaction in a transaction, takes the ids back that were drawn in it, if
-/// it is rolled back. The lock stays until the outer transaction ends.
+/// sqlx makes a nested transaction a savepoint. If it is rolled back, the ids drawn in it are
+/// returned. The lock is held until the outer transaction ends.
 ///
-/// READ COMMITTED, PostgreSQL's default, is the isolation to use. In a stricter one a transaction that
-/// waited for another hears that it could not be serialised
-/// ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to begin again.
+/// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
+/// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has
+/// to be restarted.
 ///
-/// See the [module](super) for what is dropped halfway.
+/// See the [module](super) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Sqlx>;
 
-/// The library `sqlx`, with PostgreSQL.
+/// Marks transactions of `sqlx` with PostgreSQL.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Sqlx {}
@@ -76,7 +75,7 @@ impl Library for Sqlx {
     }
 }
 
-/// Runs statements in a transaction of the caller's.
+/// Runs statements in a transaction of the caller.
 #[derive(Debug)]
 pub struct Within<'a>(&'a mut PgConnection);
 

@@ -1,4 +1,4 @@
-//! sqlx, as what runs the statements of the dialect.
+//! Runs the statements of the dialect with sqlx.
 
 use futures_util::TryStreamExt;
 use idmill::{Error, ErrorKind};
@@ -10,7 +10,7 @@ use sqlx::{
 
 use crate::version::sqlite::{Statement as Query, query};
 
-/// A connection of the store's own.
+/// A connection of the store.
 #[derive(Debug)]
 pub(super) struct Own(pub(super) SqliteConnection);
 
@@ -22,7 +22,7 @@ impl Executor for Own {
     }
 }
 
-/// A connection of the caller's, in a transaction.
+/// A connection of the caller, in a transaction.
 #[derive(Debug)]
 pub struct Within<'a>(pub(super) &'a mut SqliteConnection);
 
@@ -69,7 +69,7 @@ fn row_of(row: &SqliteRow) -> Result<Row, SqlxError> {
     Ok(Row::new(values.collect::<Result<_, _>>()?))
 }
 
-/// What is stored, whatever the column was declared to be.
+/// Returns the stored value, whatever the declared type of the column is.
 fn value(row: &SqliteRow, column: usize) -> Result<Value, SqlxError> {
     let raw: SqliteValueRef<'_> = row.try_get_raw(column)?;
     if raw.is_null() {
@@ -87,16 +87,16 @@ fn value(row: &SqliteRow, column: usize) -> Result<Value, SqlxError> {
     })
 }
 
-/// What the driver says, for the dialect.
+/// Converts an error of the driver.
 pub(super) fn fault(error: SqlxError) -> Fault {
     let said = error
         .as_database_error()
         .and_then(|said| Some((said.code()?.into_owned(), said.message().to_owned())));
     match (said, &error) {
         (Some((code, message)), _) => EngineError::new(code, message).because(error).into(),
-        // The thread that has the connection is gone.
+        // The connection's thread has ended.
         (None, SqlxError::WorkerCrashed) => Fault::broken(error),
-        // A path that cannot be.
+        // An invalid path.
         (None, SqlxError::Io(_) | SqlxError::Configuration(_)) => refused(ErrorKind::InvalidInput, error),
         _ => refused(ErrorKind::StoreViolation, error),
     }

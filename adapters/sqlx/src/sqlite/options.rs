@@ -1,4 +1,4 @@
-//! Where the table is, and how long others are waited for.
+//! The location of the table, and the busy timeout.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The table `idmill_sequences`, created where it is missing.
+    /// Creates options for the table `idmill_sequences`, which is created if it is missing.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! The store: one connection of its own, opened again where it was lost.
+//! The store: its own single connection, which is reopened if it was lost.
 
 use std::borrow::{Borrow, BorrowMut};
 use std::sync::Arc;
@@ -16,14 +16,15 @@ use tokio::time::{Instant, sleep};
 use super::executor::{Own, fault};
 use super::options::SqliteOptions;
 
-/// Between two tries to open a database that others hold.
+/// The pause between two tries to open a database that others hold.
 const AGAIN: Duration = Duration::from_millis(10);
 
-/// Sequences in a table of the database that a [`SqlitePool`] leads to.
+/// Sequences in a table of the database that a [`SqlitePool`] connects to.
 ///
-/// The store opens one connection of its own, with the pool's connect options; its `after_connect` is not
-/// run. On that connection `synchronous` is EXTRA, and commits survive a crash, whatever the pool's
-/// connections are set to. It stays when the pool is closed, and ends with the last clone of the store.
+/// The store opens its own single connection with the pool's connect options; `after_connect` is
+/// not run. On that connection `synchronous` is EXTRA, and commits survive a crash, whatever the
+/// settings of the pool's connections are. The connection stays open when the pool is closed, and
+/// is closed with the last clone of the store.
 #[derive(Clone, Debug)]
 pub struct SqliteStore(SqlStore<Connection, Calls>);
 
@@ -34,35 +35,41 @@ struct Connection {
     options: SqliteOptions,
     table: Table,
     files: Files,
-    /// None while it is in use, and after a failure or a call that was dropped: the next opens another.
+    /// `None` while it is in use, and after a failure or a dropped call: the next call opens
+    /// another.
     session: Arc<Mutex<Option<Session<Own>>>>,
 }
 
-/// The session, in use. Dropped as it is, it closes.
+/// The session in use. It closes if it is dropped without being returned.
 struct Taken {
     session: Session<Own>,
     place: OwnedMutexGuard<Option<Session<Own>>>,
 }
 
 impl SqliteStore {
-    /// Beside this pool, in the table `idmill_sequences`, created where it is missing.
+    /// Opens a store for this pool's database, with the table `idmill_sequences`, which is created
+    /// if it is missing.
     ///
     /// # Errors
-    /// Those of [`with_options`](Self::with_options).
+    /// The errors of [`with_options`](Self::with_options).
     pub async fn from_pool(pool: &SqlitePool) -> Result<Self> {
         Self::with_options(pool, SqliteOptions::new()).await
     }
 
-    /// Beside this pool, with these options. Creates the table where they say so; dropping the future can
-    /// leave it created.
+    /// Opens a store for this pool's database with these options, and creates the table if they
+    /// allow it. If the future is dropped, the table may have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for options that cannot be, or a database in memory;
-    /// [`NotFound`](idmill::ErrorKind::NotFound) if the file or the table is missing and not to be created;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold
-    /// it; [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the file is no database or corrupt;
-    /// [`Conflict`](idmill::ErrorKind::Conflict) if the table is there but not idmill's;
-    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable.
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid, or the database
+    ///   is in memory;
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the file or the table is missing and may not
+    ///   be created;
+    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the file;
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the file is not a database or is
+    ///   corrupt;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not idmill's;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable.
     pub async fn with_options(pool: &SqlitePool, options: SqliteOptions) -> Result<Self> {
         Self::open(pool, options).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -82,8 +89,8 @@ impl SqliteStore {
 }
 
 impl Connection {
-    /// Another connection to the same file, which may be the only one. A file that is gone is not made anew:
-    /// it would begin again.
+    /// Opens another connection to the same file. It may be the only connection. A missing file is
+    /// not recreated: its sequences would begin again.
     async fn again(&self) -> Result<Session<Own>> {
         let mode = self.options.mode.existing();
         let own = connect(&self.pool, &self.options, mode).await;
@@ -105,7 +112,7 @@ impl Pool for Connection {
         Ok(Taken { session, place })
     }
 
-    /// A transaction that could not be rolled back ends with its connection.
+    /// Closes the connection if its transaction could not be rolled back.
     async fn put_back(&self, mut taken: Taken) {
         if taken.session.is_idle() {
             *taken.place = Some(taken.session);

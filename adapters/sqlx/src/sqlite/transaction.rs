@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside a transaction of the caller: gapless, since they commit or roll back with it.
 
 use idmill::{Id, IdRange, Result};
 use idmill_sql::Library;
@@ -7,8 +7,8 @@ use sqlx::SqliteConnection;
 
 use super::executor::Within;
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`] with everything at its
-/// default.
+/// Draws the next id of a sequence inside the caller's transaction, as [`InTransaction`] with its
+/// defaults.
 ///
 /// ```no_run
 /// # async fn demo(pool: &idmill_sqlx::driver::SqlitePool) -> Result<(), Box<dyn std::error::Error>> {
@@ -23,16 +23,16 @@ use super::executor::Within;
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &mut SqliteConnection, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`] with everything at
-/// its default.
+/// Draws exactly `count` ids of a sequence inside the caller's transaction, as [`InTransaction`]
+/// with its defaults.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// The errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(
     transaction: &mut SqliteConnection,
     name: &str,
@@ -43,20 +43,21 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions: pass `&mut *tx`.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that rolls back gives its ids to
-/// the next one. The price is that transactions which draw from one database run one after another. A commit
-/// is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps: if a transaction
+/// rolls back, the next one gets its ids. In return, transactions that draw from one database run
+/// one after another. A commit is as durable as the caller's connection makes it.
 ///
-/// The sequence, and the table, are created on first use, in the same transaction. They are those of
-/// [`SqliteStore`](super::SqliteStore), and both may draw from one sequence without ever sharing an id, but
-/// then it has the gaps of the latter.
+/// The sequence and the table are created on first use, in the same transaction. A
+/// [`SqliteStore`](super::SqliteStore) uses the same ones. Both may draw from one sequence and
+/// never share an id, but the store leaves gaps.
 ///
-/// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred one, which `begin` begins, works
-/// too if it reads nothing before its first id. After a read, SQLite refuses its write if others have written
-/// since ([`Unavailable`](idmill::ErrorKind::Unavailable)). Then roll it back and begin it again.
+/// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred transaction, as of
+/// `begin`, works too if it reads nothing before its first id. After a read, SQLite rejects its
+/// write if others have written since ([`Unavailable`](idmill::ErrorKind::Unavailable)): roll it
+/// back and begin it again.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Sqlx>;
 
-/// The library `sqlx`, with SQLite.
+/// Marks transactions of `sqlx` with SQLite.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Sqlx {}

@@ -1,4 +1,4 @@
-//! Over a real PostgreSQL, which `ci/engines/postgres` starts: one for each test.
+//! Tests with a real PostgreSQL server, which `ci/engines/postgres` starts for each test.
 
 mod mixed;
 mod pools;
@@ -24,13 +24,13 @@ fn options(engine: &Engine) -> PgConnectOptions {
     options.username("postgres").database("postgres").application_name("service")
 }
 
-/// A service's pool, with so many connections at most.
+/// The pool of a service, with at most `most` connections.
 fn pool(engine: &Engine, most: u32) -> PgPool {
     let pool = PgPoolOptions::new().max_connections(most).acquire_timeout(Duration::from_secs(60));
     pool.connect_lazy_with(options(engine))
 }
 
-/// A pool for what the test itself looks at.
+/// A pool for the queries of the test.
 fn admin(engine: &Engine) -> PgPool {
     PgPoolOptions::new().max_connections(2).connect_lazy_with(options(engine).application_name("admin"))
 }
@@ -55,12 +55,12 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
     store.reserve(&request(name, count)).await
 }
 
-/// First and last.
+/// The first and the last id.
 fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
 
-/// How many sessions the service has at the server.
+/// Returns the number of the service's sessions at the server.
 async fn sessions(admin: &PgPool) -> i64 {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'service'";
     sqlx::query_scalar(sql).fetch_one(admin).await.unwrap()

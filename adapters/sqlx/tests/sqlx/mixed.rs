@@ -11,7 +11,7 @@ use crate::{open, pool, reserve, server};
 
 const ROUNDS: u64 = 50;
 
-/// Ranges of two stores, and ids in transactions of two drivers, of one sequence, all at once.
+/// Two stores and the transactions of two drivers draw from one sequence concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn tokio_postgres_and_sqlx_share_a_sequence_without_a_duplicate() {
     let Some(engine) = server().await else { return };

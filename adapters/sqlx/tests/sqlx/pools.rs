@@ -1,4 +1,4 @@
-//! Whose connections are used, and what is left of them.
+//! The connections that the store uses, and their state afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use idmill_testing::engines::Engine;
 
 use crate::{admin, ids, name, open, options, patient, pool, reserve, server, sessions, until_waiting};
 
-/// Every connection of the pool is held by a handler that waits for an id.
+/// Handlers that wait for an id hold every connection of the pool.
 #[tokio::test]
 async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
     let Some(engine) = server().await else { return };
@@ -52,7 +52,7 @@ async fn the_deadlock_of_a_shared_pool_is_reported() {
     assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (4, 6));
 }
 
-/// The pool gives up before the store does.
+/// The pool times out before the store does.
 #[tokio::test]
 async fn an_impatient_shared_pool_is_exhausted_as_well() {
     let Some(engine) = server().await else { return };
@@ -87,7 +87,7 @@ async fn a_shared_pool_serves_all_calls_with_its_own_connections_alone() {
     assert!(store.remove(&name("s0")).await.unwrap());
 }
 
-/// Somebody ran BEGIN by hand, and gave the connection back.
+/// A client ran BEGIN manually, and returned the connection.
 #[tokio::test]
 async fn a_transaction_left_open_in_a_shared_pool_is_noticed() {
     let Some(engine) = server().await else { return };
@@ -101,7 +101,7 @@ async fn a_transaction_left_open_in_a_shared_pool_is_noticed() {
     assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (2, 2));
 }
 
-/// A call that is dropped closes its connection: nobody else waits for its answer.
+/// A dropped call closes its connection, so that its answer is not read by another call.
 #[tokio::test]
 async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
     let Some(engine) = server().await else { return };
@@ -118,7 +118,7 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
             let store = store.clone();
             tokio::spawn(async move { reserve(&store, "s", 5).await })
         };
-        // Longer than it waits briefly, after which it is asked again.
+        // Longer than the short wait, after which the statement is sent again.
         until_waiting(&admin).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         until_waiting(&admin).await;
@@ -130,7 +130,7 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
         assert_eq!(ids(reserve(&store, "other", 2).await.unwrap().range).1 % 2, 0);
         assert!(began.elapsed() < Duration::from_secs(30), "{shared}: {:?}", began.elapsed());
         holder.rollback().await.unwrap();
-        // What was dropped is carried out or not; what comes after it is answered rightly.
+        // The dropped call may have been executed; later answers are correct.
         let first = ids(reserve(&store, "s", 1).await.unwrap().range).0;
         let then = ids(reserve(&store, "s", 1).await.unwrap().range).0;
         assert!(first < then, "{first} {then}");
@@ -138,7 +138,7 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
     }
 }
 
-/// The store's connections are made as the pool makes its own.
+/// The store opens connections in the same way as the pool.
 #[tokio::test]
 async fn what_a_pool_does_after_it_connects_is_done_for_the_store_too() {
     let Some(engine) = server().await else { return };
@@ -157,14 +157,14 @@ async fn what_a_pool_does_after_it_connects_is_done_for_the_store_too() {
     assert_eq!(rows, 1);
 }
 
-/// In transaction mode, where the next statement mostly runs in another session.
+/// In transaction mode, where the next statement usually runs in another session.
 #[tokio::test]
 async fn behind_a_pooler_ids_are_as_they_are_without_it() {
     let Some(engine) = server().await else { return };
     let port = engine.address().port().to_string();
     let Some(pooler) = Engine::set("pgbouncer", idmill_conformance::free_port(), &[&port]) else { return };
     pooler.restart().await;
-    // What PgBouncer does not know of.
+    // PgBouncer does not support this setting.
     let through = options(&pooler).extra_float_digits(None);
     let pools: Vec<_> =
         (0..6).map(|_| PgPoolOptions::new().max_connections(1).connect_lazy_with(through.clone())).collect();
@@ -197,7 +197,7 @@ async fn behind_a_pooler_ids_are_as_they_are_without_it() {
     assert!(sessions(&through).await <= 3, "there was no pooler in between");
 }
 
-/// As `#[sqlx::test]` ends: it closes the pool, and drops the database.
+/// The end of `#[sqlx::test]`: it closes the pool, and drops the database.
 #[tokio::test]
 async fn connections_end_with_the_pool_when_asked_to() {
     let Some(engine) = server().await else { return };

@@ -1,4 +1,4 @@
-//! The store: what it grants, and what it makes of servers that fail.
+//! The store: its grants, and its errors for failing servers.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn sequences_are_reserved_alone_and_in_batches() {
     assert!(!format!("{store:?}").contains("service"), "{store:?}");
 }
 
-/// A schema that was there before, with a name that only quotes can hold.
+/// An existing schema whose name needs quotes.
 #[tokio::test]
 async fn a_schema_is_found_whatever_its_name_is() {
     let Some(engine) = server().await else { return };
@@ -79,7 +79,7 @@ async fn a_server_that_does_not_sync_is_refused_while_it_runs() {
     reserve(&trusting, "s", 1).await.unwrap();
 }
 
-/// They are asked first, since a write on one that is closed would be of unknown outcome.
+/// Connections are pinged first, since a write on a closed one would have an unknown outcome.
 #[tokio::test]
 async fn connections_that_the_server_closed_while_they_were_idle_cost_nothing() {
     let Some(engine) = server().await else { return };
@@ -109,14 +109,15 @@ async fn why_there_is_no_connection_is_said() {
     }
 }
 
-/// The commit stands here, and may be missing after a failover: the driver says so in its log alone.
+/// The write is committed on this server, and may be missing after a failover: the driver reports
+/// it only in its log.
 #[tokio::test]
 async fn a_commit_whose_wait_for_a_standby_was_cut_short_is_unknown() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 1), admin(&engine));
     let store = open(&pool).await;
     assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (1, 1));
-    // So that these themselves wait for nobody.
+    // These statements themselves must not wait for a standby.
     admin.execute("ALTER ROLE postgres SET synchronous_commit = local").await.unwrap();
     admin.execute("SET synchronous_commit = local; SELECT 1").await.unwrap();
     admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();
@@ -125,7 +126,7 @@ async fn a_commit_whose_wait_for_a_standby_was_cut_short_is_unknown() {
         let store = store.clone();
         tokio::spawn(async move {
             loop {
-                // One that the server committed before it read its settings again.
+                // The server can commit once more before it reloads its settings.
                 if let Err(error) = reserve(&store, "s", 1).await {
                     return error;
                 }

@@ -10,7 +10,8 @@ use idmill_sqlx::postgres::{InTransaction, ddl, next_in, reserve_in};
 
 use crate::{admin, ids, name, open, options, pool, reserve, server, until_waiting};
 
-/// Several write invoices at once, and some of them give up: no number is missing, and none is there twice.
+/// Several clients write invoices concurrently, and some roll back: no number is missing or
+/// duplicated.
 #[tokio::test]
 async fn numbers_have_no_gaps_whoever_rolls_back() {
     let Some(engine) = server().await else { return };
@@ -70,7 +71,7 @@ async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
     let pool = pool(&engine, 2);
     sqlx::query("CREATE SCHEMA billing").execute(&pool).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
-    // What a migration does.
+    // As in a migration.
     let ddl: &'static str = ddl(Some("billing"), "numbers").unwrap().leak();
     sqlx::query(ddl).execute(&mut *connection).await.unwrap();
     let numbers =
@@ -78,7 +79,7 @@ async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
     let numbers = numbers.table("numbers").unwrap().schema("billing").unwrap();
     let mut tx = connection.begin().await.unwrap();
     assert_eq!(numbers.next(&mut tx).await.unwrap(), 2026_0001);
-    // What a savepoint is rolled back to was not drawn.
+    // A rolled-back savepoint returns its ids.
     let mut inner = tx.begin().await.unwrap();
     assert_eq!(numbers.next(&mut inner).await.unwrap(), 2026_0002);
     inner.rollback().await.unwrap();
@@ -98,7 +99,7 @@ async fn outside_of_a_transaction_nothing_is_taken() {
     assert!(store.inspect(&name("invoices")).await.unwrap().is_none());
 }
 
-/// Of a pool: its number is free again without a word from anybody.
+/// A transaction of a pool: its number is returned without further action.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };
@@ -110,7 +111,7 @@ async fn a_transaction_that_is_dropped_gives_its_number_back() {
     }
 }
 
-/// As the page warns: the ROLLBACK of a connection that is held waits for its next use.
+/// As documented: the ROLLBACK on a held connection waits for its next use.
 #[tokio::test]
 async fn one_that_is_dropped_on_a_connection_that_is_held_holds_its_sequence() {
     let Some(engine) = server().await else { return };
@@ -146,7 +147,7 @@ async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     tokio::time::timeout(Duration::from_secs(60), dropped).await.unwrap();
     holder.commit().await.unwrap();
     tx.rollback().await.unwrap();
-    // The connections answer what they are asked, and no number is missing.
+    // The connections are in sync, and no number is missing.
     for expected in 2..6 {
         let mut tx = pool.begin().await.unwrap();
         assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), expected);

@@ -1,4 +1,4 @@
-//! Rows that another server wrote last: which there are.
+//! Lists rows that another server wrote last.
 
 use idmill::store::Page;
 use idmill::{Error, Result, SequenceName};
@@ -10,11 +10,11 @@ use super::table::Table;
 use crate::Executor;
 use crate::history::refusal;
 
-/// The sequences of the table that another server wrote last, each with the error of a reserve that is refused
-/// for it: at most a page of them.
+/// Returns the sequences of the table that another server wrote last, each with the error that a
+/// reserve would return. At most one page.
 ///
 /// # Errors
-/// Those of reading.
+/// The errors of reading.
 pub async fn refused<E: Executor>(executor: &mut E, table: &Table) -> Result<Vec<(SequenceName, Error)>> {
     if !History::open(executor, Some(Failover::Allow)).await?.looks {
         return Ok(Vec::new());

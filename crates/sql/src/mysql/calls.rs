@@ -23,33 +23,37 @@ use crate::executor::{must_be_alone, to_write};
 use crate::rows::listing;
 use crate::{Asked, Dialect, Executor};
 
-/// The sequences of a table: the calls of [`Store`](idmill::store::Store), each over an executor of the
-/// adapter's, whose connection commits each statement. Clones share what is known of the sequences.
+/// The calls of [`Store`](idmill::store::Store) on the sequences of a table. Each runs over an
+/// executor of the adapter, whose connection commits each statement. Clones share the cached state
+/// of the sequences.
 ///
-/// A transaction of the caller's is for [`InTransaction`](crate::InTransaction); here it does not compile,
-/// since a grant must not be rolled back. Each call may be dropped at any await point.
+/// An executor in a transaction of the caller does not compile here, since a grant must not be
+/// rolled back; use [`InTransaction`](crate::InTransaction). Each call may be dropped at any await
+/// point.
 #[derive(Clone, Debug)]
 pub struct Calls {
     pub(super) table: Table,
     pub(super) mode: Mode,
     history: History,
-    /// What every reserve of a sequence is conditional on. Never trusted: a condition
-    /// that is not met changes nothing.
+    /// The cached state that every reserve of a sequence is conditional on. It may be stale: an
+    /// unmet condition changes nothing.
     known: Arc<Mutex<HashMap<SequenceName, Known>>>,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
 }
 
 impl Calls {
-    /// Looks at the server and at the table in the database that the connection uses, and creates the table
-    /// if it is missing and the mode allows that. `place` says where the server is, for messages.
+    /// Checks the server and the table in the connection's database, and creates a missing table if
+    /// the mode allows it. `place` names the server in messages.
     ///
     /// # Errors
-    /// [`Denied`](ErrorKind::Denied); [`NotFound`](ErrorKind::NotFound) if the table is missing, and is not
-    /// to be created; [`Conflict`](ErrorKind::Conflict) if it is there but not idmill's;
-    /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, the server is another, or it
-    /// does not tell its replicas what a `failover` that was asked for needs;
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the connection uses no database; those of the executor.
+    /// - [`Denied`](ErrorKind::Denied);
+    /// - [`NotFound`](ErrorKind::NotFound) if the table is missing and may not be created;
+    /// - [`Conflict`](ErrorKind::Conflict) if it exists but is not idmill's;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, the server is not
+    ///   supported, or its binary log does not support the requested `failover`;
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if the connection uses no database;
+    /// - the errors of the executor.
     pub async fn open<E: Executor>(
         executor: &mut E,
         table: Table,
@@ -66,8 +70,8 @@ impl Calls {
         Ok(Self { table, mode, history, known: Arc::default(), witness: Arc::default() })
     }
 
-    /// Whether the mode lets anything be changed. Each call that changes something asks; an adapter asks
-    /// before it connects for one.
+    /// Checks that the mode allows changes. Each call that changes something checks it; an adapter
+    /// checks it before it connects for such a call.
     ///
     /// # Errors
     /// [`Denied`](ErrorKind::Denied) if it does not.
@@ -130,7 +134,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
             if !is_duplicate(&fault) || duplicates >= DUPLICATES {
                 return Err(failed(fault, to_write::<E>()));
             }
-            // Of this name, or of something that a unique index of somebody's forbids.
+            // The sequence exists, or a user's unique index rejected the row.
             if read_to_write(executor, &self.table, name).await?.is_some() {
                 return Err(already_exists(name));
             }
@@ -141,14 +145,14 @@ impl<E: Executor + Send> Dialect<E> for Calls {
 
     async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         self.writing::<E>()?;
-        // A person who sets `next` has looked.
+        // A caller who sets `next` has decided where to continue.
         let anew = history::decides(&change);
         let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {
             let seen = read_to_write(executor, &self.table, name).await?.ok_or_else(|| not_found(name))?;
             let mut after = seen.info.clone();
             after.apply(&change)?;
-            // To write what is there counts as no change, which is what a conflict looks like.
+            // An UPDATE without a change looks like a conflict: no rows are changed.
             let same = after == seen.info && (!anew || seen.moved().is_none());
             let update = self.table.replace(&seen.info, &after, &besides);
             if same || write(executor, &update).await?.changed == 1 {

@@ -1,8 +1,8 @@
-//! The server's errors, sorted by what they say about the ids.
+//! Classifies the server's errors by their effect on the ids.
 //!
-//! Each statement is sent once and commits by itself, so that every error speaks of the one time that it was
-//! sent. What is *not* certain to have left no trace is unknown: a statement that is interrupted may be so
-//! while its commit waits for a replica, and is then there all the same.
+//! Each statement is sent once and commits, so every error concerns a single execution. An outcome
+//! is unknown unless the statement certainly had *no* effect. For example, a statement can be
+//! interrupted while its commit waits for a replica, and still be committed.
 
 use std::error::Error as StdError;
 
@@ -12,29 +12,31 @@ use idmill_kit::mode::GONE;
 use crate::{Asked, EngineError, Fault, chain};
 
 const DUPLICATE: &str = "1062";
-/// `read_only`, `super_read_only` and other options that forbid; the read-only mode; a read-only transaction.
-/// A server that was the primary before a failover answers so until the address leads to the new one.
+/// `read_only`, `super_read_only` and other options that forbid writes; the read-only mode; a
+/// read-only transaction. A former primary returns them after a failover, until the address leads
+/// to the new primary.
 const READ_ONLY: [u16; 3] = [1290, 1836, 1792];
 
-/// Whether there was such a row already.
+/// Returns whether the row already existed.
 pub fn is_duplicate(fault: &Fault) -> bool {
     fault.code() == Some(DUPLICATE)
 }
 
-/// Whether the connection can be used again. One to a server that refused may lead to a replica after a
-/// failover, and the next one to the primary.
+/// Returns whether the connection can be reused. After a failover, a connection to a server that
+/// refused may lead to a replica, and the next one to the primary.
 pub fn leaves_connection(fault: &Fault) -> bool {
     let read_only = number(fault).is_some_and(|code| READ_ONLY.contains(&code));
     !read_only && classify(fault, Asked::Read) != ErrorKind::Denied
 }
 
-/// What an error means for who asked.
+/// Returns the error kind of a fault.
 pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
     match fault {
         Fault::Engine(_) => classify_code(number(fault).unwrap_or_default(), asked),
         Fault::Refused(error) => error.kind(),
         Fault::Uncommitted => match asked {
-            // The server has rolled it back before, and took this for a statement of its own.
+            // The server had already rolled back the transaction, and ran this statement outside
+            // it.
             Asked::InTransaction => ErrorKind::Conflict,
             _ => ErrorKind::UnknownOutcome,
         },
@@ -47,36 +49,37 @@ fn number(fault: &Fault) -> Option<u16> {
     fault.code()?.parse().ok()
 }
 
-/// The server's own: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and MySQL's reference.
+/// Codes of the server: <https://mariadb.com/kb/en/mariadb-error-code-reference/> and MySQL's
+/// reference.
 fn classify_code(code: u16, asked: Asked) -> ErrorKind {
     match code {
-        // Rolled back, or not begun: no locks to be had (1205 waited too long, 1206 too many, 1213 a
-        // deadlock, which Galera calls a conflict with another node too; 1020 changed since it was read), no
-        // connections, no memory, no room.
+        // Rolled back, or not begun: no locks (1205 lock wait timeout, 1206 too many locks, 1213 a
+        // deadlock or, in Galera, a conflict with another node; 1020 changed since it was read), no
+        // connections, no memory, no disk space.
         1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
         | 1114 => ErrorKind::Unavailable,
         _ if READ_ONLY.contains(&code) => ErrorKind::Unavailable,
-        // Of hosts, users, databases, tables, columns; 1129 for having failed too
-        // often, 3159 for want of TLS.
+        // Access to hosts, users, databases, tables, columns; 1129 too many failed connections,
+        // 3159 TLS is required.
         1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
         | 3159 => ErrorKind::Denied,
         1046 => ErrorKind::InvalidInput,
         1049 | 1146 => ErrorKind::NotFound,
-        // Other columns; somebody's unique index, check, foreign key or trigger.
+        // Other columns; a user's unique index, check, foreign key or trigger.
         1054 | 1062 | 1136 | 1169 | 1348 | 1364 | 1369 | 1451 | 1452 | 1644 | 3819 | 4025 => {
             ErrorKind::Conflict
         }
-        // No such setting or engine, or no such statement: not a server that this was made for.
+        // An unknown setting, engine or statement: not a supported server.
         1193 | 1235 | 1286 | 1289 => ErrorKind::Unsupported,
-        // A number that does not fit, or SQL that cannot be read.
+        // A number out of range, or invalid SQL.
         1064 | 1264 | 1366 | 1406 | 1690 => ErrorKind::StoreViolation,
-        // 1180 (commit failed); 1053, 1317, 1927, 1969, 3024 (shut down, killed, out of time), perhaps while
-        // it committed; and what is not known here.
+        // 1180 (commit failed); 1053, 1317, 1927, 1969, 3024 (shutdown, killed, timeout), possibly
+        // during the commit; and unknown codes.
         _ => asked.doubt(),
     }
 }
 
-/// An error for the caller, with what to do about it.
+/// Converts a fault to an error with advice.
 pub fn failed(fault: Fault, asked: Asked) -> Error {
     let kind = classify(&fault, asked);
     let mut message = words(&fault);
@@ -125,7 +128,7 @@ fn words(fault: &Fault) -> String {
     }
 }
 
-/// A driver's own words often repeat those of the cause, which say it best.
+/// A driver's message often repeats the cause's message, which is clearer.
 fn plain(error: &(dyn StdError + 'static)) -> String {
     match error.source() {
         Some(cause) if error.to_string().contains(&cause.to_string()) => cause.to_string(),
@@ -147,7 +150,7 @@ mod tests {
         Fault::broken(std::io::Error::from(std::io::ErrorKind::UnexpectedEof))
     }
 
-    /// What a write, a statement in a transaction, and a read make of it.
+    /// The kinds for a write, for a statement in a transaction, and for a read.
     fn kinds(fault: &Fault) -> [ErrorKind; 3] {
         [Asked::Write, Asked::InTransaction, Asked::Read].map(|asked| classify(fault, asked))
     }
@@ -156,7 +159,7 @@ mod tests {
     fn what_may_have_been_applied_is_unknown() {
         use ErrorKind::{Unavailable, UnknownOutcome};
         let silent = [UnknownOutcome, Unavailable, Unavailable];
-        // Shutdown, a failed commit, killed (statement, connection), out of time, and one that nobody knows.
+        // Shutdown, a failed commit, killed (statement, connection), timeout, and an unknown code.
         for code in [1053, 1180, 1317, 1927, 1969, 3024, 9999] {
             assert_eq!(kinds(&server(code)), silent, "{code}");
         }
@@ -244,7 +247,7 @@ mod tests {
         assert_eq!(silent, "no answer within 2s");
     }
 
-    /// A driver's error; whoever asks for the cause finds it as it was.
+    /// A driver's error. It must be found as the cause.
     #[derive(Debug)]
     struct Driver(&'static str, std::io::Error);
 

@@ -1,10 +1,10 @@
-//! Which server writes, by its `server_id`. A row that was last written by another may have lost what was
-//! reserved last: the server is a replica that was promoted.
+//! The server that writes, by its `server_id`. A row that another server wrote last may be stale:
+//! this server may be a promoted replica that misses the last reserves.
 //!
-//! The servers of a replication have different numbers, since it does not work otherwise, and keep them over
-//! restarts and over moves to another machine or container. (`server_uuid` is MySQL's alone; MariaDB's
-//! `server_uid` is made of a network card and a port, which change when a container is made anew, and are the
-//! same in many.)
+//! Servers in a replication must have different ids. They keep them over restarts and over moves to
+//! another machine or container. (Only MySQL has `server_uuid`. MariaDB's `server_uid` is derived
+//! from a network card and a port: it changes when a container is recreated, and many containers
+//! have the same.)
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::history::Failover;
@@ -14,32 +14,32 @@ use super::run::{text, try_read, unsigned};
 use crate::history::untold;
 use crate::{Asked, Executor};
 
-/// The present history, as SQL.
+/// The current history, as an SQL expression.
 pub(super) const HERE: &str = "CONCAT('server ', @@server_id)";
 /// `ER_UNKNOWN_SYSTEM_VARIABLE`.
 pub(super) const UNKNOWN_VARIABLE: &str = "1193";
 
-/// What the statements say of the server, and what follows if a row was written by another.
+/// How statements check the server, and the policy if another server wrote a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
-    /// Whether it is looked at.
+    /// Whether statements check the history.
     pub(super) looks: bool,
     pub(super) failover: Failover,
 }
 
 impl History {
-    /// In a transaction of the caller's, which is not asked how it is logged. A caller who allows everything
-    /// asks for nothing.
+    /// The history in a transaction of the caller, where the binary log's format is not checked.
+    /// With [`Failover::Allow`] nothing is checked.
     pub(super) fn in_transaction(failover: Failover) -> Self {
         Self { looks: failover != Failover::Allow, failover }
     }
 
-    /// Of a server whose replicas get rows. Those that get statements would put their own number into the
-    /// row, or leave it as it was.
+    /// Checks that replicas receive rows. Replicas that receive statements would write their own id
+    /// into the row, or leave the id unchanged.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if they get statements, and a refusal was asked for; those of
-    /// the executor.
+    /// [`Unsupported`](ErrorKind::Unsupported) if they receive statements and a policy
+    /// other than [`Failover::Allow`] was requested; the errors of the executor.
     pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<Self> {
         if !logs_statements(executor).await? {
             return Ok(Self { looks: true, failover: failover.unwrap_or_default() });
@@ -50,12 +50,12 @@ impl History {
         Ok(Self { looks: false, failover: Failover::Allow })
     }
 
-    /// The assignment, behind others.
+    /// The assignment, to follow others.
     pub(super) fn sets(self) -> String {
         if self.looks { format!(", `history` = {HERE}") } else { String::new() }
     }
 
-    /// The same, by a person who says where to go on; where nobody looks, as written by nobody.
+    /// The assignment in a `set` with a new `next`; NULL if histories are not checked.
     pub(super) fn sets_anew(self) -> String {
         if self.looks { self.sets() } else { ", `history` = NULL".to_owned() }
     }
@@ -65,7 +65,7 @@ impl History {
         if self.looks { HERE } else { "NULL" }
     }
 
-    /// The condition, behind others.
+    /// The condition, to follow others.
     pub(super) fn holds(self) -> String {
         if self.looks { format!(" AND (`history` IS NULL OR `history` = {HERE})") } else { String::new() }
     }
@@ -79,7 +79,7 @@ async fn logs_statements<E: Executor>(executor: &mut E) -> Result<bool> {
             let binlog = row.and_then(|row| unsigned(row, 0)).unwrap_or(0);
             Ok(binlog != 0 && row.and_then(|row| text(row, 1)) == Some("STATEMENT"))
         }
-        // Of a server that logs nothing but rows.
+        // The server logs only rows.
         Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(false),
         Err(fault) => Err(failed(fault, Asked::Read)),
     }

@@ -1,4 +1,4 @@
-//! The largest id in a column of the user's own.
+//! The largest id in a column of a user's table.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use super::table::hex;
 use crate::column::{largest_sql, of_digits, of_precision};
 use crate::{Asked, Executor, Row, Value};
 
-/// Looks for the largest id in a column. Without a schema, its table is in the database of the connection.
+/// Returns the largest id in a column. Without a schema, its table is in the database of the
+/// connection.
 ///
 /// # Errors
 /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such column;
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds no integers; those of reading.
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds no integers; the errors of reading.
 pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result<Largest> {
     let (table, column) = path.table_and_column(quoted)?;
     let rows = read(executor, &look(path)).await?;
@@ -37,11 +38,12 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     Ok(largest.hidden_by(hidden_by).default_value(default))
 }
 
-/// Has the server end each read of this connection before `limit`: a client that no longer waits does not end
-/// it. MariaDB has one variable for that, in seconds, and MySQL another.
+/// Makes the server end each read of this connection before `limit`: it does not stop when the
+/// client stops waiting. MariaDB and MySQL have different variables for this; MariaDB's is in
+/// seconds.
 ///
 /// # Errors
-/// Those of the executor.
+/// The errors of the executor.
 pub async fn end_reads_after<E: Executor>(executor: &mut E, limit: Duration) -> Result<()> {
     let limit = limit.mul_f64(0.9);
     let (seconds, millis) = (limit.as_secs_f64(), limit.as_millis().max(1));
@@ -54,7 +56,7 @@ pub async fn end_reads_after<E: Executor>(executor: &mut E, limit: Duration) -> 
     Ok(())
 }
 
-/// The table, if it is there, and of which type the column is.
+/// The query for the table and the type of the column.
 fn look(path: &ColumnPath) -> String {
     let [table, column] = path
         .parts()
@@ -78,7 +80,8 @@ fn utf8(text: &str) -> String {
     format!("CONVERT({} USING utf8)", hex(text))
 }
 
-/// The largest id that a type holds, as far as it matters; `None` for a type that holds no integers.
+/// The largest id that a type holds, `Some(None)` if any id fits; `None` for a type without
+/// integers.
 #[expect(clippy::option_option, reason = "a type of any size is no unknown type")]
 fn holds(of_type: &str, unsigned: bool, digits: Option<u32>) -> Option<Option<u64>> {
     let bits = match of_type.to_ascii_lowercase().as_str() {
@@ -93,7 +96,7 @@ fn holds(of_type: &str, unsigned: bool, digits: Option<u32>) -> Option<Option<u6
     Some(Some(u64::MAX >> (64 - bits + u32::from(!unsigned))))
 }
 
-/// Some servers answer with text, others with its bytes.
+/// Some servers return text, others its bytes.
 fn text(row: &Row, column: usize) -> Option<String> {
     match row.get(column) {
         Value::Text(text) => Some(text.clone()),

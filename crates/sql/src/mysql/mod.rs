@@ -1,32 +1,33 @@
-//! MySQL and MariaDB: one row a sequence in a table of InnoDB, and one `UPDATE` a reserve.
+//! MySQL and MariaDB: one row per sequence in an InnoDB table, and one `UPDATE` per reserve.
 //!
-//! - [`Calls`] has the calls of a store, over connections of the adapter's, and [`Draws`] is for drawing
-//!   ids in a transaction of the caller's.
-//! - [`classify`] says what a fault means for the ids, and [`failed`] says it to the caller.
-//! - [`must_be_durable`] and [`settings`] are for each connection that an adapter makes.
+//! - [`Calls`] has the calls of a store, over connections of the adapter. [`Draws`] draws ids in a
+//!   transaction of the caller.
+//! - [`classify`] returns the error kind of a fault, and [`failed`] the error for the caller.
+//! - [`must_be_durable`] and [`settings`] are for each connection that an adapter opens.
 //!
-//! # What an adapter brings
+//! # Requirements for an adapter
 //!
-//! Statements are plain text with every value in them, but for that of most reserves: it has values, which an
-//! adapter passes where its connections keep statements prepared, and [`whole`] writes into the text for one
-//! that sends text. A column may come as text, as bytes or as a number; a number above `i64::MAX` as its
-//! digits. Of an answer,
+//! Statements are plain text with all values included. Only the usual statement of reserves has
+//! parameters: an adapter that keeps statements prepared passes them, and [`whole`] writes them
+//! into the text for an adapter that sends text. A column may be returned as text, as bytes or as a
+//! number; a number above `i64::MAX` as its digits. In an answer,
 //!
-//! - `changed` counts the rows that were *changed*, not those that were found: a connection that was made
-//!   with `CLIENT_FOUND_ROWS` is to be refused;
-//! - `insert_id` is what this statement gave to `LAST_INSERT_ID`, as the server's answer to it says; `None`
-//!   and 0 both mean that it says nothing. What a second statement would say may be left over from an earlier
-//!   one.
+//! - `changed` counts the rows that were *changed*, not the rows that were found: reject a
+//!   connection that was opened with `CLIENT_FOUND_ROWS`;
+//! - `insert_id` is the value that this statement passed to `LAST_INSERT_ID`, as in the server's
+//!   answer to it. `None` and 0 both mean that there is none. Do not query it with a second
+//!   statement, whose result may be left over from an earlier one.
 //!
-//! An error of the server's has its number as its code: `1213`, not the SQLSTATE `40001`.
+//! The code of a server error is its number: `1213`, not the SQLSTATE `40001`.
 //!
-//! After each statement that writes, the adapter looks at the status flags in the server's answer. Outside a
-//! transaction, `SERVER_STATUS_AUTOCOMMIT` must be set and `SERVER_STATUS_IN_TRANS` not; inside one,
-//! `SERVER_STATUS_IN_TRANS` must be set. All else is [`Fault::Uncommitted`](crate::Fault::Uncommitted). Of a
-//! pool that the caller made, it looks before it sends anything too.
+//! After each statement that writes, the adapter checks the status flags in the server's answer.
+//! Outside a transaction, `SERVER_STATUS_AUTOCOMMIT` must be set and `SERVER_STATUS_IN_TRANS` not;
+//! inside one, `SERVER_STATUS_IN_TRANS` must be set. All other states are
+//! [`Fault::Uncommitted`](crate::Fault::Uncommitted). If the caller made the pool, the adapter also
+//! checks before it sends anything.
 //!
-//! A connection is not used again after a fault for which [`leaves_connection`] is false: after a failover it
-//! may lead to a replica, and the next one to the primary.
+//! A connection is not reused after a fault for which [`leaves_connection`] is false: after a
+//! failover it may lead to a replica, and the next connection to the primary.
 
 mod adopt;
 mod calls;

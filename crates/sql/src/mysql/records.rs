@@ -1,6 +1,6 @@
-//! Records, in a table of their own, which is created when the first of them is written.
+//! Records, in their own table, which is created when the first record is written.
 //!
-//! They are bytes, as names are: no collation takes one of them for another.
+//! Names and records are bytes, so that no collation treats different ones as equal.
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
@@ -17,16 +17,16 @@ use crate::rows::{legible, records};
 use crate::{Asked, Executor, Row, Witnesses, witness};
 
 impl Table {
-    /// The statement that creates the table of the records where it does not exist: what a store runs before
-    /// it writes the first of them.
+    /// Returns the statement that creates the table of the records unless it exists. A store runs
+    /// it before it writes the first record.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where that table would have too long a name.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if that table's name would be too long.
     pub fn witness_ddl(&self) -> Result<String> {
         Ok(self.witness()?.records_ddl())
     }
 
-    /// The table of the records, beside this one.
+    /// The table of the records, in the same database.
     fn witness(&self) -> Result<Self> {
         Ok(self.beside(&witness::name_beside(self.name(), LONGEST_NAME)?))
     }
@@ -64,8 +64,8 @@ impl Table {
 }
 
 impl Calls {
-    /// The table of the records; `None` if it is not there. It is looked at once, and then taken to stay as
-    /// it is, as that of the sequences.
+    /// Returns the table of the records, or `None` if there is none. Once it was found, it is
+    /// cached, like the table of the sequences.
     async fn witness<E: Executor>(&self, executor: &mut E) -> Result<Option<Table>> {
         if let Some(witness) = self.witness.get() {
             return Ok(Some(witness.clone()));
@@ -75,7 +75,8 @@ impl Calls {
         Ok(there.then(|| self.witness.get_or_init(|| witness).clone()))
     }
 
-    /// The same, created if need and leave be.
+    /// As [`witness`](Self::witness), and creates the table if it is missing and the mode allows
+    /// it.
     async fn witness_made<E: Executor>(&self, executor: &mut E) -> Result<Table> {
         if let Some(witness) = self.witness(executor).await? {
             return Ok(witness);
@@ -98,10 +99,11 @@ impl Calls {
         let witness = self.witness_made(executor).await?;
         match try_write(executor, &witness.insert_record(name, wanted)).await {
             Ok(_) => Ok(true),
-            // Of this name: the last state, even where other statements are answered by a replica.
+            // The record exists. FOR UPDATE reads its last state, even if a replica answers other
+            // reads.
             Err(fault) if is_duplicate(&fault) => {
                 let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
-                // Or of something that a unique index of somebody's forbids.
+                // No record was found: a user's unique index rejected the row.
                 if found.is_empty() { Err(failed(fault, to_write::<E>())) } else { Ok(false) }
             }
             Err(fault) => Err(failed(fault, to_write::<E>())),
@@ -127,7 +129,7 @@ impl<E: Executor + Send> Witnesses<E> for Calls {
         let Some(seen) = seen else { return self.first_record(executor, name, wanted).await };
         let Some(witness) = self.witness(executor).await? else { return Ok(false) };
         if seen == wanted {
-            // To write what is there counts as no change.
+            // An UPDATE that writes the same value counts as no change.
             let sql = witness.select_record(name) + " FOR UPDATE";
             let found = read(executor, &sql).await?;
             let kept = found.last().map(|row| witness.decode_record(row)).transpose()?;

@@ -1,15 +1,18 @@
-//! Reserving, on the server, in one round trip as a rule.
+//! Reserves ids on the server, usually in one round trip.
 //!
-//! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, under the condition that bounds and
-//!    identity are those that are known, and that the ids fit. It is atomic on the one row, and
-//!    its answer has the first id. In a transaction of the caller's the condition is on the row alone.
-//! 2. If that changed nothing, the row is read. If it is missing, it is inserted with the first range
-//!    taken; a process that loses that race begins again. If another server wrote it last, that is decided
-//!    (`adopt.rs`), and step 1 may be done again. If it has fewer ids left than were asked for, or
-//!    just as many, they are taken under the condition that nothing has changed. Otherwise something had
-//!    changed, and step 1 is done again.
+//! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, on condition that the ids fit and that
+//!    bounds and identity are the cached ones. It is atomic on the row, and its answer has the
+//!    first id. In a transaction of the caller the condition is only on the row.
+//! 2. If that changed nothing, the row is read.
+//!    - If it is missing, it is inserted with the first range taken. A process that loses that race
+//!      starts again.
+//!    - If another server wrote it last, the failover policy applies (`adopt`), and step 1 may be
+//!      repeated.
+//!    - If it has at most the requested number of ids left, they are taken on condition that the
+//!      row is unchanged.
+//!    - Otherwise the row had changed, and step 1 is repeated.
 //!
-//! Nothing is ever sent again unless the server said that it did nothing.
+//! A statement is sent again only if the server reported that it had no effect.
 
 use idmill::store::{Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
@@ -24,19 +27,21 @@ use crate::history::Seen;
 use crate::rows::decide;
 use crate::{Answer, Executor, Fault, Statement};
 
-/// Where a row that is read to be written has the history that it was written in. The present one is behind
-/// it.
+/// The column of a row read before a write that has the history it was written in. The next column
+/// has the current history.
 const WAS_AT: usize = 7;
 
-/// How often others may get in between before a call gives up. Each time one of them makes progress.
+/// The number of tries before a call gives up because others changed the row. Each time, another
+/// caller makes progress.
 pub(super) const TRIES: usize = 200;
 
-/// How often a row may be called a duplicate although there is none: it was removed each time, which is rare,
-/// or another unique index refuses it.
+/// How often an insert may fail as a duplicate although no row is found. Either the row was removed
+/// each time, which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
-/// One reserve; with a floor, of all that was asked for and nothing below, in a transaction of the caller's. That
-/// one knows nothing of the sequence before, and locks its row: nobody changes it in between.
+/// One reserve. In a transaction of the caller it has a floor: it takes exactly the requested ids,
+/// none below the floor. It then has no cached state, and locks the row, so nothing changes in
+/// between.
 pub(super) struct Reserving<'a> {
     pub(super) table: &'a Table,
     pub(super) history: History,
@@ -45,15 +50,15 @@ pub(super) struct Reserving<'a> {
 }
 
 impl Reserving<'_> {
-    /// Starts from what is known of the sequence, and leaves there what was found out.
+    /// Starts from the cached state of the sequence, and updates it.
     pub(super) async fn run<E: Executor>(
         &self,
         executor: &mut E,
         known: &mut Option<Known>,
     ) -> Result<IdRange> {
         let mut duplicates = 0;
-        // In a transaction, a second time where another has created the sequence meanwhile, and committed, or
-        // where another server had written it.
+        // In a transaction, the second pass is needed if another transaction has just created the
+        // sequence and committed, or if another server had written it.
         for _ in 0..if E::IN_TRANSACTION { 2 } else { TRIES } {
             if let Some(range) = self.advance(executor, *known).await? {
                 return Ok(range);
@@ -81,7 +86,7 @@ impl Reserving<'_> {
         Err(if E::IN_TRANSACTION { unseen() } else { crowded() })
     }
 
-    /// Takes what was asked for, if there is room for it and all is as it is known to be.
+    /// Takes the requested ids if they fit and the row matches the cached state.
     async fn advance<E: Executor>(&self, executor: &mut E, known: Option<Known>) -> Result<Option<IdRange>> {
         let Self { table, history, request, floor } = *self;
         let step = match floor {
@@ -100,8 +105,8 @@ impl Reserving<'_> {
             .map_err(|fault| failed(fault, to_write::<E>()))
     }
 
-    /// Takes what step 1 does not: less than was asked for, or all up to the end, or the id 0. `None` if there
-    /// is more, or no longer what was seen.
+    /// Takes ids that step 1 cannot: fewer than requested, all up to the end, or the id 0. Returns
+    /// `None` if more ids are left or the row has changed.
     async fn last<E: Executor>(&self, executor: &mut E, seen: &SequenceInfo) -> Result<Option<IdRange>> {
         let (after, grant) = decide(Some(seen.clone()), self.request, self.floor)?;
         let room = Known::of(seen).room(self.request).filter(|_| !E::IN_TRANSACTION);
@@ -117,7 +122,8 @@ impl Reserving<'_> {
         Ok(done.then_some(grant.range))
     }
 
-    /// Has a row of another history go on here, if it is still as it was seen. Later processes find it changed.
+    /// Moves a row of another history to the current one, if it is still as it was read. Later
+    /// processes then find it there.
     async fn adopt<E: Executor>(
         &self,
         executor: &mut E,
@@ -133,8 +139,8 @@ impl Reserving<'_> {
     }
 }
 
-/// The range that an answer speaks of. What cannot be an answer is refused: somebody's
-/// trigger, or a proxy's invention.
+/// Returns the range in an answer. An impossible answer is rejected: it comes from a trigger or a
+/// proxy.
 fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Result<Option<IdRange>, Fault> {
     if answer.changed == 0 {
         return Ok(None);
@@ -151,7 +157,7 @@ fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Result<Option<
     }
 }
 
-/// The row as it is, to decide a write by.
+/// Reads the current row, as the basis of a write.
 pub(super) async fn read_to_write<E: Executor>(
     executor: &mut E,
     table: &Table,
@@ -164,7 +170,7 @@ pub(super) async fn read_to_write<E: Executor>(
     found.last().map(seen).transpose()
 }
 
-/// Others were always faster; nothing was done.
+/// The error after too many concurrent changes; nothing was reserved.
 pub(super) fn crowded() -> Error {
     let message = format!(
         "others changed the sequence each of the {TRIES} times that this was tried, or a trigger undoes it; try again"
@@ -172,7 +178,7 @@ pub(super) fn crowded() -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// In a transaction of the caller's.
+/// The error in a transaction of the caller.
 fn unseen() -> Error {
     let message =
         "a row of this sequence is there and cannot be seen: a unique index of somebody's, or another format";

@@ -1,4 +1,4 @@
-//! How rows are read.
+//! Decodes rows.
 
 use idmill::Result;
 use idmill::store::{Cursor, SequenceInfo};
@@ -10,7 +10,7 @@ use crate::rows::Stored;
 use crate::{Row, Value};
 
 impl Table {
-    /// A row as a sequence, or its fault. `next` is NULL once all ids are reserved.
+    /// Decodes a row as a sequence. `next` is NULL once all ids are reserved.
     pub(super) fn decode(&self, row: &Row) -> Result<SequenceInfo> {
         let name = bytes(row, 0).ok_or("has no bytes for its name");
         let name = name.and_then(|name| str::from_utf8(name).map_err(|_| "has a name that is not UTF-8"));
@@ -19,7 +19,7 @@ impl Table {
     }
 }
 
-/// Where a page ends: the bytes of a name, which may be no UTF-8.
+/// Returns the cursor of a page's last row: the bytes of the name, which may be invalid UTF-8.
 #[allow(clippy::unnecessary_wraps)] // not in each dialect
 pub(super) fn cursor(row: &Row) -> Option<Cursor> {
     Some(paging::cursor(bytes(row, 0).unwrap_or_default()))
@@ -106,7 +106,7 @@ mod tests {
     }
 
     proptest! {
-        /// Beyond the sign of 64 bits too.
+        /// Includes numbers above `i64::MAX`.
         #[test]
         fn every_number_is_read_as_it_was_written(start: u64, length: u64, offset: u64, incarnation in 1..=u64::MAX, epoch: u64) {
             let max = start.saturating_add(length);

@@ -1,4 +1,4 @@
-//! What a session is told, and what is found out about a server and its table before a store is made.
+//! Session settings, and the checks of a server and its table before a store is opened.
 
 use std::time::Duration;
 
@@ -11,19 +11,21 @@ use super::run::{read, text, try_read, try_write, unsigned};
 use super::table::{EARLIER_LAYOUT, LAYOUT, RECORDS_LAYOUT, Table};
 use crate::{Asked, Executor, Fault, Row, witness};
 
-/// What to send first on each connection that an adapter makes: each statement commits by itself, and the
-/// server gives up waiting for a lock after half of the timeout, in whole seconds, and says so.
+/// Returns the first statement for each connection that an adapter opens. Each statement then
+/// commits, and the server stops waiting for a lock after half of the timeout, in whole seconds,
+/// with an error.
 pub fn settings(timeout: Duration) -> String {
     let locks = (timeout.as_secs() / 2).max(1);
     format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}")
 }
 
-/// Whether what the server calls committed survives a crash of its machine. To be asked on each connection
-/// that an adapter makes to write on, which may lead to another server than the last;
-/// [`Calls::open`](super::Calls::open) asks it for the one that it is given.
+/// Checks that commits survive a crash of the server's machine. Call it on each connection that an
+/// adapter opens for writes, since it may lead to another server than the last.
+/// [`Calls::open`](super::Calls::open) checks the connection that it is given.
 ///
 /// # Errors
-/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if it does not; those of the executor.
+/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if they do not; the errors of
+/// the executor.
 pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault> {
     let sql = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
     let found = try_read(executor, sql).await?;
@@ -34,7 +36,8 @@ pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault>
     let lost = if flush != 1 {
         format!("innodb_flush_log_at_trx_commit is {flush}: set it to 1")
     } else if binlog != 0 && sync != 1 {
-        // With a binary log, recovery rolls back what is not in it, although InnoDB has it.
+        // Recovery with a binary log rolls back transactions that are missing from it, even if
+        // InnoDB has them.
         format!("there is a binary log, and sync_binlog is {sync}: set it to 1")
     } else {
         return Ok(());
@@ -45,8 +48,8 @@ pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault>
     Err(Fault::Refused(Error::new(ErrorKind::Unsupported, message)))
 }
 
-/// Looks at the server and the table, which it creates where the mode says so; the table with the database
-/// that it is in.
+/// Checks the server and the table, and creates the table if the mode allows it. Returns the table
+/// qualified by its database.
 pub(super) async fn open<E: Executor>(
     executor: &mut E,
     table: Table,
@@ -66,7 +69,7 @@ pub(super) async fn open<E: Executor>(
 async fn connected_to<E: Executor>(executor: &mut E) -> Result<String> {
     let found = read(executor, "SELECT DATABASE()").await?;
     let name = found.first().and_then(|row| text(row, 0));
-    // As the server itself would have it.
+    // The same error as the server's for a statement without a database.
     name.map(str::to_owned).ok_or_else(|| {
         Error::invalid("no database is selected; name one in the URL or in the options of the pool")
     })
@@ -77,7 +80,7 @@ async fn exists<E: Executor>(executor: &mut E, table: &Table) -> Result<bool> {
     check_layout(table, &columns).map(|()| true)
 }
 
-/// The columns of a table that keeps what was committed; `None` if it is not there.
+/// Returns the columns of an InnoDB table, or `None` if there is no table.
 async fn columns_of<E: Executor>(executor: &mut E, table: &Table) -> Result<Option<Vec<Row>>> {
     let found = read(executor, &table.engine()).await?;
     let Some(row) = found.first() else { return Ok(None) };
@@ -112,7 +115,7 @@ fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
     Err(Error::new(ErrorKind::Conflict, message))
 }
 
-/// The columns with their types, and whether the first is the key.
+/// Returns the columns with their types, and whether the first is the key.
 fn layout(columns: &[Row]) -> (String, bool) {
     let text = |row, column| text(row, column).unwrap_or_default();
     let layout: Vec<_> =
@@ -120,7 +123,7 @@ fn layout(columns: &[Row]) -> (String, bool) {
     (layout.join(", "), columns.first().is_some_and(|row| text(row, 2) == "PRI"))
 }
 
-/// Whether the table of the records is there, as it has to be.
+/// Returns whether the table of the records exists, or an error if it has another layout.
 pub(super) async fn has_witness<E: Executor>(executor: &mut E, witness: &Table) -> Result<bool> {
     let Some(columns) = columns_of(executor, witness).await? else { return Ok(false) };
     let (layout, keyed) = layout(&columns);
@@ -130,14 +133,14 @@ pub(super) async fn has_witness<E: Executor>(executor: &mut E, witness: &Table) 
     Err(witness::not_ours(&witness.to_string(), &layout))
 }
 
-/// Of several that do this at the same time, all find the table afterwards.
+/// If several processes do this at the same time, all find the table afterwards.
 async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place: &str) -> Result<()> {
     let name = table.name();
     if mode != Mode::Create {
         let message = format!("there is no table `{name}` at {place}; {NEVER_MADE}");
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    // It creates no sequence: nothing is unknown that looking does not tell.
+    // The statement creates no sequence, so its outcome is not unknown: the next read shows it.
     try_write(executor, &table.ddl()).await.map_err(|fault| failed(fault, Asked::Read))?;
     if exists(executor, table).await? {
         return Ok(());
@@ -145,7 +148,7 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place:
     Err(unseen(table))
 }
 
-/// A table that was created a moment ago.
+/// The error for a table that was just created and is not visible.
 pub(super) fn unseen(table: &Table) -> Error {
     let message = format!("the table {table} was created and cannot be seen: grant the user SELECT on it");
     Error::new(ErrorKind::Denied, message)

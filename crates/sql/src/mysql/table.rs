@@ -1,12 +1,13 @@
-//! The table, and the SQL that touches it.
+//! The table and its SQL.
 //!
-//! Statements are plain text with every value in them, so nothing depends on a connection's state, and each is
-//! one round trip. Names are written as hexadecimal, numbers as digits, so no `sql_mode` reads them
-//! differently. That of most reserves alone has placeholders, and [`whole`] makes it such a text: a connection
-//! that lasts can keep it prepared, since the server takes as long to read it as to carry it out.
+//! Statements are plain text with all values included, so nothing depends on a connection's state,
+//! and each takes one round trip. Names are written as hexadecimal and numbers as digits, so that
+//! no `sql_mode` changes their meaning. Only the usual statement of reserves has placeholders,
+//! which [`whole`] replaces by the values. A long-lived connection can keep it prepared: parsing takes
+//! the server as long as executing.
 //!
-//! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB have in common
-//! takes some names for others.
+//! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB share treats some
+//! different names as equal.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -21,27 +22,27 @@ use crate::column::{is_plain, no_name};
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
-/// The table that sequences are kept in, unless another is named.
+/// The default table of sequences.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
-/// The name of a table, as an option.
+/// The option for the name of a table.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 64 ASCII letters, digits and _, not beginning with a digit";
 const COLUMNS: &str = "`name`, `next`, `start`, `max`, `incarnation`, `epoch`, `format`";
-/// The last column, which tables of earlier versions do not have.
+/// The last column, which tables of earlier versions lack.
 const ADDED: &str = "`history` VARBINARY(100) NULL COMMENT 'which server wrote this last'";
-/// As `information_schema.COLUMNS` has them, in so far as MySQL and MariaDB say the same.
+/// The columns in `information_schema.COLUMNS`, as far as MySQL and MariaDB agree.
 pub(super) const LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
                                  incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned, \
                                  history varbinary";
-/// The same of an earlier version's.
+/// The columns of an earlier version.
 pub(super) const EARLIER_LAYOUT: &str = "name varbinary, next bigint unsigned, start bigint unsigned, max bigint unsigned, \
                                          incarnation bigint unsigned, epoch bigint unsigned, format tinyint unsigned";
-/// The same of the table of the records.
+/// The columns of the table of the records.
 pub(super) const RECORDS_LAYOUT: &str = "name varbinary, record varbinary";
-/// MySQL's own limit for names.
+/// MySQL's limit for names.
 pub(super) const LONGEST_NAME: usize = 64;
 
-/// What is the same for all reserves of a sequence until somebody changes it.
+/// The properties of a sequence that stay the same over reserves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) bounds: Bounds,
@@ -53,10 +54,10 @@ impl Known {
         Self { bounds: info.bounds, identity: info.identity }
     }
 
-    /// Between which values `next` has to be for all that was asked for to be there, and more than nothing to
-    /// be left: the numbers that need no special treatment. `None` if there are no such values.
+    /// Returns the range of `next` in which step 1 works: all requested ids fit, and at least one
+    /// is left. `None` if there is no such range.
     ///
-    /// Not 0, which an answer to `LAST_INSERT_ID` cannot be told from: no answer is 0 too.
+    /// It excludes 0: in an answer, a `LAST_INSERT_ID` of 0 means that there is none.
     pub(super) fn room(self, request: &Reserve) -> Option<(u64, u64)> {
         let by_max = self.bounds.max().checked_sub(request.count)?;
         let by_ceiling = request.ceiling.checked_sub(request.count.max(1) - 1)?;
@@ -76,8 +77,8 @@ impl Known {
     }
 }
 
-/// A table, named so that it is the same one whatever database a connection has come to use. Its name was
-/// checked, since it becomes part of the SQL.
+/// A table, qualified by its database, so that it stays the same if a connection changes its
+/// database. Its name was checked, since it becomes part of the SQL.
 ///
 /// ```
 /// let table = idmill_sql::mysql::Table::new("numbers")?;
@@ -86,19 +87,19 @@ impl Known {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
-    /// Empty for that of the connection.
+    /// Empty for the database of the connection.
     database: Box<str>,
     name: Box<str>,
 }
 
 impl Table {
-    /// Of another name, in the same database.
+    /// A table of another name, in the same database.
     pub(super) fn beside(&self, name: &str) -> Self {
         Self { database: self.database.clone(), name: name.into() }
     }
 
-    /// Of whatever database a connection uses. The name is up to 64 ASCII letters, digits and `_`, and does
-    /// not begin with a digit.
+    /// Creates a table in the connection's current database. The name is up to 64 ASCII letters,
+    /// digits and `_`, and does not begin with a digit.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another name.
@@ -107,19 +108,19 @@ impl Table {
         if is_name(name) { Ok(table) } else { Err(no_name("table", name, RULE)) }
     }
 
-    /// The same in this database.
+    /// Moves the table to this database.
     #[must_use]
     pub fn within(self, database: &str) -> Self {
         Self { database: database.into(), ..self }
     }
 
-    /// Its name, without that of a database.
+    /// Returns the name without the database.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The statement that creates it where it does not exist: one, so that a crash leaves all of it or
-    /// nothing.
+    /// Returns the statement that creates the table unless it exists. It is a single statement, so
+    /// a crash leaves no partial table.
     pub fn ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS {self} (
@@ -137,17 +138,17 @@ impl Table {
         )
     }
 
-    /// The statement that brings an earlier version's table up to date.
+    /// The statement that upgrades a table of an earlier version.
     pub(super) fn altered(&self) -> String {
         format!("ALTER TABLE {self} ADD COLUMN {ADDED}")
     }
 
-    /// The engine of the table, should there be one: of a view, NULL.
+    /// The query for the table's engine. A view has NULL; there are no rows if there is no table.
     pub(super) fn engine(&self) -> String {
         format!("SELECT ENGINE FROM information_schema.TABLES WHERE {}", self.named())
     }
 
-    /// The columns, as in [`LAYOUT`], and which of them is the key.
+    /// The query for the columns, as in [`LAYOUT`], and for the key.
     pub(super) fn columns(&self) -> String {
         format!(
             "SELECT COLUMN_NAME, CONCAT(DATA_TYPE, IF(COLUMN_TYPE LIKE '%unsigned%', ' unsigned', '')), COLUMN_KEY \
@@ -164,15 +165,16 @@ impl Table {
         format!("{} WHERE `name` = {}", self.select_all(), hex(name))
     }
 
-    /// The last state, even where other statements are answered by a replica or out of a snapshot: it is what
-    /// the next write is decided by. Behind the columns of a sequence: which server wrote it, and which this
-    /// is.
+    /// The query for the last state of a row, as the basis of a write: FOR UPDATE reads it even if
+    /// a replica or a snapshot answers other reads. The columns of the sequence are followed by the
+    /// server that wrote the row, and the current server.
     pub(super) fn select_to_write(&self, name: &SequenceName) -> String {
         let from = format!("{self} WHERE `name` = {} FOR UPDATE", hex(name));
         format!("SELECT {COLUMNS}, `history`, {HERE} FROM {from}")
     }
 
-    /// The rows that another server wrote last, up to `limit`: their names, and both servers.
+    /// The query for up to `limit` rows that another server wrote last: their names, and both
+    /// servers.
     pub(super) fn select_moved(&self, limit: usize) -> String {
         format!(
             "SELECT `name`, `history`, {HERE} FROM {self} WHERE `history` <> {HERE} ORDER BY `name` LIMIT {limit}"
@@ -183,12 +185,12 @@ impl Table {
         format!("SELECT {COLUMNS} FROM {self}")
     }
 
-    /// A page. Where it ended are the bytes of a name, which may be no UTF-8.
+    /// The query for a page. The cursor is the bytes of a name, which may be invalid UTF-8.
     pub(super) fn select_page(&self, page: &Page) -> Result<String> {
         Ok(self.select_all() + &within(page)?)
     }
 
-    /// Takes `count` ids if there is room for them, and says in `LAST_INSERT_ID` which is the first.
+    /// Takes `count` ids if they fit, and passes the first to `LAST_INSERT_ID`.
     pub(super) fn advance(
         &self,
         request: &Reserve,
@@ -209,7 +211,8 @@ impl Table {
         Statement::write(sql, values).often()
     }
 
-    /// The same for whatever is stored: the first of the ids is `floor` or more, the last `ceiling` or less.
+    /// As [`advance`](Self::advance), for any bounds and identity: the first id is at least
+    /// `floor`, the last at most `ceiling`.
     pub(super) fn advance_any(&self, request: &Reserve, floor: u64, history: History) -> Option<String> {
         let (low, high) = (floor.max(1), request.ceiling.checked_sub(request.count.max(1) - 1)?);
         let (count, sets, name) = (request.count, history.sets(), hex(&request.name));
@@ -217,7 +220,7 @@ impl Table {
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}"
         );
         let holds = history.holds();
-        // As decimals: an unsigned subtraction can fail, and what it is depends on `sql_mode`.
+        // As decimals: an unsigned subtraction can fail, and its result depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
         Some(format!(
@@ -226,8 +229,8 @@ impl Table {
         ))
     }
 
-    /// Writes `after`, if there still is what was `seen`. No rows are affected either
-    /// way if the two are the same, unless what is set `besides` is another.
+    /// Writes `after` if the row is still as in `seen`. If both are equal, no rows count as
+    /// changed, unless the assignments in `besides` change the row.
     pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo, besides: &str) -> String {
         format!(
             "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {}{besides} WHERE `name` = {} AND `next` <=> {} AND {}",
@@ -240,8 +243,8 @@ impl Table {
         )
     }
 
-    /// Has a row of another history go on in this one, if there still is what was seen, of the history that
-    /// was seen.
+    /// Moves a row of another history to the current one, if the row and its history are still as
+    /// they were read.
     pub(super) fn adopt(
         &self,
         seen: &SequenceInfo,
@@ -270,7 +273,8 @@ impl Table {
         format!("DELETE FROM {self} WHERE `name` = {}", hex(name))
     }
 
-    /// Moves `next` back to the start of the rest, if nothing was reserved after it, and by no other server.
+    /// Moves `next` back to the start of the rest, if nothing was reserved after it and no other
+    /// server wrote the row.
     pub(super) fn give_back(&self, back: &GiveBack, history: History) -> String {
         let (rest, identity) = (back.rest, back.identity);
         let start = rest.start();
@@ -290,7 +294,7 @@ impl Table {
     }
 }
 
-/// As SQL names it.
+/// Formats the table as SQL names it.
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.database.is_empty() {
@@ -300,7 +304,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// The text of a statement, with its values in the places of the placeholders.
+/// Returns the text of a statement, with its values in place of the placeholders.
 pub fn whole<'a>(statement: &'a Statement<'_>) -> Cow<'a, str> {
     if statement.values.is_empty() {
         return Cow::Borrowed(&statement.sql);
@@ -318,7 +322,7 @@ pub fn whole<'a>(statement: &'a Statement<'_>) -> Cow<'a, str> {
     Cow::Owned(sql)
 }
 
-/// The rows of a page, by name.
+/// The conditions and the order of a page.
 pub(super) fn within(page: &Page) -> Result<String> {
     let after = match &page.after {
         Some(after) => format!("`name` > {}", hex_bytes(&paging::bytes(after)?)),

@@ -1,4 +1,4 @@
-//! The calls over a server that answers as it is told.
+//! The calls over a scripted server.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use idmill_kit::Mode;
 use super::{Calls, Draws, Table, must_be_durable, settings, whole};
 use crate::{Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Value, Witnesses};
 
-/// What is answered.
+/// A scripted answer.
 #[derive(Clone)]
 struct Reply(Result<Answer, Fault>);
 
-/// Answers in this order, and keeps what was asked.
+/// Returns the answers in order, and records the statements.
 struct Told<const IN_TRANSACTION: bool> {
     answers: VecDeque<Reply>,
-    /// What it answers after these; with none, nothing more may be asked.
+    /// Answers after the script has ended; without it, a further statement panics.
     always: Option<fn(&Statement<'_>) -> Answer>,
     asked: Vec<String>,
 }
@@ -75,12 +75,12 @@ fn says(code: u16) -> Reply {
     fails(EngineError::new(code.to_string(), "said"))
 }
 
-/// A sequence from 1 to 100.
+/// A row of a sequence from 1 to 100.
 fn row(next: u64) -> Row {
     texts(&["s", &next.to_string(), "1", "100", "7", "0", "1"])
 }
 
-/// The columns of a table, its key being the first.
+/// The columns of a table; the first is its key.
 fn layout(columns: &[(&str, &str)]) -> Reply {
     let keyed = |index| if index == 0 { "PRI" } else { "" };
     found(columns.iter().enumerate().map(|(index, (name, kind))| texts(&[name, kind, keyed(index)])))
@@ -100,7 +100,7 @@ fn good_layout() -> Reply {
     ])
 }
 
-/// What a server says of one whose table is there.
+/// The answers while a store opens an existing table.
 fn opening() -> [Reply; 5] {
     let (durable, logs) = (found([texts(&["1", "0", "0"])]), found([texts(&["1", "MIXED"])]));
     [found([texts(&["ids"])]), durable, found([texts(&["InnoDB"])]), good_layout(), logs]
@@ -110,7 +110,7 @@ async fn open(mode: Mode, server: &mut Alone) -> Result<Calls> {
     Calls::open(server, Table::new("t").unwrap(), mode, "h:1", None).await
 }
 
-/// Those of a table that is there, over a server that goes on with these answers.
+/// Opens a store on an existing table; the server continues with these answers.
 async fn opened(answers: impl IntoIterator<Item = Reply>) -> (Calls, Alone) {
     let mut server = Alone::new(opening().into_iter().chain(answers));
     let calls = open(Mode::Create, &mut server).await.unwrap();
@@ -118,7 +118,7 @@ async fn opened(answers: impl IntoIterator<Item = Reply>) -> (Calls, Alone) {
     (calls, server)
 }
 
-/// The kind of the next reserve's error, which has to say this.
+/// Returns the kind of the next reserve's error, whose text must contain `hint`.
 async fn refused(calls: &Calls, server: &mut Alone, hint: &str) -> ErrorKind {
     let error = calls.reserve(server, &request(10)).await.unwrap_err();
     assert!(error.to_string().contains(hint), "{error}");
@@ -146,7 +146,7 @@ async fn the_first_reserve_creates_and_the_next_are_one_statement() {
     assert!(server.asked[0].ends_with(" FOR UPDATE"));
 }
 
-/// What may have been applied is not sent again, and what cannot be an answer is not believed.
+/// A write that may have been applied is not sent again, and an impossible answer is rejected.
 #[tokio::test]
 async fn a_write_that_failed_is_the_last_statement() {
     let silent = fails(Fault::Silent(Duration::from_secs(1)));
@@ -361,7 +361,7 @@ async fn a_row_of_another_server_is_adopted_once_and_only_as_it_was_seen() {
         refused(&calls, &mut server, "on server 1, and this is server 2: ").await,
         ErrorKind::Conflict
     );
-    // This process adopts it, or another was faster; then the reserve is sent again.
+    // Either this process adopts the row or another was faster; then the reserve is sent again.
     for adopted in [1, 0] {
         let opening = opening().into_iter().chain([of("server 1"), changed(adopted, 0), changed(1, 21)]);
         let mut server = Alone::new(opening);
@@ -379,7 +379,7 @@ async fn a_row_of_another_server_is_adopted_once_and_only_as_it_was_seen() {
                 .ends_with(" AND (`history` IS NULL OR `history` = CONCAT('server ', @@server_id))")
         );
     }
-    // The same server: others were faster.
+    // The row was written by the same server: others were faster.
     let (calls, mut server) = opened([of("server 2"), changed(1, 11)]).await;
     assert_eq!(calls.reserve(&mut server, &request(10)).await.unwrap().range, IdRange::new(11, 10).unwrap());
 }

@@ -1,5 +1,5 @@
-//! Draws inside a transaction of the caller's: one round trip as a rule, at any isolation level. The row is
-//! locked from the first id to the end of the transaction.
+//! Draws inside a transaction of the caller: usually one round trip, at any isolation level. The
+//! row is locked from the first id to the end of the transaction.
 
 use idmill::store::Reserve;
 use idmill::{IdRange, Result};

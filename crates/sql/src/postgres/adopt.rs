@@ -1,4 +1,4 @@
-//! Rows of another history: which there are, and how one goes on in the present one.
+//! Rows of another history: lists them, and moves them to the current history.
 
 use idmill::store::{Page, Reserve, SequenceInfo};
 use idmill::{Error, Result, SequenceName};
@@ -14,15 +14,16 @@ use super::table::Table;
 use crate::history::{Seen, refusal};
 use crate::{Executor, Patience, Statement};
 
-/// Where a row that is read for it says in which history it was written. The present one is behind it.
+/// The column of a row read by `select_history` that has its history. The next column has the
+/// current one.
 const WAS_AT: usize = 8;
 
-/// The sequences of the table that were last written in another history than the present one, each with the
-/// error of a reserve that is refused for it: at most a page of them. None on a standby, which has no history
-/// of its own.
+/// Returns the sequences of the table that were last written in another history, each with the
+/// error that a reserve would return. At most one page. None on a standby, which has no history of
+/// its own.
 ///
 /// # Errors
-/// [`NotFound`](idmill::ErrorKind::NotFound) without the table; those of reading.
+/// [`NotFound`](idmill::ErrorKind::NotFound) if there is no table; the errors of reading.
 pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<(SequenceName, Error)>> {
     let Some(here) = History::open(executor, Some(Failover::Allow)).await?.here else {
         return Ok(Vec::new());
@@ -33,8 +34,9 @@ pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<
 }
 
 impl Calls {
-    /// The row, and whether it stood in the way of a reserve that it was written in another history. If the row may
-    /// be adopted, this process or another has done that; the caller then tries again.
+    /// Reads a row that a reserve did not match. Returns the row, and whether another history was
+    /// the reason. If the policy allows it, this process or another has then adopted the row, and
+    /// the caller tries again.
     pub(super) async fn look_again<E: Executor>(
         &self,
         executor: &mut E,
@@ -56,7 +58,8 @@ impl Calls {
         Ok((Some(seen.info), adopted))
     }
 
-    /// Has the row go on here, if it is still as it was seen, in the history that was seen.
+    /// Moves the row to the current history, if the row and its history are still as they were
+    /// read.
     async fn adopt<E: Executor>(
         &self,
         executor: &mut E,

@@ -1,8 +1,9 @@
 //! Reserves for several sequences in one statement.
 //!
-//! A row that another transaction holds is passed over, so that no sequence waits for another's lock. It is
-//! looked at again a few times, since most hold it for no longer than a commit takes. If it is held for
-//! longer, that sequence alone gets an error. The next reserve of that sequence alone waits for the lock.
+//! A row that another transaction holds is skipped, so that no sequence waits for another's lock.
+//! Skipped rows are retried a few times, since most locks are held only for the duration of a
+//! commit. If a lock is held longer, only that sequence gets an error. Only its next single reserve
+//! waits for the lock.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -16,21 +17,22 @@ use super::calls::Calls;
 use super::rows::{self, granted};
 use crate::{Executor, Patience, Row, Statement, Value, each_of};
 
-/// After which pauses rows are looked at that others held.
+/// The pauses before held rows are retried.
 const PAUSES_MS: [u64; 4] = [4, 8, 16, 32];
 
-/// What a statement for several said of one.
+/// The result of a batch statement for one sequence.
 enum Found {
     Granted(Result<Grant>),
     /// Another transaction has locked it.
     Held,
-    /// Missing, exhausted, of another history, or not to be had in this way.
+    /// The row is missing, exhausted, of another history, or not accessible in this way.
     Not,
 }
 
 impl Calls {
-    /// [`Store::reserve_many`](idmill::store::Store::reserve_many), with the sequence and the operation in
-    /// each error. Clones of the executor run at the same time, so each should have a connection of its own.
+    /// [`Store::reserve_many`](idmill::store::Store::reserve_many), with the sequence and the
+    /// operation in each error. Clones of the executor run concurrently, so each should have its
+    /// own connection.
     pub async fn reserve_many<E: Executor + Clone>(
         &self,
         executor: &E,
@@ -39,14 +41,14 @@ impl Calls {
         each_of(requests, Ok(self.reserve_each(executor, requests).await))
     }
 
-    /// The outcomes, in the order of the requests.
+    /// Returns the outcomes in the order of the requests.
     async fn reserve_each<E: Executor + Clone>(
         &self,
         executor: &E,
         requests: &[Reserve],
     ) -> Vec<Result<Grant>> {
         let mut seen = HashSet::new();
-        // A row is locked and moved once in a statement.
+        // One statement can lock and update a row only once.
         if !requests.iter().all(|request| seen.insert(&request.name)) {
             let mut outcomes = Vec::with_capacity(requests.len());
             for request in requests {
@@ -77,7 +79,7 @@ impl Calls {
                 _ => break,
             }
         }
-        // What is the matter is found out for each.
+        // A single reserve of each finds the reason.
         let each = absent.iter().map(|&place| self.reserve_briefly(executor, &requests[place]));
         for (outcome, &place) in join_all(each).await.into_iter().zip(&absent) {
             outcomes[place] = Some(outcome);
@@ -85,12 +87,12 @@ impl Calls {
         outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(|| Err(held()))).collect()
     }
 
-    /// Of one of several, which the others wait for.
+    /// Reserves for one sequence with a short wait, since the rest of the batch waits for it.
     async fn reserve_briefly<E: Executor + Clone>(&self, executor: &E, request: &Reserve) -> Result<Grant> {
         self.reserve_with(&mut executor.clone(), request, None, Patience::Brief).await
     }
 
-    /// Of those requests, in one statement.
+    /// Reserves for the requests at these indexes, in one statement.
     async fn reserve_found<E: Executor + Clone>(
         &self,
         executor: &E,

@@ -19,11 +19,11 @@ use super::table::Table;
 use crate::rows::{decide, fits, listing};
 use crate::{Dialect, Executor, Patience, Row, Statement, Value, must_be_alone};
 
-/// The calls of a store over the rows of a table, which was found or created: what
-/// [`Store`](idmill::store::Store) asks for, but for the sequence and the operation in its errors.
+/// The calls of a [`Store`](idmill::store::Store) over the rows of a table that was found or
+/// created. Their errors lack the sequence and the operation.
 ///
-/// A transaction of the caller's is for [`InTransaction`](crate::InTransaction); here it does not compile,
-/// since a grant must not be rolled back:
+/// An executor in a transaction of the caller does not compile here, since a grant must not be
+/// rolled back; use [`InTransaction`](crate::InTransaction):
 ///
 /// ```compile_fail,E0080
 /// # use idmill::store::{Grant, Reserve};
@@ -58,18 +58,22 @@ pub struct Calls {
     pub(super) history: History,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
-    /// The statements of reserves, built once: in a transaction or not, exactly or not.
+    /// The statements of reserves, each built once: in a transaction or not, exact or not.
     pub(super) reserves: Arc<[OnceLock<String>; 4]>,
 }
 
 impl Calls {
-    /// Opens a table, and creates it where the mode says so. Dropping the future can leave the table created.
+    /// Opens a table, and creates it if the mode allows it. If the future is dropped, the table may
+    /// have been created.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) if there is no schema, or no table and it is not to be created;
-    /// [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two are to be seen, or
-    /// the server does not sync what it writes; [`Unsupported`](ErrorKind::Unsupported) if it does not tell
-    /// what a `failover` that was asked for needs; and those of the executor.
+    /// - [`NotFound`](ErrorKind::NotFound) if there is no schema, or if there is no table and it
+    ///   may not be created;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables
+    ///   are visible, or if the server does not sync its writes;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server does not report the history that
+    ///   `failover` needs;
+    /// - the errors of the executor.
     pub async fn open<E: Executor>(
         executor: &mut E,
         table: Table,
@@ -87,19 +91,19 @@ impl Calls {
         Ok(Self { keeps, mode, history, ..Self::unopened(table) })
     }
 
-    /// Over a table that is taken to be there.
+    /// Uses a table without looking for it.
     pub(super) fn unopened(table: Table) -> Self {
         let history = History::in_transaction(Failover::default());
         let (witness, reserves) = (Arc::default(), Arc::default());
         Self { table, keeps: Keeps::default(), mode: Mode::ReadWrite, history, witness, reserves }
     }
 
-    /// The table, in its schema.
+    /// Returns the table with its schema.
     pub fn table(&self) -> &Table {
         &self.table
     }
 
-    /// The table, for a call that commits what it writes.
+    /// Returns the table, for a call that commits its writes.
     pub(super) fn writing<E: Executor>(&self) -> Result<&Table> {
         const { must_be_alone::<E>() };
         self.writable()
@@ -109,9 +113,10 @@ impl Calls {
         self.mode.must_write().map(|()| &self.table)
     }
 
-    /// Reserves, in one round trip as a rule: `next` moves on if the row has ids, and was written in this
-    /// history. If no row was changed, it is read, and created with the first range taken if it is missing; a
-    /// process that loses that race begins again. With a floor, all that was asked for is taken, and no id below.
+    /// Reserves, usually in one round trip: an update advances `next` if the row has ids and was
+    /// written in this history. If no row was changed, the row is read, and a missing row is
+    /// created with the first range taken. A process that loses that race starts again. A grant
+    /// with a floor has exactly the requested ids, none below the floor.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,
@@ -162,8 +167,8 @@ impl Calls {
         found.first().map(rows::decode).transpose()
     }
 
-    /// Adds a row, of which the ids from there on are reserved, and says how it is stored; `None` if there is
-    /// one of its name.
+    /// Adds a row whose ids from `from` on are reserved, and returns it as stored; `None` if a row
+    /// of this name exists.
     async fn insert<E: Executor>(
         &self,
         executor: &mut E,
@@ -177,12 +182,12 @@ impl Calls {
         Ok(self.write(executor, statement.with_patience(patience)).await?.pop())
     }
 
-    /// Whether the statement wrote the row.
+    /// Runs a statement and returns whether it wrote the row.
     async fn wrote<E: Executor>(&self, executor: &mut E, statement: Statement<'_>) -> Result<bool> {
         Ok(!self.write(executor, statement).await?.is_empty())
     }
 
-    /// The rows that the statement wrote, durably.
+    /// Runs a statement and returns the rows that it wrote durably.
     pub(super) async fn write<E: Executor>(
         &self,
         executor: &mut E,
@@ -192,7 +197,7 @@ impl Calls {
         written.map_err(|error| self.located(error))
     }
 
-    /// Says in which schema the table is, where PostgreSQL names only the table.
+    /// Adds the schema of the table, since PostgreSQL names only the table.
     fn located(&self, error: Error) -> Error {
         let message = error.to_string();
         if error.kind() != ErrorKind::Denied || !message.contains("permission denied for table") {
@@ -271,7 +276,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     }
 }
 
-/// A row that is there, that nobody changes, and that no update finds.
+/// Detects a row that is visible and unchanged, but that no update can change.
 #[derive(Default)]
 struct Stuck {
     at: Option<SequenceInfo>,
@@ -279,7 +284,7 @@ struct Stuck {
 }
 
 impl Stuck {
-    /// Whether the row was seen like this again and again.
+    /// Returns whether the row was read ten times without a change.
     fn is_at(&mut self, seen: Option<&SequenceInfo>) -> bool {
         self.times = if seen.is_some() && seen == self.at.as_ref() { self.times + 1 } else { 0 };
         self.at = seen.cloned();

@@ -1,9 +1,10 @@
-//! PostgreSQL's errors, sorted by what they say about the ids.
+//! Classifies PostgreSQL's errors by their effect on the ids.
 //!
-//! Each write here is one statement that commits by itself. An `ERROR` means that its transaction was
-//! aborted, so nothing was reserved; `FATAL`, `PANIC` and a connection that ends can come after the commit
-//! and before its confirmation. Servers that only speak the protocol, and poolers, have codes of their own:
-//! what is not known to leave no trace is unknown.
+//! Each write is one statement that commits. An `ERROR` means that its transaction was aborted, so
+//! nothing was reserved. `FATAL`, `PANIC` and a lost connection can follow the commit and precede
+//! its confirmation. Poolers, and servers that only implement the protocol, have their own codes.
+//! An outcome is unknown
+//! unless the statement certainly had no effect.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -14,60 +15,61 @@ use idmill_kit::mode::GONE;
 
 use crate::{Asked, EngineError, Fault, chain};
 
-/// A server that may not write: a standby, or one that was told so.
+/// The server rejects writes: it is a standby, or a setting forbids them.
 const READ_ONLY: &str = "25006";
-/// Another transaction holds the lock for longer than the statement may wait.
+/// Another transaction held the lock for longer than the lock timeout.
 pub const LOCK_NOT_AVAILABLE: &str = "55P03";
-/// The server is starting up, or shutting down: it is worth another try.
+/// The server is starting up or shutting down: a retry may succeed.
 pub const CANNOT_CONNECT_NOW: &str = "57P03";
-/// `nextval` has come to the end of its sequence.
+/// `nextval` reached the end of its sequence.
 pub const SEQUENCE_LIMIT: &str = "2200H";
-/// There is no table, or no sequence, of this name.
+/// There is no table or sequence of this name.
 pub const UNDEFINED_TABLE: &str = "42P01";
-/// What a block should hold is not there: the data are damaged, or the sequence was restarted, and its old
-/// file went while it was read.
+/// A block does not have the expected content. Either data are damaged, or the sequence was
+/// restarted and its old file was removed during the read.
 pub const DATA_CORRUPTED: &str = "XX001";
 
-/// What a failure means.
+/// Returns the error kind of a fault.
 pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
     let kind = match fault {
         Fault::Engine(error) => of_engine(error, asked),
         Fault::Refused(error) => error.kind(),
         Fault::Uncommitted => ErrorKind::Conflict,
         Fault::Answer(_) => ErrorKind::StoreViolation,
-        // An answer that cannot be read may stand for a commit all the same.
+        // An unreadable answer may confirm a commit.
         Fault::Broken(_) | Fault::Silent(_) | Fault::Warned(_) => ErrorKind::UnknownOutcome,
     };
     if kind == ErrorKind::UnknownOutcome { asked.doubt() } else { kind }
 }
 
 fn of_engine(error: &EngineError, asked: Asked) -> ErrorKind {
-    // While connecting, nothing was asked for: FATAL is how the server refuses.
+    // While connecting, nothing was sent: FATAL is how the server refuses.
     if asked == Asked::Connect || !error.ends_session {
         return of_code(&error.code);
     }
     ErrorKind::UnknownOutcome
 }
 
-/// Whether the connection is as good as before: the server has answered, and listens.
+/// Returns whether the connection is still usable: the server has answered and is ready.
 pub fn leaves_connection(fault: &Fault) -> bool {
     match fault {
-        // A server that may not write is best left for another.
+        // Close a connection to a server that rejects writes, so that the next may reach another
+        // server.
         Fault::Engine(error) => !error.ends_session && error.code != READ_ONLY,
         _ => false,
     }
 }
 
-/// Asks a server that refused to write with [`is_read_only`] whether it is a standby.
+/// The query to run after [`is_read_only`], to find whether the server is a standby.
 pub const IS_STANDBY: &str = "SELECT pg_is_in_recovery()::text";
 
-/// Whether the server refused to write: it is a standby, or a setting forbids it.
+/// Returns whether the server rejected a write because it is a standby, or because of a setting.
 pub fn is_read_only(fault: &Fault) -> bool {
     fault.code() == Some(READ_ONLY)
 }
 
-/// The same fault, with the answer to [`IS_STANDBY`]. A standby may be promoted, but callers do not wait for
-/// that. A setting stays until somebody changes it, which is [`Denied`](ErrorKind::Denied).
+/// Refines the fault with the answer to [`IS_STANDBY`]. A standby may be promoted, but callers do
+/// not wait for that. A setting is permanent, which is [`Denied`](ErrorKind::Denied).
 pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
     match standby {
         Some("true") => return Fault::Refused(failed(fault, Asked::Read).refusing_waiters()),
@@ -81,16 +83,16 @@ pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
     Fault::Refused(fault.into_error(ErrorKind::Denied, message))
 }
 
-/// All connections of a store are in use, each by a statement, and none was free within this time.
+/// The fault if all connections of a store are in use, and none became free within this time.
 pub fn busy(connections: usize, patience: Duration) -> Fault {
     let message =
         format!("all {connections} connections of the store were in use for {patience:?}; try again");
     Fault::Refused(Error::new(ErrorKind::Unavailable, message))
 }
 
-/// All connections of a pool that the caller shares with the store are in use, and none was free within this
-/// time. A deadlock shows in this way. `own` says how the store gets connections of its own, and
-/// `limit` what limits the pool.
+/// The fault if all connections of a pool shared with the caller are in use, and none became free
+/// within this time. It can be a deadlock. `own` describes how to give the store its own
+/// connections, and `limit` names the setting that limits the pool.
 pub fn exhausted(connections: usize, patience: Duration, own: &str, limit: &str) -> Fault {
     let message = format!(
         "all {connections} connections of the shared pool are in use, and none came back within {patience:?}; where they are held \
@@ -100,14 +102,16 @@ pub fn exhausted(connections: usize, patience: Duration, own: &str, limit: &str)
     Fault::Refused(Error::new(ErrorKind::Unavailable, message).refusing_waiters())
 }
 
-/// Whether a warning that came with a write is one of its commit, which was to wait for standbys and was
-/// interrupted: it stands here, and could be missing after a failover. It makes a [`Fault::Warned`].
+/// Returns whether a warning of a write concerns its commit: the wait for standbys was interrupted.
+/// The write is committed on this server, but could be missing after a failover. Report it as
+/// [`Fault::Warned`].
 pub fn is_of_commit(message: &str, code: &str) -> bool {
     code == "57P01" || message.contains("synchronous replication")
 }
 
-/// A connection that was not made, which the server itself said nothing of. The driver's words are given, and
-/// what they mean: [`Unavailable`](ErrorKind::Unavailable), unless they say more.
+/// The fault of a failed connection for which the server returned no error. It has the driver's
+/// message and advice for this kind; for any other kind it becomes
+/// [`Unavailable`](ErrorKind::Unavailable).
 pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static) -> Fault {
     let mut message = chain(&error);
     let remedy = match kind {
@@ -122,10 +126,12 @@ pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static
     Fault::Refused(Error::new(kind, message).because(error))
 }
 
-/// By PostgreSQL's list of SQLSTATEs. Of any in the first arms the transaction was rolled back.
+/// Classifies by PostgreSQL's list of SQLSTATEs. Codes other than unknown outcomes mean that the
+/// transaction was rolled back.
 fn of_code(code: &str) -> ErrorKind {
     match code {
-        // The client cannot be told: statement_completion_unknown, transaction_resolution_unknown.
+        // The server cannot report the outcome: statement_completion_unknown,
+        // transaction_resolution_unknown.
         "40003" | "08007" => ErrorKind::UnknownOutcome,
         // invalid_password, insufficient_privilege
         "28000" | "28P01" | "42501" => ErrorKind::Denied,
@@ -149,13 +155,13 @@ fn of_code(code: &str) -> ErrorKind {
         | "40001" | "40P01" | READ_ONLY => ErrorKind::Unavailable,
         // insufficient_resources: disk_full, out_of_memory, too_many_connections
         _ if code.starts_with("53") => ErrorKind::Unavailable,
-        // integrity_constraint_violation: of somebody's making, since ours are checked before
+        // integrity_constraint_violation: a user's constraint, since ours are checked before
         _ if code.starts_with("23") => ErrorKind::Conflict,
         _ => ErrorKind::UnknownOutcome,
     }
 }
 
-/// A failure as an error, with what can be done about it.
+/// Converts a fault to an error with advice.
 pub fn failed(fault: Fault, asked: Asked) -> Error {
     let kind = classify(&fault, asked);
     let mut message = describe(&fault);
@@ -165,7 +171,8 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     fault.into_error(kind, message)
 }
 
-/// As [`failed`], for a statement that creates a table or a sequence: the missing right is CREATE.
+/// As [`failed`], for a statement that creates a table or a sequence: the missing privilege is
+/// CREATE.
 pub fn not_created(fault: Fault, asked: Asked) -> Error {
     let is_schema = fault.message().is_some_and(|message| message.contains("for schema"));
     if fault.code() != Some("42501") || !is_schema {
@@ -255,14 +262,14 @@ mod tests {
         }
     }
 
-    /// As the server says it.
+    /// An error as the server reports it.
     fn said(severity: &str, code: &str) -> Fault {
         let error = EngineError::new(code, "text of it").with_severity(severity);
         Fault::Engine(if severity == "ERROR" { error } else { error.ending_session() })
     }
 
-    /// As the server says it to a statement that writes; those with a star are heard from
-    /// PostgreSQL itself in the tests of `idmill-postgres`.
+    /// Errors of a statement that writes. The tests of `idmill-postgres` get the starred codes from
+    /// PostgreSQL.
     #[test]
     fn missing_create_right_is_told_from_missing_usage() {
         let denied = |message| Fault::from(EngineError::new("42501", message));
@@ -299,7 +306,7 @@ mod tests {
             ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
             ("ERROR", "42883", Unsupported),    // an older server's function
             ("ERROR", "XX001", StoreViolation), // corrupt
-            // What the server itself does not know, or a pooler in front of it.
+            // The server, or a pooler in front of it, does not know the outcome.
             ("ERROR", "40003", UnknownOutcome),
             ("ERROR", "08007", UnknownOutcome),
             ("ERROR", "08006", UnknownOutcome),
@@ -381,7 +388,7 @@ mod tests {
         assert!(!leaves_connection(&Fault::Uncommitted));
     }
 
-    /// Whoever looks for the driver's error finds it, and nothing that was put around it.
+    /// The driver's error is found as the cause, without a wrapper.
     #[test]
     fn the_driver_s_error_is_the_cause() {
         let engine = EngineError::new("42P01", "missing").because(io::Error::other("its words"));

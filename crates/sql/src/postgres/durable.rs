@@ -1,18 +1,18 @@
-//! Whether what was committed survives a crash: what is asked of the server, with
-//! each statement, and of a table.
+//! Durability of commits: the settings of the server, their check in each statement, and the check
+//! of a table.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::Word;
 
-/// What makes sure that the server keeps what it committed, through a crash.
+/// The guarantee that the server keeps commits through a crash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Keeps {
-    /// `disk`: its settings `fsync` and `full_page_writes`, which have to be on.
+    /// `disk`: the settings `fsync` and `full_page_writes` must be on.
     #[default]
     Disk,
-    /// `trust`: its owner. For databases of tests, which are thrown away and run with `fsync=off`. Wherever
-    /// else they are off, a crash of the machine repeats ids.
+    /// `trust`: the settings are not checked. For throwaway test databases that run with
+    /// `fsync=off`. Elsewhere, a crash of the machine then leads to duplicate ids.
     Trust,
 }
 
@@ -27,40 +27,44 @@ impl Word for Keeps {
     ];
 }
 
-/// Sets what the commit of this transaction waits for, and says what that is now, and whether the server
-/// syncs at all. A commit that waits for more than the disk is left to.
+/// Sets `synchronous_commit` for this transaction, and returns its value and whether the server
+/// syncs at all. `remote_apply` is kept, since it waits for more than the disk.
 pub(super) const DURABLE: &str = "CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' \
      ELSE set_config('synchronous_commit', 'on', true) END || ' ' || current_setting('fsync') || ' ' \
      || current_setting('full_page_writes') AS durable";
 
-/// The same as a condition, which is met, with the lock timeout of the fourth parameter; [`SETTINGS`] reads
-/// back what it was set to.
+/// The same as a condition, which is always true. It also sets the lock timeout from the fourth
+/// parameter; [`SETTINGS`] reads the settings back.
 pub(super) const SET: &str = "set_config('lock_timeout', $4, true) IS NOT NULL AND CASE current_setting('synchronous_commit') \
      WHEN 'remote_apply' THEN true ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END";
-/// The setting that the commit of this transaction follows, and whether the server syncs at all.
+/// The `synchronous_commit` of this transaction, and whether the server syncs at all.
 pub(super) const SETTINGS: &str = "current_setting('synchronous_commit') || ' ' || current_setting('fsync') || ' ' \
      || current_setting('full_page_writes')";
 
-/// Where [`WRITTEN`] begins in a row that was written, behind what is read of each.
+/// The position of [`WRITTEN`] in a written row, after the columns of the sequence.
 pub(super) const DURABLE_AT: usize = 8;
-/// What a statement that has written says besides: how durable that is, and in which transaction it was.
+/// Additional columns of a written row: its durability, and its transaction.
 pub(super) const WRITTEN: &str = "session.durable, txid_current()::text AS xid";
 
-/// Says in which transaction it runs: a row with that number, as text. For a connection that the caller has,
-/// and on which a transaction may be open: see [`TRANSACTION_STATUS`].
+/// Returns the id of the current transaction, as text. For a connection of the caller, which may be
+/// in a transaction: see [`TRANSACTION_STATUS`].
 pub const CURRENT_TRANSACTION: &str = "SELECT txid_current()::text AS xid";
-/// Says of a transaction of this number, a text, what became of it: a row with `committed`, or else it is not
-/// over. A write says its own behind the column [`durable_at`](crate::Statement::durable_at). Where that is not committed once it was answered, the
-/// connection is in a transaction, and the write is [`Fault::Uncommitted`](crate::Fault::Uncommitted).
+/// Returns the status of the transaction with this id, as text: `committed`, or another value while
+/// it is open. A write returns its own id in the column after
+/// [`durable_at`](crate::Statement::durable_at). If that transaction is not committed after the
+/// answer, the connection is in a transaction, and the write is
+/// [`Fault::Uncommitted`](crate::Fault::Uncommitted).
 pub const TRANSACTION_STATUS: &str = "SELECT txid_status($1::text::bigint)";
 
-/// Looks at what a row that was written says in the column [`durable_at`](crate::Statement::durable_at). Settings can be changed while the
-/// server runs, and behind a pooler, or after a failover, the next statement may run on another.
+/// Checks the durability that a written row reports in the column
+/// [`durable_at`](crate::Statement::durable_at). Each row is checked, since settings can change
+/// while the server runs, and behind a pooler or after a failover the next statement may run on
+/// another server.
 ///
 /// # Errors
-/// [`Conflict`](ErrorKind::Conflict) if the server does not sync what it writes;
-/// [`StoreViolation`](ErrorKind::StoreViolation) if its commit did not wait for the disk. Nothing of the row
-/// may be used then, and the connection that it came from neither.
+/// [`Conflict`](ErrorKind::Conflict) if the server does not sync its writes;
+/// [`StoreViolation`](ErrorKind::StoreViolation) if the commit did not wait for the disk. Use
+/// neither the row nor its connection then.
 pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
     let settings: Vec<_> = durable.split(' ').collect();
     match settings.as_slice() {

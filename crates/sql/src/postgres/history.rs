@@ -1,5 +1,5 @@
-//! Which cluster writes, and on which of its timelines. A row that was last written on another may have lost
-//! what was reserved last: the server is a standby that was promoted, or a backup that was put back.
+//! The cluster that writes, and its timeline. A row that was last written on another may be stale:
+//! this server may be a promoted standby or a restored backup, and miss the last reserves.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::history::Failover;
@@ -8,47 +8,48 @@ use super::classify::failed;
 use crate::history::untold;
 use crate::{Asked, Executor, Fault, Statement};
 
-/// The cluster, a number. It is read from a file, and is the same for as long as a session lasts.
+/// The cluster's identifier, a number. It is read from a file and does not change during a session.
 pub(super) const SYSTEM: &str = "(SELECT system_identifier::text FROM pg_control_system())";
-/// The cluster and its timeline. The timeline of `pg_control_checkpoint()` would be that of before, for a
-/// while after a promotion; that of the file that is being written is the present one at once.
+/// The cluster and its timeline. After a promotion, `pg_control_checkpoint()` returns the previous
+/// timeline for a while; the current WAL file has the new timeline immediately.
 const CLUSTER_AND_TIMELINE: &str = "'cluster ' || (SELECT system_identifier::text FROM pg_control_system()) \
                                     || ', timeline ' || ltrim(left(pg_walfile_name(pg_current_wal_lsn()), 8), '0')";
-/// The cluster alone, where there is no write-ahead log to ask about, as in Aurora.
+/// Only the cluster, for engines without access to the write-ahead log, such as Aurora.
 const CLUSTER: &str = "'cluster ' || (SELECT system_identifier::text FROM pg_control_system())";
 /// `insufficient_privilege`.
 const DENIED: &str = "42501";
 
-/// What the statements say of the server's history, and what follows if a row was written in another.
+/// How statements check the server's history, and the policy if a row was written in another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
-    /// The present history, as SQL; `None` where it is not looked at.
+    /// The current history as an SQL expression; `None` if it is not checked.
     pub(super) here: Option<&'static str>,
     pub(super) failover: Failover,
 }
 
 impl History {
-    /// In a transaction of the caller's, where a function that is missing or denied would end the
-    /// transaction. So a caller who allows everything asks for none.
+    /// The history in a transaction of the caller. A missing or denied function would end that
+    /// transaction, so [`Failover::Allow`] calls no function.
     pub(super) fn in_transaction(failover: Failover) -> Self {
         let here = if failover == Failover::Allow { None } else { Some(CLUSTER_AND_TIMELINE) };
         Self { here, failover }
     }
 
-    /// What this role is told by this server.
+    /// Finds the history that the server reports to this role.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if that is nothing, and a refusal was asked for.
+    /// [`Unsupported`](ErrorKind::Unsupported) if it reports none and a policy other than
+    /// [`Failover::Allow`] was requested.
     pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<Self> {
         let mut fault = None;
         for here in [CLUSTER_AND_TIMELINE, CLUSTER] {
-            // A standby has no history of its own, and refuses what writes.
+            // A standby has no history of its own, and rejects writes.
             let sql = format!("SELECT CASE WHEN pg_is_in_recovery() THEN '' ELSE {here} END");
             match executor.execute(Statement::read(sql, [])).await {
                 Ok(_) => return Ok(Self { here: Some(here), failover: failover.unwrap_or_default() }),
                 Err(missing) if is_missing(&missing) => fault = Some(missing),
-                // Others may be told more: with less than they write, the rows of each would be strange to
-                // the other.
+                // Do not fall back to the cluster: other roles may read the timeline too, and each
+                // would then take the other's rows for another history.
                 Err(denied) if denied.code() == Some(DENIED) => {
                     fault = Some(denied);
                     break;
@@ -60,27 +61,28 @@ impl History {
         Ok(Self { here: None, failover: Failover::Allow })
     }
 
-    /// The column `here` of a statement's first part.
+    /// The column `here` of a statement's `session` part.
     pub(super) fn column(self) -> String {
         self.here.map(|here| format!(", {here} AS here")).unwrap_or_default()
     }
 
-    /// That the row is written in the present history, behind other assignments.
+    /// The assignment of the current history, to follow others.
     pub(super) fn sets(self) -> &'static str {
         if self.here.is_some() { ", history = session.here" } else { "" }
     }
 
-    /// The same, by a person who says where to go on; where the present one is not known, in none.
+    /// The assignment in a `set` with a new `next`; NULL if the current history is
+    /// unknown.
     pub(super) fn sets_anew(self) -> &'static str {
         if self.here.is_some() { self.sets() } else { ", history = NULL" }
     }
 
-    /// As [`sets`](Self::sets), in a statement without such a first part.
+    /// As [`sets`](Self::sets), in a statement without the `session` part.
     pub(super) fn sets_here(self) -> String {
         self.here.map(|here| format!(", history = {here}")).unwrap_or_default()
     }
 
-    /// As [`holds`](Self::holds), in a statement without such a first part.
+    /// As [`holds`](Self::holds), in a statement without the `session` part.
     pub(super) fn holds_here(self) -> String {
         let holds = |here| format!(" AND (s.history IS NULL OR s.history = {here})");
         self.here.map(holds).unwrap_or_default()
@@ -91,18 +93,18 @@ impl History {
         if self.here.is_some() { "session.here" } else { "NULL" }
     }
 
-    /// That the row was written in the present history, behind other conditions.
+    /// The condition that the row was written in the current history, to follow others.
     pub(super) fn holds(self) -> &'static str {
         if self.here.is_some() { " AND (s.history IS NULL OR s.history = session.here)" } else { "" }
     }
 }
 
-/// Of a statement that any driver sends.
+/// The history for a statement that any driver can send.
 pub(super) fn published() -> &'static str {
     CLUSTER_AND_TIMELINE
 }
 
-/// A function that this kind of server does not have, or that has nothing to say there.
+/// Whether this kind of server lacks the function, or does not support it.
 fn is_missing(fault: &Fault) -> bool {
     matches!(fault.code(), Some("42883" | "0A000" | "55000" | "XX000"))
 }
@@ -117,11 +119,11 @@ fn not_told(fault: Option<Fault>) -> Error {
     }
 }
 
-/// The cluster that keeps everything in this database, for
-/// [`Store::server`](idmill::store::Store::server); `None` where this role is not told.
+/// Returns the cluster of this database, for [`Store::server`](idmill::store::Store::server);
+/// `None` if this role may not read it.
 ///
 /// # Errors
-/// Those of the executor.
+/// The errors of the executor.
 pub async fn server<E: Executor>(executor: &mut E) -> Result<Option<String>> {
     let sql = format!("SELECT 'PostgreSQL ' || {CLUSTER}");
     match executor.execute(Statement::read(sql, [])).await {

@@ -1,4 +1,4 @@
-//! The largest id in a column of the user's own.
+//! The largest id in a column of a user's table.
 
 use idmill::Result;
 use idmill_kit::{ColumnPath, Largest};
@@ -8,8 +8,9 @@ use super::run::read;
 use crate::column::{largest_sql, of_digits, of_precision};
 use crate::{Executor, Row};
 
-/// Describes a table and the column in it; a domain has the type that it is made of. Parameters: the table, as
-/// SQL writes it; the column. The two halves of a numeric's modifier are its precision and its scale.
+/// Describes a table and one of its columns. A domain has its base type. Parameters: the table as
+/// SQL writes it; the column. The two halves of a numeric's modifier are its precision and its
+/// scale.
 const LOOK: &str = "SELECT to_regclass($1)::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), \
      CASE WHEN m.modifier >= 4 THEN greatest(0, ((m.modifier - 4) >> 16) - ((((m.modifier - 4) & 2047) # 1024) - 1024))::text END, \
      CASE WHEN c.relkind IN ('v', 'm') THEN 'view' WHEN c.relrowsecurity AND NOT coalesce(r.rolsuper OR r.rolbypassrls, false) \
@@ -22,11 +23,11 @@ const LOOK: &str = "SELECT to_regclass($1)::text, format_type(coalesce(nullif(t.
      LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum \
      LEFT JOIN pg_catalog.pg_roles r ON r.rolname = current_user";
 
-/// Looks for the largest id in a column.
+/// Returns the largest id in a column.
 ///
 /// # Errors
 /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such column;
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds no integers; those of reading.
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds no integers; the errors of reading.
 pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result<Largest> {
     let (table, column) = path.table_and_column(quoted)?;
     let name = path.parts().last().map(String::as_str).unwrap_or_default();

@@ -1,23 +1,26 @@
-//! PostgreSQL: the rows of a table, what is asked of `SEQUENCE`s, and what an error means.
+//! PostgreSQL: the rows of a table, the statements on `SEQUENCE`s, and the classification of
+//! errors.
 //!
-//! # What an adapter does
+//! # Requirements for an adapter
 //!
-//! - Its [`Executor`](crate::Executor) sends one statement, with the types of its values: [`Value::Text`] is
-//!   `text`, [`Value::Texts`] is `text[]`. No answer has other columns than `text`, each of which may be
-//!   `NULL`.
-//! - In the place of [`Value::Patience`] it passes how long the statement may wait for locks, as text:
-//!   `100ms`. That is shorter than it waits for the answer itself, so that it is the server who gives up and
-//!   it is known that nothing was done. A statement that hears [`LOCK_NOT_AVAILABLE`] may be sent again, with
-//!   more of it. In a transaction of the caller's it passes an empty text.
-//! - What the server says is [`Fault::Engine`](crate::Fault::Engine), with its severity. A warning that
-//!   [`is_of_commit`] makes a write [`Fault::Warned`](crate::Fault::Warned). Where somebody else may have a
-//!   transaction open on the connection, and has, a write is
-//!   [`Fault::Uncommitted`](crate::Fault::Uncommitted): [`TRANSACTION_STATUS`] tells.
-//! - Where a fault [`is_read_only`], it asks [`IS_STANDBY`] on the same connection: [`read_only`] is the fault.
-//! - A connection is kept if the statement succeeded, or its fault [`leaves_connection`]; one whose rows are
-//!   not what [`must_be_durable`] wants is best closed.
-//! - On sessions of its own it may keep the statements of reserves prepared: [`Prepared`] says how.
-//! - [`Calls`] does all else, and [`InTransaction`](crate::InTransaction) in a transaction of the caller's.
+//! - Its [`Executor`](crate::Executor) sends one statement, with the types of its values:
+//!   [`Value::Text`] is `text`, [`Value::Texts`] is `text[]`. All columns of an answer are `text`
+//!   and may be `NULL`.
+//! - For [`Value::Patience`] it passes how long the statement may wait for locks, as text: `100ms`.
+//!   That limit is shorter than the timeout for the answer, so that the server times out first and
+//!   certainly did nothing. A statement that fails with [`LOCK_NOT_AVAILABLE`] may be sent again
+//!   with a longer limit. In a transaction of the caller the adapter passes an empty text.
+//! - An error of the server is [`Fault::Engine`](crate::Fault::Engine), with its severity. A
+//!   warning that [`is_of_commit`] makes a write [`Fault::Warned`](crate::Fault::Warned). If the
+//!   connection may be shared, check [`TRANSACTION_STATUS`] after a write: in an open transaction
+//!   it is [`Fault::Uncommitted`](crate::Fault::Uncommitted).
+//! - If a fault [`is_read_only`], the adapter runs [`IS_STANDBY`] on the same connection, and
+//!   [`read_only`] returns the fault to report.
+//! - Keep a connection if the statement succeeded, or if its fault [`leaves_connection`]; close it
+//!   if its rows fail [`must_be_durable`].
+//! - On its own sessions an adapter may keep the statements of reserves prepared: see [`Prepared`].
+//! - [`Calls`] does everything else; [`InTransaction`](crate::InTransaction) in a transaction of
+//!   the caller.
 //!
 //! [`Value::Text`]: crate::Value::Text
 //! [`Value::Texts`]: crate::Value::Texts

@@ -1,4 +1,5 @@
-//! A sequence as PostgreSQL has it: how it is read and drawn from, in SQL, and what of it is refused.
+//! PostgreSQL's own sequences: the SQL that reads them and draws from them, and the checks that
+//! reject unsafe ones.
 
 use idmill::store::{Bounds, Identity, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -8,23 +9,24 @@ use super::durable::DURABLE;
 use super::prepared::literal;
 use crate::Row;
 
-/// The upper half of the advisory locks' numbers; the lower is the sequence's.
+/// The upper half of the advisory lock's number; the lower half is the sequence's oid.
 const ADVISORY: u32 = u32::from_be_bytes(*b"idml");
-/// What is kept in a sequence's comment, after whatever stands there already.
+/// The start of idmill's note in a sequence's comment, after any existing comment.
 const NOTE: &str = "[idmill ";
 
-/// The column of a row of [`draw_sql`] that [`must_be_durable`](super::must_be_durable) looks at.
+/// The column of a row of [`draw_sql`] to pass to [`must_be_durable`](super::must_be_durable).
 pub const DRAWN_DURABLE_AT: usize = 13;
 
-/// The same of a row of [`flush_sql`].
+/// The column of a row of [`flush_sql`] to pass to [`must_be_durable`](super::must_be_durable).
 pub const FLUSHED_DURABLE_AT: usize = 1;
 
-/// The code that is raised where a sequence is not as it was seen.
+/// The SQLSTATE that is raised if a sequence has changed since it was read.
 pub const CHANGED: &str = "ID001";
 
-/// Which ids a value of a sequence stands for, where its increment n is above 1.
+/// The ids that a value of a sequence stands for, if its increment n is above 1.
 ///
-/// All programs that draw from one sequence must read its values alike, or ids repeat.
+/// All programs that draw from one sequence must interpret its values the same way. Otherwise ids
+/// are duplicated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Values {
@@ -46,13 +48,13 @@ impl Word for Values {
     ];
 }
 
-/// A sequence as the catalogue and its own row have it.
+/// A sequence as stored in the catalog and in its own row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seen {
     /// Its name, without the schema.
     pub name: String,
-    /// `last_value`: the value that was drawn last, or that is the first.
+    /// `last_value`: the last value drawn, or the first value.
     pub last: i64,
     /// `is_called`: whether `last` was drawn.
     pub called: bool,
@@ -64,27 +66,27 @@ pub struct Seen {
     pub start: i64,
     /// `MAXVALUE`.
     pub max: i64,
-    /// Whether it begins again at its end.
+    /// Whether it wraps around at its end.
     pub cycles: bool,
     /// `CACHE`.
     pub cache: i64,
     /// As in `pg_class.relpersistence`.
     pub persistence: String,
-    /// The number of the file that it is in; a restart gives it another.
+    /// The number of its file, which a restart changes.
     pub file: u64,
-    /// Its number in the catalogue.
+    /// Its oid.
     pub oid: u64,
-    /// Its comment, with the note of idmill's.
+    /// Its comment, including idmill's note.
     pub comment: String,
-    /// How the store's options say that its values are read.
+    /// The interpretation of its values in the store's options.
     pub told: Option<Values>,
 }
 
 impl Seen {
-    /// A row of [`see_sql`] or of [`draw_sql`].
+    /// Reads a row of [`see_sql`] or of [`draw_sql`].
     ///
     /// # Errors
-    /// [`StoreViolation`](ErrorKind::StoreViolation) where there is no number that should be one.
+    /// [`StoreViolation`](ErrorKind::StoreViolation) if a column is not a number.
     pub fn read(row: &Row, told: Option<Values>) -> Result<Self> {
         let text = |column| row.text(column).unwrap_or_default().to_owned();
         let number = |column| {
@@ -112,10 +114,10 @@ impl Seen {
         })
     }
 
-    /// Refuses what would hand out an id twice, or cannot be an id.
+    /// Rejects a sequence that could return duplicate ids, or values that cannot be ids.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict), with the statement that helps.
+    /// [`Conflict`](ErrorKind::Conflict), with the statement that fixes the sequence.
     pub fn check(&self) -> Result<()> {
         let alter = match self {
             _ if self.persistence == "t" => "it is temporary: each session has its own",
@@ -132,17 +134,18 @@ impl Seen {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// Its first id: as noted, or where it starts, unless somebody has restarted it below.
+    /// Returns its first id: the noted one, or its start, or its minimum if it was restarted below
+    /// its start.
     pub fn first(&self) -> i64 {
         let start = if self.last < self.start { self.min } else { self.start };
         self.noted_first().unwrap_or(start)
     }
 
-    /// Which ids its values stand for.
+    /// Returns the ids that its values stand for.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict) where neither the sequence nor the options determine it, or where
-    /// they differ.
+    /// [`Conflict`](ErrorKind::Conflict) if neither the sequence nor the options determine it, or
+    /// if they differ.
     pub fn values(&self) -> Result<Values> {
         let (name, increment) = (&self.name, self.increment);
         let message = match (self.noted_values(), self.told) {
@@ -166,13 +169,13 @@ impl Seen {
         self.called || self.is_whole()
     }
 
-    /// Whether even the first value stands for a whole block, as noted.
+    /// Whether even the first value stands for a whole block, according to the note.
     pub fn is_whole(&self) -> bool {
         self.noted_first().is_some()
     }
 
-    /// A note of an earlier version does not say it: those were all read as the last, until somebody alters
-    /// the sequence.
+    /// Notes of earlier versions lack it. All such sequences use [`Values::Last`], unless the
+    /// sequence was altered since.
     fn noted_values(&self) -> Option<Values> {
         match self.noted("values") {
             Some(word) => {
@@ -182,13 +185,14 @@ impl Seen {
         }
     }
 
-    /// The first id, where the first value is the last of a whole block. A `setval` below it ends that.
+    /// The first id, if the first value is the last of a whole block. A `setval` below it
+    /// invalidates the note.
     fn noted_first(&self) -> Option<i64> {
         let first = self.noted("first").filter(|_| self.is_as_noted())?.parse().ok();
         first.filter(|first| *first <= self.last)
     }
 
-    /// Whether it is still in the file that was noted: a restart and each `ALTER SEQUENCE` give it another.
+    /// Whether it is still in the noted file: a restart and each `ALTER SEQUENCE` change the file.
     fn is_as_noted(&self) -> bool {
         self.noted("file").and_then(|file| file.parse().ok()) == Some(self.file)
     }
@@ -198,10 +202,10 @@ impl Seen {
         note.split([' ', ']']).find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// As a sequence of a store.
+    /// Converts it to a sequence of a store.
     ///
     /// # Errors
-    /// Those of [`check`](Self::check).
+    /// The errors of [`check`](Self::check) and [`values`](Self::values).
     pub fn info(&self) -> Result<SequenceInfo> {
         self.check()?;
         let values = self.values()?;
@@ -216,8 +220,8 @@ impl Seen {
         Ok(SequenceInfo::stored(name, next.map(i64::cast_unsigned), bounds, self.identity()))
     }
 
-    /// As idmill noted it, if the sequence is still in the file that it was in then. A restart,
-    /// by whomever, gives it another.
+    /// Returns the noted identity if the sequence is still in the noted file. Any restart changes
+    /// the file.
     pub fn identity(&self) -> Identity {
         if !self.comment.contains(NOTE) {
             return Identity { incarnation: self.oid.max(1), epoch: self.file };
@@ -227,19 +231,20 @@ impl Seen {
         if self.is_as_noted() {
             return Identity { incarnation, epoch };
         }
-        // Above all that are noted.
+        // Above all noted epochs.
         Identity { incarnation, epoch: epoch.wrapping_add((1 << 32) | self.file) }
     }
 
-    /// What of its comment is not idmill's.
+    /// Returns the part of its comment before idmill's note.
     pub fn remark(&self) -> &str {
         self.comment.rsplit_once(NOTE).map_or(self.comment.as_str(), |(remark, _)| remark)
     }
 }
 
-/// The names of a schema's sequences, or of all schemas of the path, each with whether it may be
-/// read (`true`), its schema and in how many it is: a page, by schema, or an empty string for the path,
-/// name before, prefix and number.
+/// The names of the sequences in a schema or in all schemas of the path. Each row has the name,
+/// whether it may be read (`true`), its schema, and the number of schemas that have it. Parameters
+/// of the page: the schema or an empty string for the path, the last name of the page before, the
+/// prefix and the limit.
 pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_privilege(c.oid, 'SELECT'), true))::text, \
     min(n.nspname::text), count(*)::text FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'S' \
@@ -247,7 +252,7 @@ pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_
     AND c.relname::text COLLATE \"C\" > $2 AND left(c.relname::text, length($3)) = $3 \
     GROUP BY c.relname ORDER BY c.relname::text COLLATE \"C\" LIMIT $4::bigint";
 
-/// What [`Seen::read`] reads, of a sequence that nothing is drawn from.
+/// Returns the query for [`Seen::read`]. It draws nothing.
 pub fn see_sql(sql: &str, name: &str) -> String {
     format!(
         "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
@@ -259,16 +264,17 @@ pub fn see_sql(sql: &str, name: &str) -> String {
     )
 }
 
-/// Draws values, as many as the first parameter says or are left up to the third; the second is the patience.
-/// The same columns as [`see_sql`], with the value for the last, and what its commit waits for,
+/// Returns the statement that draws values. Parameters: the number of values, the lock timeout, and
+/// the largest value allowed. It draws fewer values if fewer are left. The columns are those of
+/// [`see_sql`], with the drawn value as `last_value`, then the commit's durability at
 /// [`DRAWN_DURABLE_AT`].
 ///
-/// The properties are read after the value and under the lock that `nextval` took, which keeps
-/// `ALTER SEQUENCE` out until the commit: so they are those by which it was drawn. They come from the
-/// catalogue as it is, and not from the snapshot with which the statement began.
+/// The properties are read after the value, under the lock that `nextval` took. That lock blocks
+/// `ALTER SEQUENCE` until the commit, so they are the properties that the value was drawn with.
+/// They come from the current catalog, not from the statement's snapshot.
 ///
-/// Where several values make a range, one client draws after another, so that they are contiguous; others,
-/// who do not ask for the lock, may still get in between.
+/// If several values form a range, an advisory lock serializes the clients, so that the values are
+/// contiguous. Clients that do not take the lock may still draw in between.
 pub fn draw_sql(sql: &str) -> String {
     let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
     let [increment, min, max] = ["increment", "minimum_value", "maximum_value"].map(own);
@@ -291,34 +297,35 @@ pub fn draw_sql(sql: &str) -> String {
     )
 }
 
-/// Writes a record whose commit syncs all that the server has written so far. Its answer is one row, with
-/// what its commit waits for, [`FLUSHED_DURABLE_AT`].
+/// Returns the statement that writes a WAL record, whose commit syncs everything that the server
+/// has written so far. Its answer is one row, with the commit's durability at
+/// [`FLUSHED_DURABLE_AT`].
 pub fn flush_sql() -> String {
     format!("SELECT pg_logical_emit_message(true, 'idmill', '')::text, {DURABLE}")
 }
 
-/// A sequence that is to be created.
+/// A sequence to be created.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "made by adapters")]
 pub struct Creation {
     /// `INCREMENT BY`.
     pub increment: u64,
-    /// Its first id and its last.
+    /// Its first and last ids.
     pub bounds: Bounds,
-    /// How its values are read, if the options say so.
+    /// The interpretation of its values, if the options set it.
     pub told: Option<Values>,
-    /// What is noted of it.
+    /// The identity to note.
     pub identity: Identity,
-    /// How many ids the one who creates it takes at the same time, at least: none, or whole blocks.
+    /// The minimum number of ids that its creator takes with it: 0, or rounded up to whole blocks.
     pub count: u64,
 }
 
 impl Creation {
-    /// The statement, which waits no longer than `patience` for a lock, as PostgreSQL's `lock_timeout` has it;
-    /// and the last id that is taken.
+    /// Returns the statement, and the last id that it takes. It waits at most `patience` for a
+    /// lock, in the format of PostgreSQL's `lock_timeout`.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) where no whole block fits into the bounds.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if no whole block fits into the bounds.
     pub fn sql(&self, sql: &str, patience: &str) -> Result<(String, Option<u64>)> {
         let Self { increment, bounds, told, identity, count } = *self;
         let values = told.unwrap_or(Values::Last);
@@ -330,7 +337,7 @@ impl Creation {
             Values::Last => value,
         });
         let draw = value.map(|value| format!("PERFORM setval({}::regclass, {value}, true); ", literal(sql)));
-        // An increment of 1 does not show how a larger one would be read.
+        // An increment of 1 does not determine the interpretation of a larger one.
         let noted = told.or((increment > 1).then_some(values));
         let body = format!(
             "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}{}",
@@ -342,17 +349,17 @@ impl Creation {
     }
 }
 
-/// The value that a sequence begins with.
+/// The first value of a sequence.
 struct First {
     value: u64,
-    /// Its first id, where the value is the last of a whole block.
+    /// Its first id, if the value is the last of a whole block.
     whole_from: Option<u64>,
 }
 
 impl First {
-    /// Others, who read a value as the last of its block, take the ids before it too. (Hibernate's `pooled`
-    /// leaves them out where the value is the `initialValue` of its mapping, and nowhere else.) So the first
-    /// value is the end of the first block.
+    /// Other programs that read a value as the last of its block also take the ids before it.
+    /// (Hibernate's `pooled` omits them only if the value is the `initialValue` of its mapping.) So
+    /// the first value is the end of the first block.
     fn of(increment: u64, bounds: Bounds, values: Values) -> Result<Self> {
         let (start, max) = (bounds.start(), bounds.max());
         if values == Values::First || increment == 1 {
@@ -373,32 +380,34 @@ impl First {
     }
 }
 
-/// PostgreSQL wants the least value to be below the largest.
+/// PostgreSQL requires MINVALUE to be below MAXVALUE.
 fn bounds_sql(bounds: Bounds, value: u64) -> String {
     let (start, max) = (bounds.start(), bounds.max());
     let least = i128::from(start) - i128::from(start == max);
     format!("MINVALUE {least} MAXVALUE {max} START WITH {value}")
 }
 
-/// Changes a sequence from `seen` to `after`; waits no longer than `patience` for a lock.
+/// Returns the statement that changes a sequence from `seen` to `after`. It waits at most
+/// `patience` for a lock.
 ///
-/// Under a lock that keeps others from drawing: it is as it was seen, or nothing is changed and the error is
-/// [`CHANGED`]. The restart gives it another file, by which those that draw from it know that it is not what
-/// it was, even if they read its comment a moment too early.
+/// It holds a lock that blocks draws. If the sequence has changed since it was read, nothing is
+/// changed and the error is [`CHANGED`]. The restart changes the file, so that other programs
+/// detect the change even if they read the comment too early.
 ///
 /// # Errors
-/// Those of [`Seen::values`], and [`InvalidInput`](ErrorKind::InvalidInput) where no whole block is left.
+/// The errors of [`Seen::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if no whole block
+/// is left.
 pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> Result<String> {
     let (values, max) = (seen.values()?, after.bounds.max());
     let first = First::of(seen.increment.cast_unsigned(), after.bounds, values);
     let (last, called) = match after.next {
         None => (max, true),
         Some(next) if values == Values::First => (next, false),
-        // It has no value before it.
+        // No value comes before it.
         Some(next) if next == after.bounds.start() => (first.as_ref().map_err(Clone::clone)?.value, false),
         Some(next) => (next - 1, true),
     };
-    // Where it starts is not touched as long as it may stay: only a max that comes down to it is in its way.
+    // Keeps MINVALUE and START if possible: they only have to change if max comes down to them.
     let bounds = if seen.min.max(seen.start) < max.cast_signed() {
         format!("MAXVALUE {max}")
     } else {
@@ -421,13 +430,13 @@ pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> 
     Ok(block("last bigint; called boolean; note text; ", patience, &body))
 }
 
-/// Drops a sequence; waits no longer than `patience` for a lock.
+/// Returns the statement that drops a sequence. It waits at most `patience` for a lock.
 pub fn drop_sql(sql: &str, patience: &str) -> String {
     block("", patience, &format!("DROP SEQUENCE {sql};"))
 }
 
-/// One transaction, whose commit is durable whatever the session says; it waits
-/// for a lock no longer than this.
+/// A block that is one transaction. Its commit is durable whatever the session's settings are, and
+/// it waits at most `patience` for a lock.
 fn block(declare: &str, patience: &str, body: &str) -> String {
     format!(
         "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
@@ -437,7 +446,7 @@ fn block(declare: &str, patience: &str, body: &str) -> String {
     )
 }
 
-/// Notes the identity, how values are read, and the file that both go with.
+/// Notes the identity, the interpretation of values, and the file that both apply to.
 fn note_sql(sql: &str, remark: &str, reading: &str, identity: Identity) -> String {
     let (name, before) = (literal(sql), literal(remark));
     let note = format!("{NOTE}incarnation={} epoch={}{reading} file=", identity.incarnation, identity.epoch);

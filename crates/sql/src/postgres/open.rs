@@ -1,4 +1,5 @@
-//! Opening a table: the server must sync, and the table is found where PostgreSQL itself would find it, and created where it is not.
+//! Opens a table: checks that the server syncs, finds the table along the `search_path`, and
+//! creates it if it is missing.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::Mode;
@@ -11,7 +12,7 @@ use super::run::{TRIES, crowded, read};
 use super::table::Table;
 use crate::{Asked, Executor, Statement};
 
-/// The table with its schema, created if need and leave be.
+/// Finds the table and its schema, and creates the table if it is missing and the mode allows it.
 pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode) -> Result<Table> {
     let mut created = false;
     for _ in 0..TRIES {
@@ -32,8 +33,7 @@ pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode
     Err(crowded())
 }
 
-/// Whether it was by this call: of several that create it at the same time, some hear
-/// that it, or its type, exists.
+/// Creates the table. Returns `false` if another process was faster.
 async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Result<bool> {
     if mode != Mode::Create {
         let message = format!("there is no table {}; {NEVER_MADE}", table.sql());
@@ -42,7 +42,8 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Res
     run_ddl(executor, table.ddl()).await
 }
 
-/// Whether the table was created by this. Whether it is there is looked at next, or by whoever needs it next.
+/// Runs DDL. Returns `false` if the table, or its type, already exists because several processes
+/// create it at the same time. The caller looks for the table next.
 pub(super) async fn run_ddl<E: Executor>(executor: &mut E, ddl: String) -> Result<bool> {
     match executor.execute(Statement::write(ddl, [])).await {
         Err(fault) if matches!(fault.code(), Some("23505" | "42P07" | "42710")) => Ok(false),
@@ -51,7 +52,7 @@ pub(super) async fn run_ddl<E: Executor>(executor: &mut E, ddl: String) -> Resul
     }
 }
 
-/// Sequences begin anew in a table that was created: it should be seen where that is.
+/// Logs where the table was created, since its sequences begin again.
 async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table) {
     let name = table.sql();
     match place::elsewhere(executor, schema, table.name()).await.ok().flatten() {
@@ -65,10 +66,10 @@ async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table
     }
 }
 
-/// The server must write to the disk what it says it has.
+/// Checks that the server syncs to disk what it reports as committed.
 ///
 /// # Errors
-/// [`Conflict`](ErrorKind::Conflict) if it does not; and those of reading.
+/// [`Conflict`](ErrorKind::Conflict) if it does not; the errors of reading.
 pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()> {
     if keeps == Keeps::Trust {
         return Ok(());

@@ -1,17 +1,18 @@
-//! Where a table or a sequence is: in the schema that was named, or else where PostgreSQL itself would find
-//! it, along the connection's `search_path`.
+//! Locates a table or a sequence: in the given schema, or along the connection's `search_path` as
+//! PostgreSQL does.
 //!
-//! The first schema of the path is not enough. It changes as soon as somebody creates a schema with the
-//! user's name. A table in the next schema would then be created a second time, and its ids repeated.
+//! Looking only in the first schema of the path is not enough: it changes when a schema with the
+//! user's name is created. A table in the next schema would then be created a second time, and its
+//! ids repeated.
 
 use idmill::{Error, ErrorKind, Result};
 
 use super::run::read;
 use crate::{Executor, Row};
 
-/// Each schema to look in, in their order, and what has this name there: of which kind it is, its
-/// columns, and which of its parts, itself included, a crash would empty. Parameters: schema, or an
-/// empty string for the path; name.
+/// The schemas to search, in order, and the relation of this name in each: its kind, its columns,
+/// and one of its parts (possibly itself) that a crash would empty. Parameters: the schema, or an
+/// empty string for the path; the name.
 const LOOK: &str = "SELECT n.nspname::text, c.relkind::text, \
      (SELECT string_agg(a.attname::text, ', ' ORDER BY a.attnum) FROM pg_catalog.pg_attribute a \
       WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), \
@@ -23,27 +24,27 @@ const LOOK: &str = "SELECT n.nspname::text, c.relkind::text, \
      JOIN pg_catalog.pg_namespace n ON n.nspname = path.name \
      LEFT JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = $2 ORDER BY path.at";
 
-/// What was found of a name.
+/// The result of a search for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// It is there.
+    /// The relation exists.
     There(Relation),
-    /// Nothing; in this schema it would be created.
+    /// There is none; it would be created in this schema.
     Nowhere {
-        /// The one that was named, or the first of the path.
+        /// The given schema, or the first of the path.
         schema: String,
     },
 }
 
-/// A table, a sequence, or something else that has the name.
+/// A table, a sequence or another relation with the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Relation {
-    /// The schema that it is in.
+    /// Its schema.
     pub schema: String,
-    /// Of which kind it is, as in `pg_class.relkind`.
+    /// Its kind, as in `pg_class.relkind`.
     pub kind: String,
-    /// The names of its columns, in their order.
+    /// The names of its columns, in order.
     pub columns: String,
     /// A part of it that is unlogged, temporary or in another database.
     pub forgetful: Option<String>,
@@ -61,11 +62,12 @@ impl Relation {
     }
 }
 
-/// Looks in this schema, or along the path.
+/// Searches this schema, or the path.
 ///
 /// # Errors
-/// [`NotFound`](ErrorKind::NotFound) without any schema to look in; [`Conflict`](ErrorKind::Conflict) where
-/// the name stands for two: which of them is meant would depend on who asks.
+/// [`NotFound`](ErrorKind::NotFound) if there is no schema to search;
+/// [`Conflict`](ErrorKind::Conflict) if two relations have the name: the choice would depend on the
+/// user's path.
 pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &str) -> Result<Place> {
     let rows = read(executor, LOOK, [schema.unwrap_or_default().into(), name.into()]).await?;
     let mut found: Vec<_> = rows.iter().filter_map(Relation::read).collect();
@@ -96,11 +98,11 @@ fn no_schema(schema: Option<&str>) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
-/// The schemas beside the one where the path finds this name that have a table or sequence of it too; `None`
-/// if there are none. Who connects with another path, as another user does, finds what is there.
+/// Returns the other schemas that have a table or sequence of this name, besides the one that the
+/// path leads to; `None` if there are none. A user with another path finds that relation instead.
 ///
 /// # Errors
-/// As [`look`].
+/// The errors of [`look`].
 pub async fn lookalikes<E: Executor>(executor: &mut E, name: &str) -> Result<Option<String>> {
     match look(executor, None, name).await? {
         Place::There(found) => elsewhere(executor, &found.schema, name).await,
@@ -108,8 +110,7 @@ pub async fn lookalikes<E: Executor>(executor: &mut E, name: &str) -> Result<Opt
     }
 }
 
-/// The schemas beside this one that have a table or sequence of this name too,
-/// which the path does not lead to.
+/// Returns the schemas other than this one that have a table or sequence of this name.
 pub(super) async fn elsewhere<E: Executor>(
     executor: &mut E,
     schema: &str,

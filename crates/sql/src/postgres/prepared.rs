@@ -1,9 +1,10 @@
-//! Statements of reserves, prepared by SQL: planning one takes as long as all else that is done for it.
+//! Statements of reserves, prepared by SQL: planning one takes as long as the rest of its
+//! execution.
 //!
-//! The statements of the protocol do not serve. A driver numbers them, and behind a pooler the next one may
-//! run in another session, where that number is a statement of somebody else's. A name made of the text
-//! itself is that of this text in each session, or of nothing. A statement that fails with
-//! [`PREPARED_IS_MISSING`] changed nothing, and is sent as it is from then on.
+//! Prepared statements of the protocol do not work: drivers number them, and behind a pooler the
+//! next statement may run in another session, where that number is another client's statement. A
+//! name derived from the text stands for this text in every session, or is undefined. A statement
+//! that fails with [`PREPARED_IS_MISSING`] changed nothing, and is sent unprepared from then on.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,10 +13,10 @@ use crate::{Statement, Value};
 
 /// `invalid_sql_statement_name`.
 pub const PREPARED_IS_MISSING: &str = "26000";
-/// Says which cluster the session is of, to be asked in the transaction that prepares a statement.
+/// Returns the session's cluster. Run it in the transaction that prepares a statement.
 pub const SYSTEM_IDENTIFIER: &str = "SELECT system_identifier::text FROM pg_control_system()";
 
-/// A statement that a session keeps.
+/// A statement that a session keeps prepared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepared {
     name: String,
@@ -24,15 +25,16 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// `None` for a statement that is not kept. Otherwise, whether it reads the cluster's identifier, which
-    /// does not change in a session: see [`SYSTEM_IDENTIFIER`].
+    /// Returns `None` for a statement that is not kept prepared. Otherwise, returns whether it
+    /// reads the cluster's identifier, which does not change in a session: see
+    /// [`SYSTEM_IDENTIFIER`].
     pub fn wants(statement: &Statement<'_>) -> Option<bool> {
         let all = statement.often && statement.values.iter().all(|value| of_type(value).is_some());
         all.then(|| statement.sql.contains(SYSTEM))
     }
 
-    /// The statement as a session of this cluster may keep it, and no session of another cluster: the
-    /// statement writes the identifier.
+    /// Creates the statement for sessions of this cluster. The text contains the cluster's
+    /// identifier, so its name is undefined in sessions of other clusters.
     pub fn new(statement: &Statement<'_>, cluster: Option<&str>) -> Self {
         let types: Vec<_> = statement.values.iter().filter_map(of_type).collect();
         let cluster = cluster.map(|cluster| literal(cluster) + "::text");
@@ -42,12 +44,12 @@ impl Prepared {
         Self { name: format!("idmill_{:016x}", hash.finish()), sql, types }
     }
 
-    /// Has the session keep it.
+    /// Returns the `PREPARE` statement.
     pub fn prepare(&self) -> String {
         format!("PREPARE {} ({}) AS {}", self.name, self.types, self.sql)
     }
 
-    /// Runs it, with these values and this patience.
+    /// Returns the `EXECUTE` statement with these values and this lock timeout.
     pub fn execute(&self, values: &[Value], patience: &str) -> String {
         let mut sql = format!("EXECUTE {}", self.name);
         for (place, value) in values.iter().enumerate() {
@@ -58,7 +60,7 @@ impl Prepared {
     }
 }
 
-/// `None` of what no statement of reserves has.
+/// Returns `None` for types that no statement of reserves has.
 fn of_type(value: &Value) -> Option<&'static str> {
     match value {
         Value::Text(_) | Value::Patience => Some("text"),
@@ -79,7 +81,8 @@ fn push(sql: &mut String, value: &Value, patience: &str) {
     }
 }
 
-/// A text as SQL writes it; with `E`, as the setting `standard_conforming_strings` does not change what is read.
+/// Returns a text as an SQL literal. With `E`, its meaning does not depend on
+/// `standard_conforming_strings`.
 pub(super) fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\'', "''").replace('\\', "\\\\"))
 }
@@ -104,7 +107,7 @@ mod tests {
         assert_eq!(prepared.execute(&[], ""), format!("EXECUTE {}", prepared.name));
     }
 
-    /// So that where the name is known it is this statement, of this cluster.
+    /// A known name must stand for this statement and this cluster.
     #[test]
     fn names_are_those_of_the_text() {
         let name = |values: &[Value], cluster| Prepared::new(&reserve(values), Some(cluster)).name;

@@ -1,4 +1,4 @@
-//! Records, in a table of their own, which is created when the first of them is written.
+//! Records, in their own table, which is created when the first record is written.
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
@@ -16,16 +16,16 @@ use crate::witness::{self, COLUMNS};
 use crate::{Executor, Row, Statement, Witnesses};
 
 impl Table {
-    /// The statement that creates the table of the records unless it exists: what a store runs before it
-    /// writes the first of them.
+    /// Returns the statement that creates the table of the records unless it exists. A store runs
+    /// it before it writes the first record.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where that table would have too long a name.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if that table's name would be too long.
     pub fn witness_ddl(&self) -> Result<String> {
         Ok(self.witness()?.records_ddl())
     }
 
-    /// The table of the records, beside this one.
+    /// The table of the records, in the same schema.
     fn witness(&self) -> Result<Self> {
         Ok(self.beside(&witness::name_beside(self.name(), LONGEST_NAME)?))
     }
@@ -44,7 +44,7 @@ impl Table {
         format!("SELECT s.name::text, s.record::text FROM {} AS s WHERE s.name = $1", self.sql())
     }
 
-    /// A page: parameters the name that it follows, the prefix and the number of rows.
+    /// Selects a page. Parameters: the name before it, the prefix and the number of rows.
     fn select_records(&self) -> String {
         format!(
             "SELECT s.name::text, s.record::text FROM {} AS s WHERE s.name COLLATE \"C\" > $1 \
@@ -54,7 +54,7 @@ impl Table {
         )
     }
 
-    /// Adds a record unless there is one of its name: parameters name, record, lock timeout.
+    /// Adds a record unless one of its name exists. Parameters: name, record, lock timeout.
     fn insert_record(&self) -> String {
         format!(
             "{} INSERT INTO {} AS s (name, record) SELECT $1, $2 FROM session ON CONFLICT (name) DO NOTHING \
@@ -64,7 +64,7 @@ impl Table {
         )
     }
 
-    /// Replaces a record by another: parameters name, record to be, lock timeout, record as seen.
+    /// Replaces a record. Parameters: name, new record, lock timeout, expected record.
     fn replace_record(&self) -> String {
         format!(
             "{} UPDATE {} AS s SET record = $2 FROM session WHERE s.name = $1 AND s.record = $4 RETURNING {WRITTEN}",
@@ -79,8 +79,8 @@ impl Table {
 }
 
 impl Calls {
-    /// The table of the records; `None` if it is not there. It is looked at once, and then taken to stay as
-    /// it is, as that of the sequences.
+    /// Returns the table of the records, or `None` if there is none. Once it was found, it is
+    /// cached, like the table of the sequences.
     async fn witness<E: Executor>(&self, executor: &mut E) -> Result<Option<Table>> {
         if let Some(witness) = self.witness.get() {
             return Ok(Some(witness.clone()));
@@ -96,7 +96,8 @@ impl Calls {
         Ok(Some(self.witness.get_or_init(|| witness).clone()))
     }
 
-    /// The same, created if need and leave be.
+    /// As [`witness`](Self::witness), and creates the table if it is missing and the mode allows
+    /// it.
     async fn witness_made<E: Executor>(&self, executor: &mut E) -> Result<Table> {
         for _ in 0..TRIES {
             if let Some(witness) = self.witness(executor).await? {

@@ -1,4 +1,4 @@
-//! Rows as sequences: what is written of one, and how it is read and checked.
+//! Rows as sequences: encodes, decodes and checks them.
 
 use std::fmt::Display;
 
@@ -9,8 +9,8 @@ use idmill_kit::{Fault, paging};
 use crate::rows::Stored;
 use crate::{Row, Value};
 
-/// The values of a new row, of which the ids from there on were reserved last, if any were, in the order of
-/// the columns but for the last two.
+/// The values of a new row, in the order of the columns except the last two. `from` is the first id
+/// of the last reserve, if ids were reserved.
 pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
     let (bounds, identity) = (info.bounds, info.identity);
     [
@@ -24,19 +24,19 @@ pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
     ]
 }
 
-/// Parameters, which travel as texts; the last is how long locks are waited for.
+/// Converts parameters to text, and appends the lock timeout.
 pub(super) fn asks(parameters: &[&(dyn Display + Sync)]) -> Vec<Value> {
     let texts = parameters.iter().map(|parameter| Value::from(parameter.to_string()));
     texts.chain([Value::Patience]).collect()
 }
 
-/// The parameters of a page: the name that it follows, the prefix and the number of rows.
+/// The parameters of a page: the name before it, the prefix and the number of rows.
 pub(super) fn of_page(page: &Page) -> [Value; 3] {
     let after = page.after.as_ref().map_or("", Cursor::as_str);
     [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()]
 }
 
-/// What [`Table::reserve`](super::Table::reserve) took, from the row as it left it.
+/// Returns the range that [`Table::reserve`](super::Table::reserve) took, from the updated row.
 pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     let after = decode(row)?;
     let unsound = |fault: &str| Err(Fault::from(fault).of(format_args!("the row {:?}", after.name.as_str())));
@@ -56,22 +56,22 @@ pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     Ok(grant)
 }
 
-/// The name of a row.
+/// Returns the name of a row.
 pub(super) fn name(row: &Row) -> &str {
     row.text(0).unwrap_or_default()
 }
 
-/// Where a page ends.
+/// Returns the cursor of a page's last row.
 #[allow(clippy::unnecessary_wraps)] // not in each dialect
 pub(super) fn cursor(row: &Row) -> Option<Cursor> {
     Some(Cursor::new(name(row)))
 }
 
-/// A row as a sequence. `next` is beyond `max` once all ids are reserved.
+/// Decodes a row as a sequence. `next` is `max + 1` once all ids are reserved.
 ///
 /// # Errors
-/// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for what cannot be;
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) for another version's.
+/// [`StoreViolation`](idmill::ErrorKind::StoreViolation) for an invalid row;
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) for a row of another version.
 pub(super) fn decode(row: &Row) -> Result<SequenceInfo> {
     let number = |column| row.text(column)?.parse().ok();
     let used_up = number(1).is_some_and(|next: i128| number(3).is_some_and(|max| next == max + 1));

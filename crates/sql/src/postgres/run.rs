@@ -1,4 +1,4 @@
-//! Running a statement, and checking how durable its answer is.
+//! Runs a statement and checks how durable its rows are.
 
 use idmill::{Error, ErrorKind, Result};
 
@@ -7,10 +7,11 @@ use super::durable::{Keeps, must_be_durable};
 use crate::executor::{to_read, to_write};
 use crate::{Executor, Row, Statement, Value};
 
-/// How often others may get in between before a call gives up. Each time one of them got on.
+/// The number of tries before a call gives up because others changed the row. Each time, another
+/// caller makes progress.
 pub const TRIES: usize = 1_000;
 
-/// Reads.
+/// Runs a statement that reads.
 pub(super) async fn read<E: Executor>(
     executor: &mut E,
     sql: &str,
@@ -21,7 +22,8 @@ pub(super) async fn read<E: Executor>(
     answer.map(|answer| answer.rows).map_err(|fault| failed(fault, asked))
 }
 
-/// Writes, and looks at how durably. In a transaction of the caller's that is up to its commit.
+/// Runs a statement that writes, and checks its durability. In a transaction of the caller,
+/// durability depends on the caller's commit.
 pub(super) async fn write<E: Executor>(
     executor: &mut E,
     statement: Statement<'_>,
@@ -37,7 +39,7 @@ pub(super) async fn write<E: Executor>(
     Ok(rows)
 }
 
-/// Others were always faster; nothing was done.
+/// The error after too many concurrent changes; nothing was reserved.
 pub fn crowded() -> Error {
     let message =
         format!("others changed the sequence each of the {TRIES} times that this was tried; try again");

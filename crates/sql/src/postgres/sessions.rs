@@ -1,8 +1,8 @@
-//! Sessions of an adapter's, and how one statement is run on one of them.
+//! Sessions of an adapter, and the execution of one statement on one of them.
 //!
-//! A statement that locks a row has little patience at first. Where another transaction holds the row it is
-//! run again, with all the patience there is, on one of the sessions for those that wait: so those that need
-//! another row do not wait with it.
+//! A statement that locks a row first waits only briefly. If another transaction holds the row, the
+//! statement is run again with the full timeout, on a session that is reserved for waiting.
+//! Statements for other rows then do not wait with it.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -17,35 +17,38 @@ use super::classify::{IS_STANDBY, LOCK_NOT_AVAILABLE, busy, is_read_only, leaves
 use super::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable};
 use crate::{Answer, Asked, Executor, Fault, Patience, Pool, Row, Statement, Value};
 
-/// Statements that run at the same time, besides those that wait for locks; more wait for their turn.
+/// The maximum number of concurrent statements, besides those waiting for locks. Further statements
+/// queue.
 pub const CONNECTIONS: usize = 4;
-/// How many statements may wait for locks for longer, each on a connection of its own.
+/// The maximum number of statements that wait longer for locks, each on its own connection.
 pub const WAITING: usize = 4;
-/// How long a lock is waited for on a connection that others need as well: longer than most commits take.
+/// The lock timeout on a connection that others need as well: longer than most commits take.
 const BRIEFLY: Duration = Duration::from_millis(100);
-/// How long a connection may be idle. One that was for longer may have been forgotten by a firewall in between.
+/// The maximum idle time of a connection. After a longer time, a firewall may have dropped it
+/// silently.
 const IDLE: Duration = Duration::from_secs(60);
 
 /// The connections of a driver.
 pub trait Driver: Send + Sync {
-    /// A connection in use. One that is dropped is closed, since an answer may still be on its way.
+    /// A connection in use. If it is dropped it is closed, since an answer may still be in transit.
     type Session: Send;
 
-    /// Whether the sessions are this store's alone: in others somebody may have a transaction open.
+    /// Whether the store owns the sessions exclusively. In shared sessions another user may have a
+    /// transaction open.
     fn owns(&self) -> bool;
 
-    /// Whether there are several, so that one may wait for a lock while others go on.
+    /// Whether there are several sessions, so that one can wait for a lock while others continue.
     fn has_several(&self) -> bool {
         true
     }
 
-    /// Another session.
+    /// Opens another session.
     ///
     /// # Errors
-    /// [`Fault::Refused`], or how no connection was made.
+    /// [`Fault::Refused`], or the reason why the connection failed.
     fn open(&self, deadline: Instant) -> impl Future<Output = Result<Self::Session, Fault>> + Send;
 
-    /// Whether a session can still be used that was idle for so long.
+    /// Returns whether a session is still usable after this idle time.
     fn is_good(
         &self,
         session: &mut Self::Session,
@@ -53,12 +56,12 @@ pub trait Driver: Send + Sync {
         deadline: Instant,
     ) -> impl Future<Output = bool> + Send;
 
-    /// Sends a statement, once, and adds its rows, whose columns are all texts, until the server is ready for
-    /// another query: only then has this one committed. Returns the last warning of the server that concerns
-    /// the commit.
+    /// Sends a statement once and collects its rows, whose columns are all text, until the server
+    /// is ready for another query: only then has this one committed. Returns the server's last
+    /// warning about the commit.
     ///
     /// # Errors
-    /// How it failed.
+    /// The reason of the failure.
     fn ask(
         &self,
         session: &mut Self::Session,
@@ -67,7 +70,7 @@ pub trait Driver: Send + Sync {
         rows: &mut Vec<Row>,
     ) -> impl Future<Output = Result<Option<String>, Fault>> + Send;
 
-    /// Has the session keep a statement that was run; whether the session can be used again.
+    /// Prepares a statement that was run, and returns whether the session is still usable.
     fn keep(
         &self,
         _: &mut Self::Session,
@@ -77,11 +80,11 @@ pub trait Driver: Send + Sync {
         ready(true)
     }
 
-    /// Takes a session back that is as good as before; returns it if it is to be kept for the next statement.
+    /// Takes a usable session back. Returns it if it should be kept for the next statement.
     fn give_back(&self, session: Self::Session) -> Option<Self::Session>;
 }
 
-/// Where statements are run. Clones share it.
+/// Runs statements on sessions. Clones share the sessions.
 #[allow(missing_debug_implementations)] // a driver may hold a password
 pub struct Sessions<D: Driver>(Arc<Inner<D>>);
 
@@ -91,38 +94,39 @@ struct Inner<D: Driver> {
     keeps: Keeps,
     idle: Mutex<Vec<(D::Session, Instant)>>,
     permits: Semaphore,
-    /// Of statements that wait for a lock.
+    /// Limits the statements that wait for a lock.
     waiting: Semaphore,
 }
 
 impl<D: Driver> Sessions<D> {
-    /// Sessions of this driver, whose statements take no longer than `timeout`.
+    /// Creates sessions of this driver. Each statement takes at most `timeout`.
     pub fn new(driver: D, timeout: Duration, keeps: Keeps) -> Self {
         let (permits, waiting) = (Semaphore::new(CONNECTIONS), Semaphore::new(WAITING));
         Self(Arc::new(Inner { driver, timeout, keeps, idle: Mutex::default(), permits, waiting }))
     }
 
-    /// The driver.
+    /// Returns the driver.
     pub fn driver(&self) -> &D {
         &self.0.driver
     }
 
-    /// What makes sure that a crash of the server takes nothing back.
+    /// Returns the durability requirement of the server.
     pub fn keeps(&self) -> Keeps {
         self.0.keeps
     }
 
-    /// How long a statement that begins now may wait for a lock, as PostgreSQL reads it.
+    /// Returns how long a statement that begins now may wait for a lock, in PostgreSQL's format.
     pub fn lock_timeout(&self, patience: Patience) -> String {
         lock_timeout(patience, self.deadline())
     }
 
-    /// When a statement that begins now has to end, with its waits for a connection and for locks.
+    /// Returns the deadline of a statement that begins now, including its waits for a connection
+    /// and for locks.
     pub fn deadline(&self) -> Instant {
         Instant::now() + self.0.timeout
     }
 
-    /// Closes the idle sessions when this future ends, if the store is still there.
+    /// Closes the idle sessions when this future completes, if the store still exists.
     pub fn end_with(&self, event: impl Future<Output = ()> + Send + 'static)
     where
         D: 'static,
@@ -130,14 +134,14 @@ impl<D: Driver> Sessions<D> {
         let inner = Arc::downgrade(&self.0);
         tokio::spawn(async move {
             event.await;
-            // Those in use end after their statement.
+            // Sessions in use are closed after their statement.
             if let Some(inner) = inner.upgrade() {
                 inner.idle.lock().clear();
             }
         });
     }
 
-    /// One of the places for statements.
+    /// Waits for a permit to run a statement.
     async fn place(&self, deadline: Instant) -> Result<SemaphorePermit<'_>, Fault> {
         match timeout_at(halfway(deadline), self.0.permits.acquire()).await {
             Ok(permit) => Ok(permit.expect("never closed")),
@@ -145,20 +149,20 @@ impl<D: Driver> Sessions<D> {
         }
     }
 
-    /// Runs one statement, once. It has committed when this returns; how durably, its rows say. One that
-    /// waits for locks as long as it may take is run again where another transaction holds the lock for long,
-    /// as long as few others wait in this way.
+    /// Runs one statement. It has committed when this returns, and its rows report how durably.
+    /// With [`Patience::Full`], a statement whose lock is held for long is run again with the full
+    /// timeout, if few others wait in this way.
     ///
     /// # Errors
-    /// How it failed.
+    /// The reason of the failure.
     pub async fn run(&self, statement: &Statement<'_>) -> Result<Vec<Row>, Fault> {
         let (rows, fault) = self.run_some(statement).await;
         fault.map_or(Ok(rows), Err)
     }
 
-    /// The same, with the rows that came before it failed, if it did.
+    /// As [`run`](Self::run), with the rows that were received before a failure.
     pub async fn run_some(&self, statement: &Statement<'_>) -> (Vec<Row>, Option<Fault>) {
-        // Of all: for a place, a connection, locks and the answer.
+        // Covers the waits for a permit, a connection, locks and the answer.
         let deadline = self.deadline();
         let outcome = match self.place(deadline).await {
             Ok(_permit) => self.send(statement, Patience::Brief, deadline).await,
@@ -166,19 +170,19 @@ impl<D: Driver> Sessions<D> {
         };
         let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
         let waits = statement.patience == Patience::Full && statement.values.contains(&Value::Patience);
-        // On the only one everybody would wait behind it.
+        // All other statements would wait too if there is only one connection.
         if !held || !waits || !self.0.driver.has_several() {
             return outcome;
         }
-        // All places are taken, most likely by statements that wait for other locks.
+        // If no permit is free, other statements most likely wait for other locks.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
         self.send(statement, Patience::Full, deadline).await
     }
 
-    /// Runs statements that stand in one text, without parameters; each text is a transaction.
+    /// Runs a text with several statements without parameters. Each text is one transaction.
     ///
     /// # Errors
-    /// How it failed.
+    /// The reason of the failure.
     pub async fn batch(&self, sql: &str) -> Result<(), Fault> {
         let deadline = self.deadline();
         let _permit = self.place(deadline).await?;
@@ -195,14 +199,15 @@ impl<D: Driver> Sessions<D> {
         patience: Patience,
         deadline: Instant,
     ) -> (Vec<Row>, Option<Fault>) {
-        // One that is in use is in nobody else's hands, and if this future is dropped it is closed.
+        // A session in use is not shared. If this future is dropped, the session is closed.
         let mut session = match self.session(deadline).await {
             Ok(session) => session,
             Err(fault) => return (Vec::new(), Some(fault)),
         };
         let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(patience, deadline));
         let mut fault = self.ask(&mut session, statement, &lock_timeout, &mut rows, deadline).await.err();
-        // The reader of the rows refuses those that are not durable; here, their session is not used again.
+        // The reader of the rows rejects rows that are not durable; here, their session is not
+        // reused.
         let durable =
             |row: &Row| must_be_durable(row.text(statement.durable_at).unwrap_or_default(), self.0.keeps);
         let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| durable(row).is_ok());
@@ -235,7 +240,7 @@ impl<D: Driver> Sessions<D> {
         }
     }
 
-    /// Not within a transaction that somebody has open on a connection that is not this store's alone.
+    /// Checks that a write was not part of a transaction open on a shared connection.
     async fn must_have_committed(
         &self,
         session: &mut D::Session,
@@ -249,27 +254,30 @@ impl<D: Driver> Sessions<D> {
         must_be_over(rows.first())
     }
 
-    /// That no transaction is open on a connection of the caller's.
+    /// Checks that no transaction is open on a connection of the caller.
     ///
     /// # Errors
-    /// [`Fault::Uncommitted`] if one is; those of asking.
+    /// [`Fault::Uncommitted`] if one is; the errors of the query.
     pub async fn must_be_outside(&self) -> Result<(), Fault> {
         let rows = self.run(&Statement::read(CURRENT_TRANSACTION, [])).await?;
         let Some(xid) = rows.first().and_then(|row| row.text(0)) else { return Ok(()) };
         must_be_over(self.run(&Statement::read(TRANSACTION_STATUS, [xid.into()])).await?.first())
     }
 
-    /// A server may refuse to write because it is a standby, which may be promoted, or because of a setting.
+    /// A server may reject writes because it is a standby, which may be promoted, or because of a
+    /// setting.
     async fn why_read_only(&self, session: &mut D::Session, refused: Fault, deadline: Instant) -> Fault {
         let (asks, mut rows) = (Statement::read(IS_STANDBY, []), Vec::new());
-        // Without an answer it stays what it is.
+        // Without an answer the fault is unchanged.
         let _ = self.ask(session, &asks, "", &mut rows, deadline).await;
         read_only(refused, rows.first().and_then(|row| row.text(0)))
     }
 
-    /// Gives a session back after use. A lost session most likely means that the idle ones are lost too.
+    /// Returns a session after use. A lost session most likely means that the idle ones are lost
+    /// too.
     fn put_back(&self, session: D::Session, sound: bool, fault: Option<&Fault>) {
-        // Held also while the driver decides: what ends the idle ones comes before this or after it.
+        // Held while the driver decides, so that clearing the idle sessions comes entirely before
+        // or after this.
         let mut idle = self.0.idle.lock();
         if matches!(fault, Some(Fault::Silent(_) | Fault::Broken(_))) {
             idle.clear();
@@ -286,7 +294,7 @@ impl<D: Driver> Sessions<D> {
         }
     }
 
-    /// The one that was used last, if it is still good.
+    /// Returns the most recently used session, if it is still usable.
     async fn kept(&self, deadline: Instant) -> Option<D::Session> {
         let (mut session, since) = {
             let mut idle = self.0.idle.lock();
@@ -296,7 +304,7 @@ impl<D: Driver> Sessions<D> {
         if self.0.driver.is_good(&mut session, since.elapsed(), deadline).await {
             return Some(session);
         }
-        // The other idle sessions were lost with it. Nothing was asked of them.
+        // The other idle sessions were most likely lost too. No statement was running on them.
         self.0.idle.lock().clear();
         None
     }
@@ -332,17 +340,17 @@ fn must_be_over(status: Option<&Row>) -> Result<(), Fault> {
     }
 }
 
-/// Half of the time that is left: for a wait after which something else has to be done.
+/// Returns the middle of the remaining time, as the deadline of a wait that other steps follow.
 pub fn halfway(deadline: Instant) -> Instant {
     let now = Instant::now();
     now + (deadline - now) / 2
 }
 
-/// How long a statement may wait for a lock, as PostgreSQL reads it: less than the statement itself may take,
-/// so that it is the server who gives up, and it is known that nothing was done.
+/// Returns the lock timeout of a statement, in PostgreSQL's format. It is shorter than the timeout
+/// of the answer, so that the server times out first and certainly did nothing.
 fn lock_timeout(patience: Patience, deadline: Instant) -> String {
     let most = halfway(deadline) - Instant::now();
     let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
-    // Rounded up: of 5 s, less than a millisecond has passed.
+    // Rounded up, since less than a millisecond of the time has passed.
     format!("{}ms", patience.as_micros().div_ceil(1000).max(1))
 }

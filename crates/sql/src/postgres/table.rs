@@ -1,11 +1,12 @@
-//! The table, and the SQL that touches it.
+//! The table and its SQL.
 //!
-//! Numbers are `numeric(20)`, which holds 2^64, one more than the last id: so `next` is an ordinary number
-//! for a sequence that is used up, and PostgreSQL adds and compares without an edge. They travel as text.
+//! Numbers are `numeric(20)`, which holds 2^64, one more than the largest id. So `next` is an
+//! ordinary number for an exhausted sequence too, and sums and comparisons in SQL cannot overflow.
+//! Numbers are sent as text.
 //!
-//! Every statement that writes says for itself how its commit is to be confirmed and how long it waits for
-//! locks. Settings of the session would not do: behind a pooler the next statement may run in another, and
-//! they would stay behind for strangers.
+//! Every statement that writes sets its own commit durability and lock timeout. Settings of the
+//! session would not work: behind a pooler the next statement may run in another session, and the
+//! settings would remain for other clients.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::{Kind, text};
@@ -16,23 +17,23 @@ use super::place::Relation;
 use crate::column::{is_plain, no_name, quoted};
 use crate::rows::FORMAT;
 
-/// The table, where none is named.
+/// The default table.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
-/// The name of a table or a schema, as an option.
+/// The option for the name of a table or a schema.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
-/// PostgreSQL cuts longer names off.
+/// PostgreSQL truncates longer names.
 pub(super) const LONGEST_NAME: usize = 63;
 const COLUMNS: [&str; 9] =
     ["name", "next", "reserved_from", "start", "max", "incarnation", "epoch", "format", "history"];
-/// The last of them, which tables of earlier versions do not have.
+/// The last column, which tables of earlier versions lack.
 const ADDED: &str = "history text";
-/// A row as it is read, at the places that [`decode`](super::rows::decode) looks at. Behind it, a row that
-/// was written says how durably that is: [`WRITTEN`].
+/// The columns of a row, at the positions that [`decode`](super::rows::decode) expects. In a
+/// written row, [`WRITTEN`] follows.
 const ROW: &str = "s.name::text, s.next::text, s.start::text, s.max::text, s.incarnation::text, s.epoch::text, \
                    s.format::text, s.reserved_from::text";
 
-/// A table's name that was checked, since it becomes part of the SQL, in its schema.
+/// A table in its schema. The names were checked, since they become part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     schema: Option<Box<str>>,
@@ -40,45 +41,45 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table of this name, in this schema or in the one that the `search_path` leads to.
+    /// Creates a table of this name, in this schema or in the one that the `search_path` leads to.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
     pub fn new(schema: Option<&str>, name: &str) -> Result<Self> {
         check_name("table", name)?;
         schema.map_or(Ok(()), |schema| check_name("schema", schema))?;
         Ok(Self { schema: schema.map(Into::into), name: name.into() })
     }
 
-    /// The name, without the schema.
+    /// Returns the name without the schema.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The schema, where one was named or found.
+    /// Returns the schema if it was given or found.
     pub fn schema(&self) -> Option<&str> {
         self.schema.as_deref()
     }
 
-    /// The same table, in the schema that was found for it: no temporary table can stand in for it then.
+    /// Sets the schema that was found. A temporary table can then no longer shadow it.
     pub(super) fn within(&self, schema: &str) -> Self {
         Self { schema: Some(schema.into()), name: self.name.clone() }
     }
 
-    /// Of another name, in the same schema.
+    /// A table of another name, in the same schema.
     pub(super) fn beside(&self, name: &str) -> Self {
         Self { schema: self.schema.clone(), name: name.into() }
     }
 
-    /// The same table, in this schema.
+    /// Sets the schema.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
     pub fn in_schema(&self, schema: &str) -> Result<Self> {
         Self::new(Some(schema), &self.name)
     }
 
-    /// As SQL names it.
+    /// Returns the table as SQL names it.
     pub fn sql(&self) -> String {
         match &self.schema {
             Some(schema) => format!("{}.{}", quoted(schema), quoted(&self.name)),
@@ -86,8 +87,8 @@ impl Table {
         }
     }
 
-    /// Creates the table unless it exists. Half of each page is left free, so that an update finds room in
-    /// the page that the row is in, and the primary key stays as it is.
+    /// Returns the statement that creates the table unless it exists. Half of each page is left
+    /// free, so that an updated row fits in the same page and the primary key need not change.
     pub fn ddl(&self) -> String {
         let table = self.sql();
         format!(
@@ -107,16 +108,16 @@ impl Table {
         )
     }
 
-    /// Takes the next ids of a row, up to `count` and the limit: parameters name, count, ceiling, lock timeout;
-    /// and, where all of `count` are needed, the least id of use. A row that has none is not matched, nor one
-    /// that was written in another history.
+    /// Takes the next ids of a row, up to `count` and the ceiling. Parameters: name, count,
+    /// ceiling, lock timeout; and the floor if exactly `count` ids are needed. A row without such
+    /// ids, or of another history, is not matched.
     ///
-    /// Under READ COMMITTED a writer that waited for another evaluates condition and new values
-    /// again, on the row as the other left it. `reserved_from` is part of those values, and tells
-    /// which ids this very statement took.
+    /// Under READ COMMITTED a writer that waited for another evaluates the condition and the new
+    /// values again, on the row as the other left it. `reserved_from` is one of those values, so it
+    /// identifies the ids that this statement took.
     ///
-    /// The settings are among the conditions, all of which are looked at before the row is locked: a table of
-    /// their own to join with, as the other statements have, takes a tenth of the time of all.
+    /// The settings are conditions, which are all evaluated before the row is locked. A join with a
+    /// separate `session` part, as in the other statements, takes a tenth of the total time.
     pub(super) fn reserve(&self, in_transaction: bool, exactly: bool, history: History) -> String {
         let exactly = if exactly {
             " AND s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1 AND s.next >= $5::numeric"
@@ -135,9 +136,9 @@ impl Table {
         )
     }
 
-    /// The same for several rows in one transaction: parameters names, counts, ceilings, lock timeout. Their
-    /// locks are taken in the order of their names; a row that another transaction holds is passed over, and
-    /// comes back with its name alone.
+    /// As [`reserve`](Self::reserve), for several rows in one transaction. Parameters: names,
+    /// counts, ceilings, lock timeout. Locks are taken in the order of the names. For a row that
+    /// another transaction holds, only the name is returned.
     pub(super) fn reserve_many(&self, history: History) -> String {
         let (table, sets, holds) = (self.sql(), history.sets(), history.holds());
         format!(
@@ -155,7 +156,7 @@ impl Table {
         )
     }
 
-    /// Adds a row unless there is one of its name: its values as in
+    /// Adds a row unless one of its name exists. Parameters: the values as in
     /// [`values`](super::rows::values), and the lock timeout.
     pub(super) fn insert(&self, in_transaction: bool, history: History) -> String {
         format!(
@@ -169,8 +170,9 @@ impl Table {
         )
     }
 
-    /// Changes a row if it is as it was: name, incarnation, epoch, max and next as seen; max, next
-    /// and epoch to be; lock timeout. Who says where to go on (`anew`) has seen what the history is.
+    /// Changes a row if it is unchanged. Parameters: name, incarnation, epoch, max and next as
+    /// read; new max, next and epoch; lock timeout. With `anew`, the caller decided where to
+    /// continue, so the row moves to the current history.
     pub(super) fn replace(&self, history: History, anew: bool) -> String {
         let sets = if anew { history.sets_anew() } else { "" };
         format!(
@@ -182,8 +184,8 @@ impl Table {
         )
     }
 
-    /// Has a row of another history go on in this one, if it is as it was: name, incarnation, epoch, next and
-    /// history as seen; next to be; lock timeout.
+    /// Moves a row of another history to the current one, if it is unchanged. Parameters: name,
+    /// incarnation, epoch, next and history as read; new next; lock timeout.
     pub(super) fn adopt(&self, in_transaction: bool, history: History) -> String {
         format!(
             "{} UPDATE {} AS s SET next = $6::numeric{} FROM session \
@@ -195,8 +197,9 @@ impl Table {
         )
     }
 
-    /// Moves `next` back, if it is where the range ends: name, incarnation, epoch, start and
-    /// end of the range; lock timeout. Not in another history: its ids may be another's there.
+    /// Moves `next` back if it is at the end of the range. Parameters: name, incarnation, epoch,
+    /// start and end of the range; lock timeout. A row of another history is not changed: its ids
+    /// may have been taken there.
     pub(super) fn give_back(&self, history: History) -> String {
         format!(
             "{} UPDATE {} AS s SET next = $4::numeric FROM session \
@@ -208,7 +211,7 @@ impl Table {
         )
     }
 
-    /// Removes a row: name, lock timeout.
+    /// Removes a row. Parameters: name, lock timeout.
     pub(super) fn delete(&self) -> String {
         format!(
             "{} DELETE FROM {} AS s USING session WHERE s.name = $1 RETURNING {ROW}, {WRITTEN}",
@@ -217,12 +220,12 @@ impl Table {
         )
     }
 
-    /// A row: parameter the name.
+    /// Selects a row. Parameter: the name.
     pub(super) fn select(&self) -> String {
         format!("SELECT {ROW} FROM {} AS s WHERE s.name = $1", self.sql())
     }
 
-    /// A row, with the history that it was written in, and the present one: parameter the name.
+    /// Selects a row with its history and the current one. Parameter: the name.
     pub(super) fn select_history(&self, here: &str) -> String {
         format!(
             "SELECT {ROW}, s.history::text, CASE WHEN pg_is_in_recovery() THEN NULL ELSE {here} END FROM {} AS s \
@@ -231,7 +234,7 @@ impl Table {
         )
     }
 
-    /// The rows that were written in another history, with both: parameter the number of rows.
+    /// Selects the rows of another history, with both histories. Parameter: the number of rows.
     pub(super) fn select_moved(&self, here: &str) -> String {
         format!(
             "SELECT s.name, s.history::text, server.history FROM {} AS s, (SELECT CASE WHEN pg_is_in_recovery() THEN NULL \
@@ -241,7 +244,7 @@ impl Table {
         )
     }
 
-    /// A page: parameters the name that it follows, the prefix and the number of rows.
+    /// Selects a page. Parameters: the name before it, the prefix and the number of rows.
     pub(super) fn select_page(&self) -> String {
         format!(
             "SELECT {ROW} FROM {} AS s WHERE s.name COLLATE \"C\" > $1 AND s.name COLLATE \"C\" >= $2 \
@@ -250,10 +253,10 @@ impl Table {
         )
     }
 
-    /// The statement with which any driver draws from a sequence that exists, inside its own transaction:
-    /// parameters the name, as `text`, and how many ids, as `bigint`; one row with the first of them, as
-    /// `bigint`, or none if the sequence does not exist, has fewer left, or was last written on another
-    /// cluster or timeline.
+    /// Returns the statement for any driver to draw from an existing sequence inside its own transaction.
+    /// Parameters: the name, as `text`, and the number of ids, as `bigint`. It returns one row with the first
+    /// id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left, or was last
+    /// written on another cluster or timeline.
     pub fn published(&self) -> String {
         format!(
             "UPDATE {} AS s SET reserved_from = next, next = next + $2::bigint, history = server.history \
@@ -265,7 +268,7 @@ impl Table {
         )
     }
 
-    /// Whether what was found is such a table, and whole after a crash.
+    /// Checks that the relation is such a table, and that a crash does not empty it.
     pub(super) fn check(&self, found: &Relation) -> Result<()> {
         if !found.is_table_of(&COLUMNS) {
             let (_, earlier) = COLUMNS.split_last().expect("there are columns");
@@ -287,7 +290,7 @@ impl Table {
         self.must_last(found, "its ids would be handed out again")
     }
 
-    /// `or_else` is what would come of it.
+    /// Checks that a crash does not empty the table. `or_else` describes the consequence.
     pub(super) fn must_last(&self, found: &Relation, or_else: &str) -> Result<()> {
         let Some(part) = &found.forgetful else { return Ok(()) };
         let message = format!(
@@ -298,7 +301,7 @@ impl Table {
     }
 }
 
-/// The statement that creates a table, for migrations, as a store runs it.
+/// Returns the statement that creates a table, for migrations. A store runs the same statement.
 ///
 /// ```
 /// let ddl = idmill_sql::postgres::ddl(None, "idmill_sequences")?;
@@ -307,22 +310,24 @@ impl Table {
 /// ```
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
 pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Ok(Table::new(schema, table)?.ddl())
 }
 
-/// The statement that creates the table of the records, for migrations, as a store runs it before it
-/// writes the first of them.
+/// Returns the statement that creates the table of the records, for migrations. A store runs it
+/// before it writes the first record.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be, or is too long for a table beside it.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name, or one that is too long for the
+/// table of the records.
 pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Table::new(schema, table)?.witness_ddl()
 }
 
-/// The settings of one statement, as its first part: what its commit waits for, read back, and its patience,
-/// in this parameter; and `more` columns. The settings of a transaction of the caller's are left alone.
+/// The `session` part of a statement: sets and returns the durability of its commit and the lock
+/// timeout from this parameter, with `more` columns. The settings of a caller's transaction are not
+/// changed.
 pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> String {
     if in_transaction {
         return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience{more})");
@@ -332,11 +337,11 @@ pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> Str
     )
 }
 
-/// What PostgreSQL takes for one identifier, of those that need no thought. `what` it is to name is said in
-/// the error.
+/// Checks that a name is an identifier that needs no quotes. `what` describes the object in the
+/// error.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) for any other.
+/// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
 pub fn check_name(what: &str, name: &str) -> Result<()> {
     if is_name(name) { Ok(()) } else { Err(no_name(what, name, RULE)) }
 }

@@ -1,4 +1,4 @@
-//! The calls, over an executor that answers what it was told to.
+//! The calls, over a scripted executor.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::{
 
 type Answered = Result<Vec<Row>, Fault>;
 
-/// Clones take their answers from the same script.
+/// Clones share the script.
 #[derive(Clone, Default)]
 struct Script<const IN_TRANSACTION: bool>(Arc<Mutex<Told>>);
 
@@ -46,7 +46,7 @@ impl<const IN_TRANSACTION: bool> Executor for Script<IN_TRANSACTION> {
         let owned = if statement.writes { Statement::write } else { Statement::read };
         let heard = owned(statement.sql.into_owned(), statement.values);
         told.heard.push(heard.with_patience(statement.patience));
-        // What is not in the script is not there.
+        // After the end of the script, answers have no rows.
         told.answers.pop_front().unwrap_or(Ok(Vec::new())).map(Answer::rows)
     }
 }
@@ -69,12 +69,12 @@ fn texts(texts: &[&str]) -> Row {
     Row::new(texts.iter().map(|text| Value::from(*text)).collect())
 }
 
-/// A row of 1 to 100, of which all before `next` are reserved, the last of them from `from` on.
+/// A row from 1 to 100 as written: ids before `next` are reserved, the last reserve from `from` on.
 fn row(name: &str, from: &str, next: &str, durable: &str) -> Row {
     texts(&[name, next, "1", "100", "7", "0", "1", from, durable, "4711"])
 }
 
-/// The same, as it is read.
+/// The row of `s` as read.
 fn seen(next: &str) -> Row {
     texts(&["s", next, "1", "100", "7", "0", "1", "1"])
 }
@@ -90,7 +90,7 @@ fn engine(code: &str) -> Answered {
     Err(EngineError::new(code, "its words").into())
 }
 
-/// The server tells which cluster it is.
+/// The server's answer with its cluster.
 fn told() -> Vec<Row> {
     vec![texts(&["cluster 7, timeline 1"])]
 }
@@ -112,7 +112,7 @@ fn range(grant: &Grant) -> (u64, u64) {
     (grant.range.start(), grant.range.len())
 }
 
-/// Whatever the adapter is: nothing of a row is used that a crash would take back.
+/// Rows that a crash would revert are rejected, whatever the adapter.
 #[tokio::test]
 async fn a_write_that_is_not_durable_is_refused() {
     for (durable, kind) in [
@@ -157,13 +157,13 @@ async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
     assert!(statement.sql.contains("UPDATE \"app\".\"t\""), "{}", statement.sql);
     let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "0".into()];
     assert_eq!(statement.values[..5], values);
-    // Fewer are left.
+    // Fewer ids are left.
     let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![seen("99")])]);
     let error = draws.draw(&mut transaction, 3).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")), "{error}");
     assert_eq!(draws.draw(&mut transaction, 0).await.unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(transaction.heard().len(), 2);
-    // What is unknown elsewhere is not here: the caller has not committed.
+    // A lost connection is not an unknown outcome here: the caller has not committed.
     let lost = EngineError::new("57P01", "its words").ending_session();
     let error = draws.draw(&mut Transaction::of([Err(lost.into())]), 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
@@ -201,7 +201,7 @@ async fn one_sequence_twice_in_a_batch_is_two_reserves() {
 
 #[tokio::test]
 async fn a_call_gives_up_where_others_are_always_faster_and_where_nothing_ever_changes() {
-    // As it was read, it has ids; and whenever it is written, another was first.
+    // The row has ids whenever it is read, but another writer is always first.
     let moving = (0..).flat_map(|round| {
         let next = (1 + round % 90).to_string();
         [Ok(vec![]), Ok(vec![seen(&next)])]
@@ -225,7 +225,7 @@ async fn what_a_trigger_has_changed_is_not_granted() {
         ("does not say which ids", row("s", "", "4", DURABLE)),
         ("instead of another", row("other", "1", "4", DURABLE)),
     ] {
-        // As it was moved on, and as it was created.
+        // After an update, and after an insert.
         for before in [vec![], vec![Ok(vec![]), Ok(vec![])]] {
             let mut session = Session::of(before.into_iter().chain([Ok(vec![changed.clone()])]));
             let error = calls().reserve(&mut session, &request("s", 3)).await.unwrap_err();
@@ -254,7 +254,7 @@ async fn a_table_is_created_where_the_mode_says_so_and_once() {
         assert_eq!((opened.unwrap(), ddl), (found.clone(), count));
     };
     is(open(created, Mode::Create).await, 1);
-    // Another was faster.
+    // Another process was faster.
     let beaten = vec![synced(), Ok(told()), nowhere(), engine("23505"), there()];
     is(open(beaten, Mode::Create).await, 1);
     is(open(vec![there()], Mode::ReadOnly).await, 0);
@@ -301,7 +301,7 @@ async fn who_looks_only_sends_nothing_that_writes() {
     assert_eq!(calls.inspect(&mut session, &name("s")).await.unwrap(), None);
 }
 
-/// As of a sequence: nothing that a crash would take back is said to be written.
+/// A record that a crash would revert is not reported as written.
 #[tokio::test]
 async fn a_record_that_is_not_durable_is_refused() {
     let found = || Ok(vec![texts(&["app", "r", "name, record"])]);
@@ -331,8 +331,7 @@ async fn a_record_that_is_not_durable_is_refused() {
     }
 }
 
-/// A row as it is read after a reserve that found none, with the history that it was written in and the
-/// present one.
+/// A row as read after a reserve that matched none, with its history and the current one.
 fn row_of(was: &str, here: &str) -> Row {
     texts(&["s", "4", "1", "100", "7", "0", "1", "1", was, here])
 }
@@ -347,7 +346,7 @@ async fn a_row_of_another_history_is_adopted_once_and_only_as_it_was_seen() {
     assert!(error.to_string().contains(&format!("on {was}, and this is {here}")), "{error}");
     assert_eq!(session.heard().iter().filter(|one| one.writes).count(), 1, "nothing but the reserve");
 
-    // This process adopts it, or another was faster; then the reserve is sent again.
+    // Either this process adopts the row or another was faster; then the reserve is sent again.
     for adopted in [vec![row("s", "1", "14", DURABLE)], vec![]] {
         let after = Ok(vec![row("s", "14", "17", DURABLE)]);
         let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)]), Ok(adopted), after]);
@@ -364,7 +363,7 @@ async fn a_row_of_another_history_is_adopted_once_and_only_as_it_was_seen() {
     assert_eq!(range(&of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap()), (4, 3));
 }
 
-/// Of a role that may not ask, and of an engine that has no such thing.
+/// For a role without the privilege, and for an engine without the function.
 #[tokio::test]
 async fn what_the_server_does_not_tell_is_not_asked_for_again() {
     let open = async |answers: Vec<Answered>, failover| {

@@ -1,14 +1,16 @@
-//! Statements as text: where their placeholders are, for drivers that number them otherwise or have none.
+//! Statements as text: splits them at their placeholders, for drivers that number placeholders
+//! otherwise or have none.
 
 use idmill::{Error, ErrorKind};
 
 use crate::{Fault, Statement, Value};
 
-/// The text up to each placeholder, with the value in its place; and what is behind the last one. What is in
-/// quotes is no placeholder.
+/// Returns the text before each placeholder with its value, and the text after the last one. Quoted
+/// text is not searched for placeholders.
 ///
 /// # Errors
-/// [`Fault::Refused`] for a text that PostgreSQL cannot hold: the server would end the transaction for it.
+/// [`Fault::Refused`] for a text that PostgreSQL cannot store: the server would end the
+/// transaction.
 pub fn parts<'a>(statement: &'a Statement<'_>) -> Result<Vec<(&'a str, Option<&'a Value>)>, Fault> {
     statement.values.iter().try_for_each(must_be_held)?;
     let (mut parts, mut rest, mut from) = (Vec::new(), &*statement.sql, 0);
@@ -27,7 +29,8 @@ pub fn parts<'a>(statement: &'a Statement<'_>) -> Result<Vec<(&'a str, Option<&'
     Ok(parts)
 }
 
-/// How long what is in quotes is, with these. A quote within is written twice, and so begins another.
+/// Returns the length of quoted text, quotes included. A doubled quote ends one quoted text and
+/// begins another.
 fn quoted(from: &str) -> usize {
     let quote = from.as_bytes()[0];
     let end = from.bytes().skip(1).position(|byte| byte == quote);

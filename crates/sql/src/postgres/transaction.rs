@@ -1,4 +1,4 @@
-//! Draws inside a transaction of the caller's.
+//! Draws inside a transaction of the caller.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::table::{DEFAULT_TABLE, Table};
 use crate::transaction::{Draws, FailsOver};
 use crate::{Executor, Patience};
 
-/// Over a table that is taken to be there.
+/// Uses a table without looking for it.
 impl Draws for Calls {
     const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
 
@@ -42,7 +42,7 @@ impl Calls {
         Ok(self.over(table))
     }
 
-    /// Over another table, for which the statements are built anew.
+    /// Uses another table, and discards the statements that were built.
     fn over(self, table: Table) -> Self {
         Self { table, witness: Arc::default(), reserves: Arc::default(), ..self }
     }

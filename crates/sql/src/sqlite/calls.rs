@@ -1,4 +1,4 @@
-//! The calls of [`Store`](idmill::store::Store), and reserves in a transaction of the caller's.
+//! The calls of [`Store`](idmill::store::Store), and reserves in a transaction of the caller.
 
 use idmill::store::{
     Bounds, Capabilities, Change, Durability, GiveBack, Grant, Listing, Page, Reserve, SequenceInfo,
@@ -13,7 +13,7 @@ use super::table::{DEFAULT_TABLE, Table};
 use crate::rows::decide;
 use crate::{Answer, Dialect, Draws, Executor, Fault, Statement};
 
-/// The calls of a store, each that writes in one transaction.
+/// The calls of a store. Each call that writes is one transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls(pub Mode);
 
@@ -123,9 +123,9 @@ impl<E: Executor> Session<E> {
     }
 }
 
-/// In a transaction of the caller's, whose table is created on first use too.
+/// Draws in a transaction of the caller, and creates the table on first use.
 ///
-/// It takes the write lock first of all. A deferred transaction that has read before fails here if others
+/// It takes the write lock first. A deferred transaction that has already read fails here if others
 /// have written since.
 impl Draws for Table {
     const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
@@ -145,7 +145,7 @@ impl Draws for Table {
     }
 }
 
-/// The write lock, first of all; for want of a table, creating that takes it too.
+/// Takes the write lock. If the table is missing, creating it takes the lock too.
 async fn lock<E: Executor>(db: &mut E, table: &Table) -> Result<(), Fault> {
     match db.execute(table.lock()).await {
         Err(fault) if is_missing_table(&fault) => db.execute(table.create()).await.map(drop),
@@ -153,8 +153,8 @@ async fn lock<E: Executor>(db: &mut E, table: &Table) -> Result<(), Fault> {
     }
 }
 
-/// Reserves within a transaction that has the write lock; writes only if the outcome is a grant. The inner
-/// error is this sequence's alone.
+/// Reserves within a transaction that has the write lock; writes only if the outcome is a grant.
+/// The inner error concerns only this sequence.
 async fn reserve<E: Executor>(
     db: &mut E,
     table: &Table,
@@ -174,7 +174,7 @@ async fn reserve<E: Executor>(
     Ok(Ok(grant))
 }
 
-/// Reads one sequence; the inner error says what is wrong with its row.
+/// Reads one sequence; the inner error describes an invalid row.
 async fn select<E: Executor>(
     db: &mut E,
     table: &Table,
@@ -187,7 +187,7 @@ fn sequence(table: &Table, answer: &Answer) -> Result<Option<SequenceInfo>> {
     answer.rows.first().map(|row| table.decode(row)).transpose()
 }
 
-/// Writes one row. A trigger or a view can make a statement succeed without doing anything.
+/// Writes one row. A trigger or a view can make a statement succeed without effect.
 async fn write<E: Executor>(db: &mut E, statement: Statement<'_>) -> Result<(), Fault> {
     match db.execute(statement).await?.changed {
         1 => Ok(()),

@@ -1,8 +1,9 @@
-//! SQLite's errors, sorted by what they say about the ids.
+//! Classifies SQLite's errors by their effect on the ids.
 //!
-//! Before COMMIT nothing has been reserved, whatever went wrong: the transaction is rolled back, or is when
-//! its connection closes. So the kinds of [`classify`] only have to say whether another try may succeed.
-//! After a failed COMMIT that question is open unless the transaction still is: see [`commit_failed`].
+//! Before COMMIT nothing is reserved, whatever failed: the transaction is rolled back, at the
+//! latest when its connection closes. So the kinds of [`classify`] only say whether a retry may
+//! succeed. After a failed COMMIT the outcome is unknown unless the transaction is still open: see
+//! [`commit_failed`].
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -13,14 +14,15 @@ use idmill_kit::mode::GONE;
 use super::codes as code;
 use crate::{Asked, EngineError, Fault};
 
-/// What a fault means. [`Asked::Write`] is a COMMIT: no other statement changes anything for good.
+/// Returns the error kind of a fault. [`Asked::Write`] stands for COMMIT: no other statement makes
+/// a lasting change.
 pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
     match fault {
         Fault::Refused(error) => error.kind(),
         _ if asked == Asked::Write => ErrorKind::UnknownOutcome,
         Fault::Engine(error) => classify_code(error),
         Fault::Broken(_) | Fault::Silent(_) | Fault::Uncommitted => ErrorKind::Unavailable,
-        // A statement that did not do what it says.
+        // The statement did not have the expected effect.
         Fault::Warned(_) | Fault::Answer(_) => ErrorKind::StoreViolation,
     }
 }
@@ -29,8 +31,9 @@ fn classify_code(error: &EngineError) -> ErrorKind {
     let extended = extended(error);
     match code::primary(extended) {
         code::IOERR if extended == code::IOERR_CORRUPTFS => ErrorKind::StoreViolation,
-        // Others are writing, recovering or changing the schema; or memory, disk space, file descriptors or
-        // the disk itself are missing, all of which come back: worth another try.
+        // Others are writing, recovering or changing the schema; or memory, disk space, file
+        // descriptors or the disk itself are missing. All of these are temporary, so a retry can
+        // succeed.
         code::BUSY
         | code::LOCKED
         | code::PROTOCOL
@@ -41,21 +44,21 @@ fn classify_code(error: &EngineError) -> ErrorKind {
         | code::FULL
         | code::CANTOPEN
         | code::IOERR => ErrorKind::Unavailable,
-        // The file was moved under its rollback journal.
+        // The file was moved while it had a rollback journal.
         code::READONLY if extended == code::READONLY_DBMOVED => ErrorKind::StoreViolation,
         code::READONLY | code::PERM | code::AUTH => ErrorKind::Denied,
-        // A check, a unique index or a trigger of somebody's refused the row.
+        // A user's check, unique index or trigger rejected the row.
         code::CONSTRAINT => ErrorKind::Conflict,
         code::NOLFS => ErrorKind::Unsupported,
         code::TOOBIG => ErrorKind::InvalidInput,
         code::ERROR if lacks_table(error) => ErrorKind::NotFound,
         code::ERROR if lacks_column(error) => ErrorKind::Conflict,
-        // CORRUPT, NOTADB, and what only a bug in here can bring about.
+        // CORRUPT, NOTADB, and codes that only a bug in idmill can cause.
         _ => ErrorKind::StoreViolation,
     }
 }
 
-/// For this SQLite has no code.
+/// SQLite has no code for a missing table.
 fn lacks_table(error: &EngineError) -> bool {
     error.message.starts_with("no such table")
 }
@@ -64,22 +67,22 @@ fn lacks_column(error: &EngineError) -> bool {
     error.message.starts_with("no such column") || error.message.contains("has no column named")
 }
 
-/// Whether a statement failed because its table does not exist.
+/// Returns whether a statement failed because its table does not exist.
 pub(super) fn is_missing_table(fault: &Fault) -> bool {
     engine(fault).is_some_and(lacks_table)
 }
 
-/// Whether others hold the file.
+/// Returns whether others hold the file.
 pub(super) fn is_busy(fault: &Fault) -> bool {
     engine(fault).is_some_and(|error| code::primary(extended(error)) == code::BUSY)
 }
 
-/// Whether a COMMIT or a ROLLBACK failed because there is no transaction.
+/// Returns whether a COMMIT or a ROLLBACK failed because there is no transaction.
 pub(super) fn is_over(fault: &Fault) -> bool {
     engine(fault).is_some_and(|error| error.message.contains("no transaction is active"))
 }
 
-/// Whether after this fault of BEGIN certainly no transaction is open.
+/// Returns whether certainly no transaction is open after this fault of BEGIN.
 pub(super) fn has_not_begun(fault: &Fault) -> bool {
     match fault {
         Fault::Refused(_) => true,
@@ -95,7 +98,7 @@ fn engine(fault: &Fault) -> Option<&EngineError> {
     }
 }
 
-/// The error that a fault is, with what to do about it.
+/// Converts a fault to an error with advice.
 pub fn failed(fault: Fault, asked: Asked) -> Error {
     let kind = classify(&fault, asked);
     let message = match (asked, remedy(&fault, kind)) {
@@ -112,19 +115,19 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     }
 }
 
-/// A fault of COMMIT. Where SQLite has left the transaction open (others hold the file, or a deferred
-/// constraint is not met) and it was rolled back, nothing was reserved. In all other cases SQLite has
-/// ended it; a frame or a journal may have reached the disk before the write or the sync that failed,
-/// and a crash may bring it back.
+/// Converts a fault of COMMIT. If SQLite left the transaction open (others hold the file, or a
+/// deferred constraint is violated) and it was rolled back, nothing was reserved. In all other
+/// cases SQLite has ended the transaction. A frame or a journal may have reached the disk before
+/// the write or the sync that failed, and a crash may restore it.
 pub fn commit_failed(fault: Fault, rolled_back: bool) -> Error {
     failed(fault, if rolled_back { Asked::InTransaction } else { Asked::Write })
 }
 
-/// The same error of opening a database; but where other files can be opened, it is this one or its directory
-/// that may not be, and will not be the next time.
+/// Turns CANTOPEN into [`ErrorKind::Denied`] if other files can be opened: then this file or its
+/// directory is not accessible, and a retry would not help.
 pub(super) fn refused(error: Error) -> Error {
     let cannot_open = cause(&error).is_some_and(|code| code::primary(code) == code::CANTOPEN);
-    // Its own place is shown by who asks.
+    // The caller adds the path.
     if !(cannot_open && cfg!(unix) && std::fs::File::open("/dev/null").is_ok()) {
         return error;
     }
@@ -133,8 +136,8 @@ pub(super) fn refused(error: Error) -> Error {
     Error::new(ErrorKind::Denied, message)
 }
 
-/// Whether an error of opening a database may be over in a moment: others hold the file. A disk that is full
-/// does not become empty by waiting for other processes.
+/// Returns whether an error of opening a database may soon pass because others hold the file.
+/// Waiting for other processes does not help if the disk is full.
 pub fn passes(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable && !cause(error).is_some_and(is_for_want_of_room)
 }
@@ -142,7 +145,7 @@ pub fn passes(error: &Error) -> bool {
 const ROOM: &str = "make room on the disk, or in the user's share of it";
 
 fn is_for_want_of_room(extended: i32) -> bool {
-    // What SQLite says of a full disk; under its log and the log's index, and under a journal.
+    // A full disk is reported by FULL, or by the codes for the log, its index and a journal.
     code::primary(extended) == code::FULL || code::WRITES.contains(&extended)
 }
 
@@ -178,7 +181,7 @@ fn extended(error: &EngineError) -> i32 {
     error.code.parse().unwrap_or(code::ERROR)
 }
 
-/// The extended result code that an error of ours comes from.
+/// The extended result code that an error originates from.
 fn cause(error: &Error) -> Option<i32> {
     let mut next = StdError::source(error);
     while let Some(cause) = next {
@@ -190,7 +193,7 @@ fn cause(error: &Error) -> Option<i32> {
     None
 }
 
-/// The engine's error, as the cause of one of ours: in its own words, and with its code for [`passes`].
+/// The engine's error as the cause of an idmill error: its message, and its code for [`passes`].
 #[derive(Debug)]
 struct Cause(EngineError);
 

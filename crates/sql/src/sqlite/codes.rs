@@ -1,4 +1,4 @@
-//! The result codes of SQLite that are told apart: <https://sqlite.org/rescode.html>.
+//! The result codes of SQLite that are distinguished: <https://sqlite.org/rescode.html>.
 
 macro_rules! codes {
     ($($name:ident = $code:expr),*) => { $(pub(super) const $name: i32 = $code;)* };
@@ -13,15 +13,15 @@ codes! {
     IOERR_CORRUPTFS = extended(IOERR, 33)
 }
 
-/// What fails for want of room.
+/// Codes of writes that fail on a full disk.
 pub(super) const WRITES: [i32; 5] = [IOERR_SHMSIZE, IOERR_SHMMAP, IOERR_WRITE, IOERR_FSYNC, IOERR_TRUNCATE];
 
-/// An extended result code.
+/// Builds an extended result code.
 pub(super) const fn extended(primary: i32, detail: i32) -> i32 {
     primary | (detail << 8)
 }
 
-/// The result code that an extended one belongs to.
+/// Returns the primary result code of an extended one.
 pub(super) const fn primary(extended: i32) -> i32 {
     extended & 0xff
 }

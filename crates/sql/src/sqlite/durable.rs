@@ -1,4 +1,4 @@
-//! What makes a commit survive a power failure: the pragmas that are set on a connection, and read back.
+//! Pragmas that make a commit survive a power failure. They are set on a connection and read back.
 
 use idmill::{Error, ErrorKind, Result};
 
@@ -6,36 +6,38 @@ use super::classify::failed;
 use crate::rows::legible;
 use crate::{Asked, Executor, Statement, Value};
 
-/// FULL, and the directory too: without the latter a rollback journal that is already deleted can come back
-/// after a power failure, and undo a commit whose ids are in use. In WAL mode it is the same as FULL.
+/// FULL, plus a sync of the directory: without the sync, a deleted rollback journal can reappear
+/// after a power failure and undo a commit whose ids are in use. In WAL mode EXTRA is the same as
+/// FULL.
 const EXTRA: i64 = 3;
 const DURABLE: [(&str, i64); 3] = [("synchronous", EXTRA), ("fullfsync", 1), ("checkpoint_fullfsync", 1)];
-/// OFF and MEMORY are settings of a connection and not of a file.
+/// OFF and MEMORY are settings of a connection, not of a file.
 const JOURNALS: [&str; 4] = ["wal", "delete", "truncate", "persist"];
 
-/// Makes a commit on this connection survive a power failure, or refuses the database. A database without any
-/// content gets a write-ahead log where that `may_create` one; one that exists belongs to whoever made it.
+/// Makes a commit on this connection survive a power failure, or rejects the database. With
+/// `may_create`, an empty database gets a write-ahead log. The journal mode of an existing database
+/// is not changed.
 ///
-/// Not within a transaction: SQLite changes none of this there.
+/// Do not call it within a transaction: SQLite ignores these pragmas there.
 ///
 /// # Errors
-/// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable; any other error if the database
-/// cannot be used.
+/// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable; any other error if the
+/// database cannot be used.
 pub async fn make_durable<E: Executor>(db: &mut E, may_create: bool) -> Result<()> {
     for (pragma, value) in DURABLE {
         run(db, Statement::write(format!("PRAGMA {pragma} = {value}"), []).once()).await?;
     }
     if may_create && number(db, "page_count").await? == Value::Integer(0) {
-        // On a file system that cannot do WAL it stays as it was, which serves as well.
+        // On a file system without support for WAL the mode stays as it was, which is durable too.
         run(db, Statement::write("PRAGMA journal_mode = WAL", []).once()).await?;
     }
     verify_durable(db).await
 }
 
-/// Refuses a connection on which a commit would not survive a power failure.
+/// Rejects a connection on which a commit would not survive a power failure.
 ///
 /// # Errors
-/// Those of [`make_durable`].
+/// The errors of [`make_durable`].
 pub async fn verify_durable<E: Executor>(db: &mut E) -> Result<()> {
     let journal = journal(db).await?;
     if !JOURNALS.contains(&journal.as_str()) {
@@ -53,14 +55,14 @@ pub async fn verify_durable<E: Executor>(db: &mut E) -> Result<()> {
     Ok(())
 }
 
-/// Where the connection keeps what it has not committed yet.
+/// Returns the journal mode of the connection.
 pub(super) async fn journal<E: Executor>(db: &mut E) -> Result<String> {
     let answer = run(db, Statement::read("PRAGMA journal_mode", []).once()).await?;
     Ok(answer.rows.first().map(|row| legible(row, 0).into_owned()).unwrap_or_default())
 }
 
-/// Sets how long statements of this connection wait for others: at most 24 days, since SQLite counts
-/// milliseconds in 31 bits.
+/// Sets how long statements of this connection wait for others. The maximum is 24 days, since
+/// SQLite counts milliseconds in 31 bits.
 pub(super) async fn be_patient<E: Executor>(db: &mut E, millis: u128) -> Result<()> {
     let millis = millis.min(i32::MAX as u128);
     run(db, Statement::write(format!("PRAGMA busy_timeout = {millis}"), []).once()).await.map(drop)

@@ -1,11 +1,12 @@
-//! The files behind a connection: whether they can be there at all, and whether they still are the same.
+//! The files of a database: whether their paths are valid, and whether they are still the files
+//! that were opened.
 //!
-//! SQLite finds the log of a database beside it, by the name that the database was opened under. A process
-//! that opens the same database under another name, or after its log was removed, writes another log: neither
-//! sees what the other reserved.
+//! SQLite finds the log of a database next to it, by the name that the database was opened under. A
+//! process that opens the database under another name, or after its log was removed, writes another
+//! log. Neither process then sees the other's reserves.
 //!
-//! Nothing in here *opens* the database: closing any descriptor of a file drops every POSIX lock that the
-//! process has on it, those of SQLite's connections included.
+//! Nothing here *opens* the database file: closing any descriptor of a file drops every POSIX lock
+//! that the process has on it, including the locks of SQLite's connections.
 
 use std::fs::Metadata;
 use std::io;
@@ -18,7 +19,7 @@ use super::classify::failed;
 use super::durable::journal;
 use crate::{Asked, Executor, Statement, Value};
 
-/// What SQLite would say less well: its own error is "unable to open database file" whatever the reason.
+/// Checks the path first, since SQLite reports "unable to open database file" for every reason.
 pub(super) fn check_place(path: &Path, mode: Mode) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
@@ -62,7 +63,7 @@ fn inaccessible(error: io::Error) -> Error {
     Error::new(kind, format!("the file cannot be looked at: {error}")).because(error)
 }
 
-/// Whether the file itself is mounted there, and not a directory that it is in.
+/// Returns whether the file itself is a mount point, and not only a directory above it.
 #[cfg(target_os = "linux")]
 fn is_mounted(path: &Path) -> bool {
     let (Ok(path), Ok(mounts)) = (path.canonicalize(), std::fs::read("/proc/self/mountinfo")) else {
@@ -77,7 +78,7 @@ fn is_mounted(_: &Path) -> bool {
     false
 }
 
-/// The fifth field of a line, in which blanks and backslashes are written as octal numbers.
+/// Reads the fifth field of a line, where blanks and backslashes are octal escapes.
 #[cfg(target_os = "linux")]
 fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
     let mut left = line.split(|byte| *byte == b' ').nth(4)?;
@@ -101,15 +102,15 @@ fn mounted(path: &Path) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// Which file a path led to.
+/// Identifies the file that a path led to.
 ///
-/// A connection goes on using the file it opened after somebody has deleted, renamed or replaced it, and
-/// would reserve from it the ids that others reserve from the one now in its place.
+/// A connection keeps using the file that it opened, even if the file was then deleted, renamed or
+/// replaced. It would reserve the same ids as others do from the file now at that path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(Option<(u64, u64)>);
 
 impl FileId {
-    /// That of a database, which may have one name only.
+    /// Identifies a database file, which may have only one name.
     pub(super) fn of(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound { Self::moved(path) } else { inaccessible(error) }
@@ -120,7 +121,7 @@ impl FileId {
         }
     }
 
-    /// Whether the path still leads there.
+    /// Checks that the path still leads to this file.
     pub(super) fn check(self, path: &Path) -> Result<()> {
         if Self::of(path)? == self { Ok(()) } else { Err(Self::moved(path)) }
     }
@@ -143,12 +144,12 @@ fn linked(path: &Path, names: u64) -> Error {
     Error::new(ErrorKind::Conflict, message)
 }
 
-/// The files of a database: which they were when it was opened, and so whether they still are these.
+/// The files of a database at the time it was opened.
 #[derive(Clone, Debug)]
 pub struct Files {
     path: PathBuf,
     file: FileId,
-    /// What a connection writes, if it writes one.
+    /// The log, if the connection writes one.
     log: Option<Log>,
 }
 
@@ -157,7 +158,7 @@ impl Files {
         Self { path: path.to_owned(), file, log: None }
     }
 
-    /// Whether both are of the same database.
+    /// Returns whether both belong to the same database.
     pub(super) fn are_of(&self, other: &Self) -> bool {
         self.file == other.file
     }
@@ -166,16 +167,17 @@ impl Files {
         &self.path
     }
 
-    /// The log that a connection writes, from its first look at the database on.
+    /// Records the log of the connection. SQLite opens the log when the connection first reads the
+    /// database.
     pub(super) async fn find_log<E: Executor>(&mut self, db: &mut E) -> Result<()> {
         self.log = if journal(db).await? == "wal" { Some(Log::beside(&self.path)?) } else { None };
         Ok(())
     }
 
-    /// Whether they are those that were opened.
+    /// Checks that the files are unchanged since they were opened.
     pub(super) async fn check<E: Executor>(&mut self, db: &mut E) -> Result<()> {
         self.file.check(&self.path)?;
-        // Somebody else can have given the database a log meanwhile.
+        // Another process may have switched the database to WAL mode since.
         if self.log.is_none() {
             self.find_log(db).await?;
         }
@@ -183,7 +185,7 @@ impl Files {
     }
 }
 
-/// The file of a connection.
+/// Returns the file of a connection.
 pub(super) async fn path_of<E: Executor>(db: &mut E) -> Result<PathBuf> {
     let statement = Statement::read("SELECT file FROM pragma_database_list WHERE name = 'main'", []).once();
     let answer = db.execute(statement).await.map_err(|fault| failed(fault, Asked::Connect))?;
@@ -198,24 +200,24 @@ pub(super) async fn path_of<E: Executor>(db: &mut E) -> Result<PathBuf> {
     }
 }
 
-/// The write-ahead log of a database, and the index of that: where they are, and which files these were.
+/// The paths and identities of a database's write-ahead log and of its index.
 #[derive(Clone, Debug)]
 pub(super) struct Log([(PathBuf, Option<(u64, u64)>); 2]);
 
 impl Log {
-    /// Those beside a database that is open.
+    /// Records the log files of an open database.
     pub(super) fn beside(path: &Path) -> Result<Self> {
         let [log, index] = Self::paths(path);
         let (log_id, index_id) = (Self::id(&log)?, Self::id(&index)?);
         Ok(Self([(log, log_id), (index, index_id)]))
     }
 
-    /// Whether there is a log.
+    /// Returns whether there is a log.
     pub(super) fn is_beside(path: &Path) -> bool {
         Self::paths(path)[0].exists()
     }
 
-    /// SQLite looks for them beside the file that a link leads to.
+    /// SQLite resolves symbolic links, and searches for the log next to the target.
     fn paths(path: &Path) -> [PathBuf; 2] {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         ["-wal", "-shm"].map(|suffix| {
@@ -233,8 +235,8 @@ impl Log {
         }
     }
 
-    /// Whether they are still there. A connection keeps them for as long as it is open, and
-    /// nobody else removes them by right.
+    /// Checks that both files are unchanged. A connection keeps them while it is open, and no other
+    /// process may remove them.
     pub(super) fn check(&self) -> Result<()> {
         for (path, before) in &self.0 {
             if Self::id(path)? != *before {
@@ -256,7 +258,7 @@ impl Log {
 }
 
 #[cfg(unix)]
-#[allow(clippy::unnecessary_wraps)] // not everywhere
+#[allow(clippy::unnecessary_wraps)] // `None` on other platforms
 fn number(metadata: &Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     Some((metadata.dev(), metadata.ino()))
@@ -267,7 +269,7 @@ fn names(metadata: &Metadata) -> u64 {
     std::os::unix::fs::MetadataExt::nlink(metadata)
 }
 
-/// Elsewhere an open file cannot be deleted or replaced, or there is no telling.
+/// On other platforms an open file cannot be deleted or replaced, or its identity is not available.
 #[cfg(not(unix))]
 fn number(_: &Metadata) -> Option<(u64, u64)> {
     None

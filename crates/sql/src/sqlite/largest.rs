@@ -1,4 +1,4 @@
-//! The largest id in a column of the user's own.
+//! The largest id in a column of a user's table.
 
 use idmill::Result;
 use idmill_kit::{ColumnPath, Largest};
@@ -7,15 +7,16 @@ use super::classify::failed;
 use crate::column::{largest_sql, quoted};
 use crate::{Asked, Executor, Fault, Row, Statement, Value};
 
-/// Whether it is a view, in whatever schema of the database. Parameter: its name.
+/// Finds a view of this name in any schema of the database. Parameter: the name.
 const LOOK: &str = "SELECT type FROM pragma_table_list WHERE name = ?1 COLLATE NOCASE AND type = 'view'";
 
-/// Looks for the largest id in a column. SQLite sorts every integer below every text and blob, so that one of
-/// those among the ids is what is found.
+/// Returns the largest id in a column. SQLite sorts integers below text and blobs, so `max` finds
+/// any text or blob among the ids.
 ///
 /// # Errors
 /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such column;
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds anything but integers; those of reading.
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds anything but integers; the errors of
+/// reading.
 pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result<Largest> {
     let (table, column) = path.table_and_column(quoted)?;
     let rows = read(executor, path, largest_sql(&table, &column, str::to_owned), []).await?;
@@ -30,7 +31,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     Ok(largest.hidden_by(hidden_by(executor, path).await))
 }
 
-/// The number, if there is one; `None` for a value of another type.
+/// The number or NULL; `None` for a value of another type.
 #[expect(clippy::option_option, reason = "no number is not another value")]
 fn number(value: &Value) -> Option<Option<i128>> {
     match value {
@@ -40,7 +41,7 @@ fn number(value: &Value) -> Option<Option<i128>> {
     }
 }
 
-/// A version of SQLite without the list of tables does not tell.
+/// Returns `None` on versions of SQLite without `pragma_table_list`.
 async fn hidden_by<E: Executor>(executor: &mut E, path: &ColumnPath) -> Option<String> {
     let table = path.parts().iter().rev().nth(1).map(String::as_str).unwrap_or_default();
     let views = read(executor, path, LOOK.to_owned(), [table.into()]).await.unwrap_or_default();

@@ -1,35 +1,35 @@
 //! SQLite.
 //!
-//! A [`Session`] is one connection to a database file that is watched, on which [`Calls`] are those of
-//! [`Store`](idmill::store::Store). A [`Table`] is drawn from in a transaction of the caller's. The adapter opens
-//! connections, and has each used by one call at a time.
+//! A [`Session`] is one connection to a database file and watches that file. [`Calls`] has the
+//! calls of [`Store`](idmill::store::Store) on it. A [`Table`] is drawn from in a transaction of
+//! the caller. The adapter opens connections and uses each for one call at a time.
 //!
-//! # What the executor answers
+//! # Answers of the executor
 //!
-//! - A column is an integer, a text or null; text that is not UTF-8, and a blob, are
-//!   [`Value::Bytes`](crate::Value::Bytes). A number with a fraction, which is nowhere by right, may be its
-//!   text.
-//! - [`Answer::changed`](crate::Answer::changed) is what `sqlite3_changes` says after a statement that
-//!   [writes](crate::Statement::writes).
-//! - [`EngineError::code`](crate::EngineError::code) is the *extended* result code as a number (`517`), the
-//!   message what `sqlite3_errmsg` says.
-//! - A statement that is not sent [again](crate::Statement::again) is not kept prepared.
+//! - A column is an integer, text or null. Blobs and text that is not UTF-8 are
+//!   [`Value::Bytes`](crate::Value::Bytes). A number with a fraction, which no valid row has, may
+//!   be passed as text.
+//! - [`Answer::changed`](crate::Answer::changed) is the result of `sqlite3_changes` after a
+//!   statement that [writes](crate::Statement::writes).
+//! - [`EngineError::code`](crate::EngineError::code) is the *extended* result code as a number
+//!   (`517`). The message is the one of `sqlite3_errmsg`.
+//! - A statement without [`again`](crate::Statement::again) is not kept prepared.
 //!
 //! # Connections of a pool
 //!
-//! One by [`Session::adopt`], when the store is opened; each later one by [`Session::over`], with the
-//! [`Files`] of the first, or by [`Session::adopt_again`] where no other may be open. After its call it goes
-//! back to the pool if the session [is idle](Session::is_idle). If not, and whenever a call is dropped, it
-//! has to be closed: its transaction may still be open.
+//! Pass the first connection to [`Session::adopt`] when the store is opened. Pass each later one to
+//! [`Session::over`] with the [`Files`] of the first, or to [`Session::adopt_again`] if it may be the only open connection. After its call, return the connection to the pool if the session [is
+//! idle](Session::is_idle). Otherwise, and whenever a call is dropped, close it: its transaction
+//! may still be open.
 //!
 //! # The table
 //!
-//! It is not `STRICT`: it may live in the database of an application, and SQLite before
-//! 3.37 cannot open a file that has even one such table. `CHECK`s hold the types instead, and
-//! every row is checked when it is read.
+//! It is not `STRICT`: it may be in the database of an application, and SQLite before 3.37 cannot
+//! open a file with such a table. Instead, `CHECK`s enforce the types, and every row is checked
+//! when it is read.
 //!
-//! Beside it is the table of the records, once one was written: a text under a name, written in a transaction
-//! that has read what it replaces.
+//! The table of the records is created when the first record is written. A record is a text under a
+//! name. The transaction that writes it first reads the text that it replaces.
 
 mod calls;
 mod classify;

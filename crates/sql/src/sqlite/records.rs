@@ -1,4 +1,4 @@
-//! Records, in a table of their own, which is created when the first of them is written.
+//! Records, in their own table, which is created when the first record is written.
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
@@ -12,18 +12,18 @@ use crate::rows::{legible, records};
 use crate::witness::{self, COLUMNS};
 use crate::{Answer, Executor, Row, Statement, Witnesses};
 
-/// Where a row of a page has its name as bytes.
+/// The column of a page's row that has the name as bytes.
 const NAME_AS_BYTES: usize = 2;
 
 /// The table of the records.
 struct Witness(String);
 
 impl Table {
-    /// The statement that creates the table of the records unless it exists: what a store runs before it
-    /// writes the first of them.
+    /// Returns the statement that creates the table of the records unless it exists. A store runs
+    /// it before it writes the first record.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where that table would have too long a name.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if that table's name would be too long.
     pub fn witness_ddl(&self) -> Result<String> {
         Ok(self.witness()?.ddl())
     }
@@ -48,7 +48,7 @@ impl Witness {
         )
     }
 
-    /// Whether there is such a table; an error if there is one that is not of idmill's making.
+    /// Returns whether the table exists, or an error if it has other columns.
     fn is_there(&self, answer: &Answer) -> Result<bool> {
         let columns = columns(answer);
         if columns.is_empty() || columns == COLUMNS.join(", ") {
@@ -106,7 +106,7 @@ impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
 }
 
 impl<E: Executor> Session<E> {
-    /// The table of the records, if it is there.
+    /// Returns the table of the records if it exists.
     async fn witness(&mut self) -> Result<Option<Witness>> {
         let witness = self.table.witness()?;
         self.check().await?;

@@ -1,8 +1,8 @@
-//! Rows, checked when they are read.
+//! Decodes and checks rows.
 //!
-//! A `u64` is stored as the signed integer of the same 64 bits: what is below 2^63 reads in the
-//! `sqlite3` shell as what it is, and what is above reads as itself minus 2^64 (`u64::MAX` is -1).
-//! Nothing is compared or added in SQL.
+//! A `u64` is stored as the signed integer of the same 64 bits. The `sqlite3` shell shows values
+//! below 2^63 unchanged, and larger ones minus 2^64 (`u64::MAX` is -1). SQL neither compares nor
+//! adds them.
 
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result};
@@ -12,15 +12,15 @@ use super::table::{COLUMNS, Table};
 use crate::rows::{Stored, legible, listing};
 use crate::{Answer, Row, Value};
 
-/// Where a row of a page has its name as bytes.
+/// The column of a page's row that has the name as bytes.
 const NAME_AS_BYTES: usize = 7;
 
 impl Table {
-    /// A row as a sequence, or what is wrong with it.
+    /// Decodes a row as a sequence.
     ///
     /// # Errors
-    /// [`StoreViolation`](ErrorKind::StoreViolation) for a row that cannot be;
-    /// [`Unsupported`](ErrorKind::Unsupported) for one of another version.
+    /// [`StoreViolation`](ErrorKind::StoreViolation) for an invalid row;
+    /// [`Unsupported`](ErrorKind::Unsupported) for a row of another version.
     pub fn decode(&self, row: &Row) -> Result<SequenceInfo> {
         let number = |column| match row.get(column) {
             Value::Integer(stored) if (1..4).contains(&column) => Some(decode_u64(*stored).into()),
@@ -28,19 +28,19 @@ impl Table {
             _ => None,
         };
         let text = legible(row, 0);
-        // Made legible, it would be another name.
+        // A lossy conversion would turn it into another name.
         let is_text = !matches!(row.get(0), Value::Bytes(_));
         let name = if is_text { Ok(&*text) } else { Err("has a name that is no UTF-8") };
         let used_up = *row.get(1) == Value::Null;
         Stored { row, table: Some(self.name()), name, used_up, number }.decode()
     }
 
-    /// A page of rows.
+    /// Decodes a page of rows.
     pub fn listing(&self, page: &Page, answer: &Answer) -> Listing {
         listing(page, &answer.rows, |row| cursor(row, NAME_AS_BYTES), |row| self.decode(row))
     }
 
-    /// Whether there is such a table; an error if there is one that is not of idmill's making.
+    /// Returns whether the table exists, or an error if it has other columns.
     pub(super) fn is_there(&self, answer: &Answer) -> Result<bool> {
         let columns = columns(answer);
         if columns.is_empty() || columns == COLUMNS {
@@ -54,7 +54,7 @@ impl Table {
     }
 }
 
-/// Where a page ends: the bytes of a name, which are in this column.
+/// Returns the cursor of a page's last row: the bytes of the name in this column.
 pub(super) fn cursor(row: &Row, name: usize) -> Option<Cursor> {
     match row.get(name) {
         Value::Bytes(bytes) => Some(paging::cursor(bytes)),
@@ -62,7 +62,7 @@ pub(super) fn cursor(row: &Row, name: usize) -> Option<Cursor> {
     }
 }
 
-/// The names of the columns of a table; empty if it is not there.
+/// Joins the names of a table's columns; empty if there is no table.
 pub(super) fn columns(answer: &Answer) -> String {
     let names: Vec<_> = answer.rows.iter().map(|row| legible(row, 0)).collect();
     names.join(", ")

@@ -1,4 +1,4 @@
-//! A connection: how it is opened so that a commit is durable, and how a transaction is run on it.
+//! A connection: opens it so that commits are durable, and runs transactions on it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,51 +14,55 @@ use super::file::{FileId, Files, Log, check_place, path_of};
 use super::table::Table;
 use crate::{Answer, Asked, Executor, Fault, Statement, must_be_alone};
 
-/// How long a database is looked at that is there without a log, and that others have open.
+/// How long to probe an existing database that has no log but is open in other processes.
 const LOOKS: Duration = Duration::from_secs(5);
 
-/// Which database, and what may be done to it.
+/// The database, and how to open it.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The file. An absolute path, so that SQLite can take it for nothing else (`:x:`, `file:x`), nor a later
-    /// change of the working directory for another file.
+    /// The file. Use an absolute path, so that SQLite cannot interpret it (`:x:`, `file:x`) and a
+    /// later change of the working directory cannot select another file.
     pub path: PathBuf,
     /// The table of sequences.
     pub table: Table,
-    /// How long a statement waits while others hold the file. SQLite counts milliseconds in 31 bits.
+    /// How long a statement waits while others hold the file. SQLite counts milliseconds in 31
+    /// bits.
     pub busy_timeout: Duration,
-    /// What opening may do.
+    /// What opening may create or change.
     pub mode: Mode,
 }
 
-/// A connection to a database file, and the calls of [`Store`](idmill::store::Store) over it: each that
-/// writes is one durable transaction.
+/// A connection to a database file, with the calls of [`Store`](idmill::store::Store) over it. Each
+/// call that writes is one durable transaction.
 ///
-/// They await nothing but the executor: over one that blocks, each is ready when it is first polled.
+/// Calls await only the executor: over a blocking executor, each is ready on its first poll.
 pub struct Session<E> {
     pub(super) db: E,
     pub(super) table: Table,
     files: Files,
-    /// No transaction can be open.
+    /// Whether certainly no transaction is open.
     idle: bool,
 }
 
 impl<E: Executor> Session<E> {
-    /// Opens the database, creating it and the table where the settings say so.
+    /// Opens the database, and creates the file and the table if the settings allow it.
     ///
-    /// `connect` opens a connection of its own each time, in this mode, which closes when it is dropped. No
-    /// other is taken: there is one that only looks whether others know the file by another name.
+    /// `connect` opens a new connection in this mode each time, which closes when it is dropped. It must not return a shared connection: one of them only probes whether others use the file
+    /// under another name.
     ///
-    /// Of several processes that create one file at the same time, each is told "busy" now and then, also
-    /// where SQLite does not wait by itself (the switch to WAL). So it is to be repeated while its error
-    /// [passes](super::passes), for the busy timeout. Each step does nothing where it was done already.
+    /// If several processes create one file at the same time, each can get "busy", even where
+    /// SQLite does not wait (the switch to WAL). Retry while the error [passes](super::passes), for
+    /// up to the busy timeout. Steps that were already done have no effect.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) if the directory is missing, or the file or the table and they are
-    /// not to be created; [`Denied`](ErrorKind::Denied); [`Unavailable`](ErrorKind::Unavailable) if others
-    /// hold it; [`StoreViolation`](ErrorKind::StoreViolation) if the file is no database or corrupt;
-    /// [`Conflict`](ErrorKind::Conflict) if the table is there but not idmill's, or the file has several
-    /// names; [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable.
+    /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table
+    ///   is missing and may not be created;
+    /// - [`Denied`](ErrorKind::Denied);
+    /// - [`Unavailable`](ErrorKind::Unavailable) if others hold the file;
+    /// - [`StoreViolation`](ErrorKind::StoreViolation) if the file is not a database or is corrupt;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not idmill's, or the file has
+    ///   several names;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable.
     pub async fn open<F>(settings: &Settings, connect: impl FnMut(Mode) -> F) -> Result<Self>
     where
         F: Future<Output = Result<E, Fault>>,
@@ -67,11 +71,11 @@ impl<E: Executor> Session<E> {
         opening.map_err(|error| at_path(&settings.path, refused(error)))
     }
 
-    /// Opens a connection to the file that was opened before, and to no other: a new one in its place would
-    /// begin again.
+    /// Opens a connection to the file that was opened before. A new file in its place is rejected:
+    /// its sequences would begin again.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub async fn open_again<F>(
         settings: &Settings,
         before: &Files,
@@ -85,15 +89,16 @@ impl<E: Executor> Session<E> {
         if session.files.are_of(before) { Ok(session) } else { Err(FileId::moved(&settings.path)) }
     }
 
-    /// Takes a connection that somebody else has opened, as a pool does; its file is the one that SQLite
-    /// names. The table is created where the mode says so. The other connections of that pool are taken by
-    /// [`over`](Self::over).
+    /// Takes a connection that was opened elsewhere, for example by a pool. SQLite reports its
+    /// file. The table is created if the mode allows it. Use [`over`](Self::over) for the other
+    /// connections of that pool.
     ///
-    /// Nobody looks whether others know the file by another name, as [`open`](Self::open) does.
+    /// Unlike [`open`](Self::open), it does not check whether others use the file under another
+    /// name.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); [`InvalidInput`](ErrorKind::InvalidInput) for a database without a
-    /// file.
+    /// The errors of [`open`](Self::open); [`InvalidInput`](ErrorKind::InvalidInput) for a database
+    /// without a file.
     pub async fn adopt(mut db: E, table: Table, mode: Mode) -> Result<Self> {
         let path = path_of(&mut db).await?;
         let adoption = async {
@@ -105,22 +110,22 @@ impl<E: Executor> Session<E> {
         adoption.await.map_err(|error| at_path(&path, refused(error)))
     }
 
-    /// Takes a connection that somebody else has opened to the file that was opened before, and to no other.
-    /// For one that may be alone: the last connection that closes takes the log with it, and the next makes
-    /// another.
+    /// Takes a connection that was opened elsewhere to the file that was opened before. Use it if this may be the only open connection: the last connection that closes removes the log, and the
+    /// next creates another.
     ///
     /// # Errors
-    /// Those of [`adopt`](Self::adopt); [`StoreViolation`](ErrorKind::StoreViolation) if it is another file.
+    /// The errors of [`adopt`](Self::adopt); [`StoreViolation`](ErrorKind::StoreViolation) if it is
+    /// another file.
     pub async fn adopt_again(db: E, table: Table, mode: Mode, before: &Files) -> Result<Self> {
         let session = Self::adopt(db, table, mode.existing()).await?;
         if session.files.are_of(before) { Ok(session) } else { Err(FileId::moved(session.files.path())) }
     }
 
-    /// Takes a connection that somebody else has opened to a database of these files, and makes its commits
-    /// durable.
+    /// Takes a connection that was opened elsewhere to a database of these files, and makes its
+    /// commits durable.
     ///
     /// # Errors
-    /// Those of [`make_durable`].
+    /// The errors of [`make_durable`].
     pub async fn over(mut db: E, table: Table, files: Files) -> Result<Self> {
         make_durable(&mut db, false).await?;
         Ok(Self { db, table, files, idle: true })
@@ -139,7 +144,7 @@ impl<E: Executor> Session<E> {
         let mut db = connect(mode).await.map_err(|fault| failed(fault, Asked::Connect))?;
         be_patient(&mut db, settings.busy_timeout.as_millis()).await?;
         let file = FileId::of(path)?;
-        // Replaced while it was being opened: no telling which of the two this is.
+        // It was replaced while it was being opened. The connection may have either file.
         if before.is_some_and(|before| before != file) {
             return Err(FileId::moved(path));
         }
@@ -148,7 +153,7 @@ impl<E: Executor> Session<E> {
         Self { db, table, files, idle: true }.settled(mode).await
     }
 
-    /// With its table, and the log known.
+    /// Finds or creates the table, and records the log.
     async fn settled(mut self, mode: Mode) -> Result<Self> {
         self.find_table(mode).await?;
         self.files.find_log(&mut self.db).await?;
@@ -169,34 +174,34 @@ impl<E: Executor> Session<E> {
         self.finish(created.map(drop).map_err(in_transaction)).await
     }
 
-    /// Reads, outside of a transaction.
+    /// Reads outside a transaction.
     pub(super) async fn read(&mut self, statement: Statement<'_>) -> Result<Answer> {
         self.db.execute(statement).await.map_err(|fault| failed(fault, Asked::Read))
     }
 
-    /// Begins a transaction that writes, in the files that were opened.
+    /// Begins a writing transaction, after checking that the files are unchanged.
     pub(super) async fn begin(&mut self) -> Result<()> {
         self.check().await?;
         self.start().await
     }
 
-    /// IMMEDIATE: a transaction that reads first and writes later can find that others wrote in between.
+    /// IMMEDIATE: with a deferred transaction, others could write between its read and its write.
     async fn start(&mut self) -> Result<()> {
         const { must_be_alone::<E>() };
-        // Before it is sent: this may be dropped while it waits.
+        // Set before the statement is sent: this future may be dropped while it waits.
         self.idle = false;
         let begun = self.db.execute(Statement::write("BEGIN IMMEDIATE", [])).await;
         begun.map(drop).map_err(|fault| {
-            // No ROLLBACK: a transaction that is open all the same is somebody else's.
+            // No ROLLBACK: if a transaction is open nevertheless, it is not ours.
             self.idle = has_not_begun(&fault);
             in_transaction(fault)
         })
     }
 
-    /// Commits if all went well, and rolls back if not.
+    /// Commits if the outcome is `Ok`; otherwise rolls back.
     pub(super) async fn end<R>(&mut self, outcome: Result<R>) -> Result<R> {
         let outcome = self.finish(outcome).await?;
-        // Not before: what was committed to a file that nobody else finds is of no use.
+        // Check after the commit: ids committed to a file that was replaced must not be used.
         self.check().await.map_err(after_commit)?;
         Ok(outcome)
     }
@@ -218,7 +223,7 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Whether there was a transaction until now, and it is rolled back.
+    /// Returns whether a transaction was open and has been rolled back.
     async fn roll_back(&mut self) -> bool {
         match self.db.execute(Statement::write("ROLLBACK", [])).await {
             Ok(_) => {
@@ -232,25 +237,25 @@ impl<E: Executor> Session<E> {
         }
     }
 
-    /// Whether the files are those that were opened.
+    /// Checks that the files are unchanged since they were opened.
     pub(super) async fn check(&mut self) -> Result<()> {
         self.files.check(&mut self.db).await
     }
 }
 
 impl<E> Session<E> {
-    /// Whether it may be used again. If not, a transaction may still be open: it ends with the connection,
-    /// which has to be closed.
+    /// Returns whether the session may be used again. If not, a transaction may still be open:
+    /// close the connection to end it.
     pub fn is_idle(&self) -> bool {
         self.idle
     }
 
-    /// The files that it was opened to.
+    /// Returns the files that the session was opened to.
     pub fn files(&self) -> &Files {
         &self.files
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub fn executor(&self) -> &E {
         &self.db
     }
@@ -263,12 +268,13 @@ impl<E> fmt::Debug for Session<E> {
     }
 }
 
-/// What went wrong in a transaction before its COMMIT.
+/// The error for a fault in a transaction before its COMMIT.
 pub(super) fn in_transaction(fault: Fault) -> Error {
     failed(fault, Asked::InTransaction)
 }
 
-/// What went wrong after a COMMIT, which stands. Of another file nothing is used.
+/// The error for a failed check after a successful COMMIT. If the file was replaced, the ids are
+/// not used.
 fn after_commit(error: Error) -> Error {
     if error.kind() == ErrorKind::StoreViolation {
         return error;
@@ -277,17 +283,17 @@ fn after_commit(error: Error) -> Error {
     Error::new(ErrorKind::UnknownOutcome, message).because(error)
 }
 
-/// Whether the database is there without a log.
+/// Returns whether the database exists without a log.
 fn wants_a_look(path: &Path, mode: Mode) -> bool {
     let there = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     mode != Mode::ReadOnly && there && !Log::is_beside(path)
 }
 
-/// Without a log beside the database, no process that writes a log may have it open: that log
-/// is elsewhere, or was removed.
+/// Checks that no process has the database open in WAL mode if there is no log next to it: that log
+/// would be elsewhere, or was removed.
 ///
-/// Where processes come and go, it may never be free, and have no log in some moments: when the last of them
-/// has gone and others are looking. So the log is looked for again and again.
+/// Where processes start and stop, the database may never be free, and at times has no log: after
+/// the last of them has closed it, while others probe it. So the check repeats.
 async fn must_be_unshared<E, F>(connect: &mut impl FnMut(Mode) -> F, path: &Path) -> Result<()>
 where
     E: Executor,
@@ -295,12 +301,12 @@ where
 {
     let until = Instant::now() + LOOKS;
     loop {
-        // Each look has a connection of its own: one that has failed keeps a lock, so that two who look at the
-        // same time would be in each other's way for ever.
+        // Each probe has its own connection. A failed probe keeps a lock, so two concurrent probes
+        // would otherwise block each other forever.
         let Ok(mut probe) = connect(Mode::ReadWrite).await else { return Ok(()) };
         let is_shared = matches!(look(&mut probe).await, Err(fault) if is_busy(&fault));
         drop(probe);
-        // All else is found out in what follows.
+        // All other errors are found when the database is opened.
         if !is_shared || Log::is_beside(path) {
             return Ok(());
         }
@@ -314,7 +320,7 @@ where
     }
 }
 
-/// A database with a log is opened so only if nobody else has it. Waits for nobody.
+/// Opens a database exclusively, which fails if others have it open in WAL mode. Does not wait.
 async fn look<E: Executor>(probe: &mut E) -> Result<(), Fault> {
     for pragma in ["PRAGMA busy_timeout = 0", "PRAGMA locking_mode = EXCLUSIVE"] {
         probe.execute(Statement::write(pragma, []).once()).await?;
@@ -322,7 +328,7 @@ async fn look<E: Executor>(probe: &mut E) -> Result<(), Fault> {
     probe.execute(Statement::read("SELECT count(*) FROM sqlite_schema", []).once()).await.map(drop)
 }
 
-/// The same error, naming the file.
+/// Adds the path to the error.
 fn at_path(path: &Path, error: Error) -> Error {
     Error::new(error.kind(), format!("{}: {error}", path.display())).because(error)
 }
@@ -339,7 +345,8 @@ mod tests {
     use super::*;
     use crate::{Dialect, EngineError, InTransaction, Row};
 
-    /// Answers as an engine does whose table has no rows; but to some statements so, or never.
+    /// An executor that answers like an engine whose table has no rows. It fails the listed
+    /// statements, or never answers them.
     struct Scripted<const IN_TRANSACTION: bool>(Vec<(&'static str, Option<Fault>)>);
 
     impl<const IN_TRANSACTION: bool> Executor for Scripted<IN_TRANSACTION> {
@@ -369,7 +376,7 @@ mod tests {
         Session { db: Scripted(script.to_vec()), table, files, idle: true }
     }
 
-    /// What the removal of a sequence that is there comes to, if it comes to anything.
+    /// Removes a sequence, and returns the outcome.
     fn remove(session: &mut Session<Scripted<false>>) -> Poll<Result<bool, ErrorKind>> {
         let name = SequenceName::new("s").unwrap();
         let removal = pin!(Calls(Mode::ReadWrite).remove(session, &name));
@@ -406,7 +413,7 @@ mod tests {
         }
     }
 
-    /// A database that is never free: others come and go. Their log is there from the third look on.
+    /// The database is never free, and its log exists only from the third probe on.
     #[test]
     fn a_log_that_comes_while_others_have_the_database_is_seen() {
         let path = std::env::temp_dir().join(format!("idmill-crowded-{}", std::process::id()));
@@ -427,7 +434,7 @@ mod tests {
         assert_eq!(looks, 3);
     }
 
-    /// Says what its journal is until a COMMIT, and fails afterwards.
+    /// Returns its journal mode until a COMMIT, and fails afterwards.
     struct Failing(Scripted<false>, Fault);
 
     impl Executor for Failing {
@@ -469,7 +476,8 @@ mod tests {
         }
     }
 
-    /// Those of an executor that is `Send`: a store over an asynchronous driver boxes them.
+    /// A store over an asynchronous driver boxes these futures, so they must be `Send` if the
+    /// executor is.
     #[test]
     fn the_futures_can_move_between_threads() {
         fn can_move(_: &(impl Future + Send)) {}

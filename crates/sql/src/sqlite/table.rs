@@ -1,4 +1,4 @@
-//! The table, and every statement that touches it.
+//! The table and all its statements.
 
 use idmill::store::{Page, SequenceInfo};
 use idmill::{Result, SequenceName};
@@ -9,41 +9,42 @@ use crate::column::{is_plain, no_name};
 use crate::rows::FORMAT;
 use crate::{Statement, Value};
 
-/// The table of sequences unless told otherwise.
+/// The default table of sequences.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
-/// The name of a table, as an option.
+/// The option for the name of a table.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `sqlite_`";
-/// What PostgreSQL allows, where the same table may be one day.
+/// PostgreSQL's limit, so that the table can move there.
 pub(super) const LONGEST_NAME: usize = 63;
-/// The columns, in the order in which rows are read.
+/// The columns, in the order of the rows.
 pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, format";
 
-/// A table's name that was checked, since it becomes part of the SQL.
+/// The name of a table. It was checked, since it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table(Box<str>);
 
 impl Table {
-    /// The table of this name: up to 63 ASCII letters, digits and `_`.
+    /// Creates a table of this name: up to 63 ASCII letters, digits and `_`.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
     pub fn new(name: &str) -> Result<Self> {
         if is_name(name) { Ok(Self(name.into())) } else { Err(no_name("table", name, RULE)) }
     }
 
-    /// Its name, as it was given.
+    /// Returns the name as it was given.
     pub fn name(&self) -> &str {
         &self.0
     }
 
-    /// As SQL names it: in the main database, where no temporary table of the caller's can stand in for it.
+    /// Names the table in the main database, so that a temporary table of the caller cannot shadow
+    /// it.
     fn sql(&self) -> String {
         in_main(&self.0)
     }
 
-    /// The statement that creates the table unless it exists. It is one, so a crash leaves all of it or
-    /// nothing.
+    /// Returns the statement that creates the table unless it exists. It is a single statement, so
+    /// a crash leaves no partial table.
     pub fn ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS {} (
@@ -63,27 +64,28 @@ impl Table {
         Statement::write(self.ddl(), []).once()
     }
 
-    /// Reads the names of the columns; none if there is no such table.
+    /// Reads the names of the columns; no rows if there is no such table.
     pub(super) fn columns(&self) -> Statement<'static> {
         columns_of(self.name())
     }
 
-    /// Takes the write lock without writing, so that what is read next is still so when it is written.
+    /// Takes the write lock without writing, so that rows read next cannot change before they are
+    /// written.
     ///
-    /// In a deferred transaction that has not read yet, SQLite waits for other writers here; after a read it
-    /// would find its snapshot stale and fail.
+    /// In a deferred transaction that has not read yet, SQLite waits for other writers here. After
+    /// a read, SQLite would find the snapshot stale and fail.
     pub(super) fn lock(&self) -> Statement<'static> {
         Statement::write(format!("UPDATE {} SET next = next WHERE 0", self.sql()), [])
     }
 
-    /// Reads one sequence, which [`decode`](Self::decode) makes of the row.
+    /// Reads one sequence; decode the row with [`decode`](Self::decode).
     pub fn select(&self, name: &SequenceName) -> Statement<'static> {
         let sql = format!("SELECT {COLUMNS} FROM {} WHERE name = ?1", self.sql());
         Statement::read(sql, [name.as_str().into()])
     }
 
-    /// Reads a page, which [`listing`](Self::listing) makes of the rows. Where it ended are the bytes of a
-    /// name, as the database has them: a name may be no UTF-8.
+    /// Reads a page; decode the rows with [`listing`](Self::listing). The cursor is the bytes of
+    /// the last name, as the database has them: a name may be invalid UTF-8.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a cursor of another store.
@@ -107,7 +109,7 @@ impl Table {
         Statement::write(sql, values)
     }
 
-    /// Writes what can change about a row.
+    /// Updates the columns of a row that can change.
     pub fn update(&self, info: &SequenceInfo) -> Statement<'static> {
         let sql = format!("UPDATE {} SET next = ?2, max = ?3, epoch = ?4 WHERE name = ?1", self.sql());
         let values = [
@@ -124,7 +126,7 @@ impl Table {
     }
 }
 
-/// As it is stored.
+/// Encodes a number as it is stored.
 pub(super) fn encode(value: u64) -> Value {
     Value::Integer(value.cast_signed())
 }
@@ -133,12 +135,12 @@ pub(super) fn in_main(table: &str) -> String {
     format!("main.\"{table}\"")
 }
 
-/// Reads the names of a table's columns; none if there is no such table.
+/// Reads the names of a table's columns; no rows if there is no such table.
 pub(super) fn columns_of(table: &str) -> Statement<'static> {
     Statement::read("SELECT name FROM pragma_table_info(?1, 'main')", [table.into()]).once()
 }
 
-/// Reads these columns of a page of a table, and behind them the name as bytes.
+/// Reads a page of a table: these columns, then the name as bytes.
 pub(super) fn select_page(table: &str, columns: &str, page: &Page) -> Result<Statement<'static>> {
     let after = page.after.as_ref().map(paging::bytes).transpose()?.unwrap_or_default();
     let sql = format!(

@@ -1,4 +1,4 @@
-//! The driver's connections, as the options want them.
+//! Builds the driver's options and connections from the options.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::convert::Carried;
 use crate::database::{Connections, Database};
 use crate::session::Bare;
 
-/// The most connections at a time, and how long one may be idle.
+/// The maximum number of connections, and their maximum idle time.
 const CONNECTIONS: usize = 10;
 const IDLE: Duration = Duration::from_secs(60);
-/// How many statements a connection keeps prepared: there is one.
+/// The statement cache of a connection. One statement is prepared.
 const KEPT: usize = 4;
 
 impl MysqlOptions {
-    /// A pool of connections to the same server and database, for the caller's own transactions. Does not
-    /// connect yet.
+    /// Creates a pool of connections to the same server and database, for the caller's own
+    /// transactions. Does not connect yet.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
@@ -31,13 +31,13 @@ impl MysqlOptions {
         Ok(Pool::new(self.driver(&address, true)))
     }
 
-    /// The parts that a store is opened with.
+    /// Returns the database and the table that a store is opened with.
     pub(crate) fn open_database(&self) -> Result<(Database, Table)> {
         let (address, table) = self.check()?;
-        // The store leaves nothing in a session but a prepared statement.
+        // No reset between uses: the store leaves only a prepared statement in a session.
         let mut options = self.driver(&address, false);
         if self.mode != Mode::ReadOnly {
-            // Each connection may lead to another server than the last.
+            // Each connection may lead to another server.
             options = options.after_connect(|connection| {
                 let durable = async { must_be_durable(&mut Bare(connection)).await };
                 durable.map_err(Carried::by_driver).boxed()
@@ -48,7 +48,7 @@ impl MysqlOptions {
     }
 
     fn driver(&self, address: &Address, reset: bool) -> OptsBuilder {
-        // None is kept for ever: one that was idle for long may have been forgotten by a firewall in between.
+        // No minimum: a firewall may silently drop a connection that is idle for long.
         let constraints = PoolConstraints::new(0, CONNECTIONS).expect("0 is less than 10");
         let pool = PoolOpts::default()
             .with_constraints(constraints)
@@ -60,7 +60,7 @@ impl MysqlOptions {
             .user(self.authority.user.clone())
             .pass(self.authority.password.clone())
             .db_name(Some(self.database.clone()))
-            // The driver would go around the port that was named, by the server's socket.
+            // The driver would otherwise bypass the given port and use the server's socket.
             .prefer_socket(false)
             .client_found_rows(false)
             .stmt_cache_size(if reset { 0 } else { KEPT })
@@ -74,8 +74,8 @@ impl MysqlOptions {
         if !self.tls.is_on() {
             return None;
         }
-        // The driver takes the process' default, and where there is none and two to choose from, as other
-        // stores bring with them, it panics.
+        // The driver uses the process default. If there is none, and other stores link a second
+        // provider, it panics.
         if CryptoProvider::get_default().is_none() {
             let _ = aws_lc_rs::default_provider().install_default();
         }

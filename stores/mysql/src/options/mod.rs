@@ -15,7 +15,7 @@ use idmill_sql::mysql::{DEFAULT_TABLE, NAME, Table, end_reads_after, largest, re
 use super::MysqlStore;
 
 const PORT: u16 = 3306;
-/// MySQL's own limit for names.
+/// MySQL's limit for names.
 const LONGEST_DATABASE: usize = 64;
 
 idmill_kit::options! {
@@ -58,18 +58,18 @@ idmill_kit::options! {
 }
 
 impl MysqlOptions {
-    /// This database on this host, with every option at its default.
+    /// Creates options for this database on this host, with all defaults.
     pub fn new(host: impl Into<String>, database: impl Into<String>) -> Self {
         let host = host.into();
         let host = if host.contains(':') && !host.starts_with('[') { format!("[{host}]") } else { host };
         Self::with_defaults(Authority::of([host]), database.into(), Tls::default())
     }
 
-    /// The port. Default 3306.
+    /// Sets the port. Default 3306.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         for host in &mut self.authority.hosts {
-            // Behind the brackets of an IPv6 address.
+            // After the brackets of an IPv6 address.
             let end = host.rfind(']').unwrap_or_default();
             let bare = host[end..].find(':').map_or(host.len(), |colon| end + colon);
             host.truncate(bare);
@@ -80,7 +80,7 @@ impl MysqlOptions {
         self
     }
 
-    /// The user and password to log in with.
+    /// Sets the user and password.
     #[must_use]
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.authority.log_in(user, password);
@@ -89,7 +89,7 @@ impl MysqlOptions {
 
     idmill_kit::tls_setters!([tls] optional, ca);
 
-    /// The table that sequences are kept in.
+    /// Returns the table of the sequences.
     pub fn table_name(&self) -> &str {
         &self.table
     }
@@ -111,7 +111,7 @@ impl MysqlOptions {
         }
     }
 
-    /// Everything that can be known to be wrong without asking anybody.
+    /// Checks everything that needs no network access.
     fn check(&self) -> Result<(Address, Table)> {
         let address = self.address()?;
         let length = self.database.chars().count();
@@ -146,7 +146,7 @@ impl Target for MysqlOptions {
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
-            // Who says `failover` otherwise is refused nothing.
+            // Other values of `failover` refuse nothing.
             if !matches!(self.failover, None | Some(Failover::Refuse)) {
                 return Ok(Vec::new());
             }

@@ -1,4 +1,4 @@
-//! The largest id in a column of the user's own.
+//! The largest id in a column of a user's table.
 
 use idmill::ErrorKind;
 use idmill_doctor::ColumnUrl;
@@ -39,7 +39,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
         let error = look(&column).await.unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(why), "{column}: {error}");
     }
-    // Names are found whatever their case, as MySQL has columns.
+    // Column names are case-insensitive, as in MySQL.
     assert_eq!(look(&orders("id")).await.unwrap().id, Some(i128::from(u64::MAX)));
 }
 
@@ -61,7 +61,7 @@ async fn a_column_says_what_limits_it_and_what_fills_it() {
     assert!(look("columns_seen.id").await.hidden_by.is_some_and(|why| why.contains("view")));
 }
 
-/// A server that is asked to stop reading does so by itself: the look that asked is gone.
+/// The server ends the read after its time limit, since the client no longer waits.
 #[tokio::test]
 async fn a_slow_look_ends_on_the_server_too() {
     let Some(engine) = server().await else { return };

@@ -1,4 +1,4 @@
-//! What the store makes of the errors of the real server.
+//! Errors of a real server, and the resulting errors of the store.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn draw(tx: &mut Transaction<'_>, table: &str, text: &str) -> Result<u64> 
     InTransaction::new(text).unwrap().table(table).unwrap().next(tx).await
 }
 
-/// The connection that waits for this table's lock, once one does.
+/// Returns the connection that waits for this table's lock, once there is one.
 async fn waiting(root: &mut Conn, table: &str) -> u64 {
     let sql =
         format!("SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE `ids`.`{table}`%'");
@@ -45,7 +45,7 @@ async fn a_lock_that_is_not_to_be_had_leaves_nothing_behind() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// They might have been killed while their commit waited.
+/// A statement may have been killed while its commit waited.
 #[tokio::test]
 async fn a_statement_that_is_killed_is_unknown() {
     let Some(engine) = server().await else { return };
@@ -118,7 +118,7 @@ async fn who_may_not_is_told_so() {
         format!("mysql://{user}:hunter2@{address}/ids?table={table}{more}")
     };
 
-    // Looking takes one right, and writing is refused by the server, and by the mode before it is asked.
+    // Inspecting needs one privilege. Writes are refused by the server, or earlier by the mode.
     let looks = MysqlStore::open(&by("looks", "rights", "")).await.unwrap();
     assert_eq!(inspect(&looks, "s").await.next, Some(11));
     assert_eq!(refused(&looks, "s", "grant the user").await, ErrorKind::Denied);
@@ -158,8 +158,8 @@ async fn what_somebody_does_to_the_table_is_said() {
         .await;
     assert_eq!(refused(&store, "s", "1644").await, ErrorKind::Conflict);
     run(&mut root, &["DROP TRIGGER no"]).await;
-    // One that undoes, and those after which the server says no id, or could say their own: the
-    // range is given up for a gap.
+    // A trigger that reverts the update, and triggers after which the server reports no id or the
+    // trigger's own: the range becomes a gap.
     run(&mut root, &["CREATE TRIGGER no BEFORE UPDATE ON meddled FOR EACH ROW SET NEW.next = OLD.next"])
         .await;
     assert_eq!(refused(&store, "s", "trigger").await, ErrorKind::Unavailable);
@@ -176,7 +176,7 @@ async fn what_somebody_does_to_the_table_is_said() {
         assert_eq!(inspect(&store, "s").await.next, Some(next));
     }
 
-    // That no id was said must not be taken for the id 0, which is what the driver makes of it.
+    // A missing id must not be taken for the id 0, which the driver returns in its place.
     store.create(&name("zero"), bounds(0, 1000)).await.unwrap();
     let audit =
         "CREATE TRIGGER audited AFTER UPDATE ON meddled FOR EACH ROW INSERT INTO audit VALUES (NULL, 1)";

@@ -1,8 +1,8 @@
-//! Servers that go away.
+//! Servers that become unreachable.
 
 use super::*;
 
-/// Connections that broke while they were idle are found out before anything is sent on them.
+/// Connections that broke while they were idle are detected before a statement is sent on them.
 #[tokio::test]
 async fn a_server_that_comes_back_is_used_again_at_once() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
@@ -10,18 +10,19 @@ async fn a_server_that_comes_back_is_used_again_at_once() {
     let store = MysqlStore::open(&url(address, "t", "&timeout=20s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     engine.kill();
-    // Also waits for the end of the idle connection to be seen: until then, an error would be unknown.
+    // Also waits until the end of the idle connection is detected: before that, an error would be
+    // unknown.
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
     assert_eq!(refused(&store, "s", &address.to_string()).await, ErrorKind::Unavailable);
     engine.restart().await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
-    // Nobody asked while it was away.
+    // No call was made while the server was down.
     engine.kill();
     engine.restart().await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
 }
 
-/// A primary that has become a replica: nothing is taken, and the connection is not used again.
+/// A primary that has become a replica: nothing is taken, and the connection is not reused.
 #[tokio::test]
 async fn a_read_only_server_is_left() {
     let Some(engine) = Engine::start(ENGINE).await else { return };

@@ -1,4 +1,4 @@
-//! A table that was last written by another server: what was reserved last may be missing.
+//! A table that was last written by another server: the last reserves may be missing.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use idmill_mysql::{Failover, InTransaction};
 
 use super::*;
 
-/// A server of this number, which logs its changes in this format for replicas.
+/// A server with this id, which logs changes for replicas in this format.
 async fn numbered(number: u32, format: &str) -> Option<Engine> {
     let engine = Engine::down(ENGINE)?;
     let options =
@@ -25,7 +25,7 @@ async fn open_with(engine: &Engine, options: &str) -> MysqlStore {
     MysqlStore::open(&url(engine.address(), "t", options)).await.unwrap()
 }
 
-/// A replica that has all that there is so far, and is not told of anything later.
+/// A replica with the current state, which receives no later changes.
 async fn replica(primary: &Engine) -> Option<Engine> {
     let replica = numbered(2, "MIXED").await?;
     let (mut first, mut second) = (root(primary.address()).await, root(replica.address()).await);
@@ -44,10 +44,10 @@ async fn replica(primary: &Engine) -> Option<Engine> {
     Some(replica)
 }
 
-/// A primary that has reserved 80 ids of each of these, and a replica that knows of 30.
+/// A primary that has reserved 80 ids of each sequence, and a replica that has received 30.
 async fn promoted(names: &[&str]) -> Option<(Engine, Engine)> {
     let primary = numbered(1, "MIXED").await?;
-    // The database that the engine comes with is not in the log.
+    // The engine's initial database is not in the log.
     run(&mut root(primary.address()).await, &["DROP DATABASE ids", "CREATE DATABASE ids"]).await;
     let store = open_with(&primary, "").await;
     for name in names {
@@ -70,12 +70,12 @@ async fn a_promoted_replica_is_refused_until_somebody_says_where_to_go_on() {
         let hint = "last written on server 1, and this is server 2: ";
         assert_eq!(refused(&store, sequence, hint).await, ErrorKind::Conflict);
     }
-    // What is not about the next id decides nothing.
+    // A change that does not set the next id does not resolve the conflict.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
     assert_eq!(refused(&store, "s", "--next ID").await, ErrorKind::Conflict);
     store.set(&name("s"), Change::new().next(500)).await.unwrap();
     assert_eq!(reserve(&store, "s", 3).await.unwrap(), (500, 3));
-    // Also where it is right as it is.
+    // Also if the next id is already correct.
     store.set(&name("same"), Change::new().next(31)).await.unwrap();
     assert_eq!(reserve(&store, "same", 3).await.unwrap(), (31, 3));
 }
@@ -115,7 +115,7 @@ async fn the_last_ids_are_refused_too_and_nothing_is_given_back() {
     assert_eq!(refused(&skips, "s", "exhausted").await, ErrorKind::Exhausted);
 }
 
-/// What is done about it commits or rolls back with the transaction.
+/// A new history that is adopted commits or rolls back with the transaction.
 #[tokio::test]
 async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
     let Some((_primary, replica)) = promoted(&["s"]).await else { return };
@@ -134,7 +134,7 @@ async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
     assert_eq!(reserve(&open_with(&replica, "").await, "s", 1).await.unwrap(), (133, 1));
 }
 
-/// A replica that carries out the same statement is another server, and would not change its row.
+/// A replica that executes the same statement has another id, and would not change its row.
 #[tokio::test]
 async fn where_statements_are_logged_nobody_looks_unless_told_to() {
     let Some(engine) = numbered(1, "STATEMENT").await else { return };
@@ -165,8 +165,8 @@ async fn a_table_of_before_is_refused_with_the_statement_and_goes_on_after_it() 
     assert_eq!(reserve(&open(address, "before").await, "s", 1).await.unwrap(), (31, 1));
 }
 
-/// Its connections lead to another server, as through a name or a proxy: it knows the sequence, and reads
-/// nothing first.
+/// Its connections lead to another server, as with a DNS name or a proxy. It has cached the
+/// sequence, and does not read first.
 #[tokio::test]
 async fn a_process_that_runs_over_a_failover_is_refused_by_the_statement_itself() {
     let Some(engine) = Engine::start(ENGINE).await else { return };

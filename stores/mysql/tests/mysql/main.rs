@@ -1,4 +1,4 @@
-//! The MySQL store against a real server: what it promises, and what it makes of errors.
+//! The MySQL store with a real server: guarantees and errors.
 #![cfg(unix)]
 
 mod columns;
@@ -26,8 +26,8 @@ use tokio::sync::Mutex;
 
 const ENGINE: &str = "mariadb";
 
-/// A server that tests share, each with a table of its own, unless they change its settings or kill it;
-/// `None` where there can be none. Gone with the last test that uses it.
+/// A shared server for tests, each with its own table, unless they change its settings or kill it;
+/// `None` if no server is available. It stops after the last test that uses it.
 async fn server() -> Option<Arc<Engine>> {
     static SHARED: Mutex<Weak<Engine>> = Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
@@ -55,7 +55,7 @@ fn request(text: &str, count: u64) -> Reserve {
     Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
-/// `options` begins with `&`, or is empty.
+/// `options` begins with `&` or is empty.
 fn url(address: SocketAddr, table: &str, options: &str) -> String {
     format!("mysql://root@{address}/ids?table={table}{options}")
 }
@@ -69,7 +69,7 @@ async fn reserve(store: &MysqlStore, text: &str, count: u64) -> Result<(u64, u64
     store.reserve(&request(text, count)).await.map(|grant| (grant.range.start(), grant.range.len()))
 }
 
-/// What kind of error the next reserve has; the error has to say `hint`.
+/// Returns the kind of the next reserve's error, whose text must contain `hint`.
 async fn refused(store: &MysqlStore, text: &str, hint: &str) -> ErrorKind {
     let error = store.reserve(&request(text, 1)).await.unwrap_err();
     assert!(error.to_string().contains(hint), "{error}");
@@ -92,7 +92,7 @@ async fn run(connection: &mut Conn, statements: &[&str]) {
     }
 }
 
-/// A pool as somebody's application has it.
+/// A pool as in a user's application.
 fn pool(address: SocketAddr, change: impl FnOnce(OptsBuilder) -> OptsBuilder) -> Pool {
     let options = OptsBuilder::from_opts(Opts::default())
         .ip_or_hostname("127.0.0.1")
@@ -103,7 +103,7 @@ fn pool(address: SocketAddr, change: impl FnOnce(OptsBuilder) -> OptsBuilder) ->
     Pool::new(change(options))
 }
 
-/// How many statements of these kinds the server has carried out for anybody.
+/// Returns how many statements of these kinds the server has executed for all clients.
 async fn counted(connection: &mut Conn) -> [u64; 3] {
     let mut counts = [0; 3];
     for (count, kind) in counts.iter_mut().zip(["update", "select", "insert"]) {
@@ -116,7 +116,7 @@ async fn one<T: FromRow + Send + 'static>(connection: &mut Conn, sql: &str) -> T
     connection.query_first::<T, _>(sql).await.unwrap().expect("a row")
 }
 
-/// Waits until a count has come down to this.
+/// Waits until a count is at most `most`.
 async fn until(connection: &mut Conn, count: &str, most: u64) {
     for _ in 0..1000 {
         if one::<u64>(connection, count).await <= most {

@@ -1,4 +1,4 @@
-//! Which ids are reserved, and by what.
+//! The reserved ids, and the statements that reserve them.
 
 use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
@@ -10,7 +10,7 @@ fn range(start: u64, len: u64) -> IdRange {
     IdRange::new(start, len).unwrap()
 }
 
-/// How many statements were prepared, and how many of them carried out.
+/// Returns how many statements were prepared, and how many prepared statements were executed.
 async fn prepared(root: &mut Conn) -> [u64; 2] {
     let mut counts = [0; 2];
     for (count, kind) in counts.iter_mut().zip(["prepare", "execute"]) {
@@ -20,14 +20,14 @@ async fn prepared(root: &mut Conn) -> [u64; 2] {
     counts
 }
 
-/// Alone on its server: counted is what anybody does.
+/// Uses its own server, since the counts include all clients.
 #[tokio::test]
 async fn a_reserve_is_one_statement() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
     let store = open(engine.address(), "t").await;
     reserve(&store, "s", 10).await.unwrap();
     let mut root = root(engine.address()).await;
-    // The second is the first that is prepared.
+    // The second reserve is the first that is prepared.
     reserve(&store, "s", 10).await.unwrap();
     let (before, kept) = (counted(&mut root).await, prepared(&mut root).await);
     for _ in 0..20 {
@@ -35,7 +35,7 @@ async fn a_reserve_is_one_statement() {
     }
     let after = counted(&mut root).await;
     assert_eq!([0, 1, 2].map(|kind| after[kind] - before[kind]), [20, 0, 0]);
-    // Once on each connection: the driver makes a second while it takes the first back.
+    // Prepared once on each connection: the driver opens a second while it takes the first back.
     let [prepares, executes] = prepared(&mut root).await;
     assert!(prepares - kept[0] < 5 && executes - kept[1] == 20, "{kept:?} and {prepares}, {executes}");
     // Another process reads once.
@@ -46,7 +46,7 @@ async fn a_reserve_is_one_statement() {
     assert_eq!([0, 1, 2].map(|kind| after[kind] - before[kind]), [1, 1, 0]);
 }
 
-/// Whatever the server, or somebody's pool, sets `sql_mode` to.
+/// For any `sql_mode` of the server or of a user's pool.
 #[tokio::test]
 async fn numbers_are_exact_to_both_ends_of_u64() {
     let Some(engine) = server().await else { return };
@@ -63,7 +63,7 @@ async fn numbers_are_exact_to_both_ends_of_u64() {
         assert_eq!(inspect(&store, "high").await.next, None);
         assert_eq!(refused(&store, "high", "last id").await, ErrorKind::Exhausted);
 
-        // Across the sign of 64 bits, and from 0, which LAST_INSERT_ID cannot be told from.
+        // Numbers above the sign bit, and the id 0, which `LAST_INSERT_ID` cannot represent.
         store.create(&name("wide"), bounds(0, u64::MAX)).await.unwrap();
         assert_eq!(reserve(&store, "wide", 1).await.unwrap(), (0, 1));
         assert_eq!(reserve(&store, "wide", (1 << 63) - 2).await.unwrap(), (1, (1 << 63) - 2));
@@ -92,8 +92,8 @@ async fn a_ceiling_below_the_max_is_kept() {
     assert_eq!(reserve(&store, "s", 3).await.unwrap(), (21, 3));
 }
 
-/// Identity and bounds are those of the very state that the range came from, whatever
-/// this process thought before.
+/// A grant has the identity and bounds of the state that the range came from, whatever this process
+/// has cached.
 #[tokio::test]
 async fn what_others_change_is_in_the_next_grant() {
     let Some(engine) = server().await else { return };
@@ -128,8 +128,8 @@ async fn a_change_to_what_is_already_so_is_none() {
     assert_eq!(store.set(&name("s"), same).await.unwrap(), inspect(&store, "s").await);
 }
 
-/// An earlier statement of the connection left a value there; an update that
-/// changes nothing must not show it.
+/// An earlier statement of the connection left a value; an update without effect must not return
+/// it.
 #[tokio::test]
 async fn an_id_left_over_from_another_statement_is_never_taken() {
     let Some(engine) = server().await else { return };
@@ -146,7 +146,7 @@ async fn an_id_left_over_from_another_statement_is_never_taken() {
     let mut connection = one.get_conn().await.unwrap();
     run(&mut connection, &["DELETE FROM left_over", "SELECT LAST_INSERT_ID(11)"]).await;
     drop(connection);
-    // Known, and gone: nothing is updated, and a new one begins.
+    // The cached sequence was removed: nothing is updated, and a new one begins.
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
 }
 

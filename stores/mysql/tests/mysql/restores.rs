@@ -1,5 +1,5 @@
-//! Backups of a server that are put back, tables that are restored or emptied, another database, a replica
-//! that is promoted: without a guard ids come again, and with one they do not.
+//! Restored backups of a server, restored or emptied tables, another database, a promoted replica:
+//! without a guard ids are duplicated, with a guard they are not.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use idmill_testing::restores::{Drawn, ran};
 
 use super::*;
 
-/// What was drawn from a table of a server.
+/// The ids drawn from a table of a server.
 fn drawn(engine: &Engine, table: &str) -> Drawn {
     Drawn::from(schemes(), url(engine.address(), table, "&timeout=20s"))
 }
@@ -47,7 +47,7 @@ async fn a_table_that_is_dumped_and_restored() {
     ids.went_back().await;
 }
 
-/// A command of MariaDB's against the server; `None` where there is no such command.
+/// A MariaDB command for the server; `None` if it is not installed.
 fn command(engine: &Engine, program: &str) -> Option<Command> {
     if Command::new(program).arg("--version").output().is_err() {
         println!("skipped: there is no {program}");
@@ -87,7 +87,7 @@ async fn another_database() {
     assert_eq!(ids.draw(50).await, 0);
 }
 
-/// A server with settings of its own.
+/// A server with these settings.
 async fn configured(settings: &str) -> Option<Engine> {
     let engine = Engine::down(ENGINE)?;
     std::fs::write(engine.dir().join("extra.cnf"), format!("[mysqld]\n{settings}")).unwrap();
@@ -95,7 +95,7 @@ async fn configured(settings: &str) -> Option<Engine> {
     Some(engine)
 }
 
-/// A server, and its replica, which gets the log when it is ready.
+/// A server and its replica, which receives the log once it is ready.
 async fn pair() -> Option<(Engine, Engine)> {
     let primary = configured("server_id = 1\nlog_bin\nsync_binlog = 1\n").await?;
     let replica = configured("server_id = 2\n").await?;
@@ -108,7 +108,7 @@ async fn pair() -> Option<(Engine, Engine)> {
     Some((primary, replica))
 }
 
-/// Until the replica has all that there is so far; it is not told of anything later.
+/// Waits until the replica has the current state; it receives no later changes.
 async fn cut_off(primary: &Engine, replica: &Engine) {
     let mut replica = root(replica.address()).await;
     let (end,) = one::<(String,)>(&mut root(primary.address()).await, "SELECT @@gtid_binlog_pos").await;
@@ -126,7 +126,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.draw(50).await;
     primary.kill();
     run(&mut root(replica.address()).await, &["RESET SLAVE ALL"]).await;
-    // By itself it refuses what another server wrote last.
+    // Without a guard it refuses a row that another server wrote last.
     ids.moves_to(url(replica.address(), "replicated", "&timeout=20s"));
     let process = ids.process().await.unwrap();
     let error = ids.draw_with(&process, 1).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Servers, tables and pools that a store is or is not made for.
+//! Servers, tables and pools that a store accepts or rejects.
 
 use idmill_kit::Mode;
 use idmill_testing::engines::certificate::certify;
@@ -25,13 +25,13 @@ async fn a_server_that_may_forget_commits_is_refused() {
         let pool = pool(address, |options| options);
         let error = MysqlStore::from_pool(&pool).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        // To look, it is durable enough.
+        // Its durability is sufficient for reads.
         assert!(MysqlStore::open(&url(address, "t", "&mode=ro")).await.is_ok());
     }
-    // A store that is open finds out on its next connection, as after a failover.
+    // An open store detects it on its next connection, as after a failover.
     let mine = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'";
     for id in root.query::<u64, _>(mine).await.unwrap() {
-        // Those of the stores above may be closing just now.
+        // Connections of the stores above may be closing.
         let _ = root.query_drop(format!("KILL {id}")).await;
     }
     until(&mut root, &mine.replace("id FROM", "COUNT(*) FROM"), 0).await;
@@ -51,8 +51,8 @@ async fn a_binary_log_that_is_not_synced_is_refused() {
     assert_eq!(reserve(&open(address, "t").await, "s", 10).await.unwrap(), (1, 10));
 }
 
-/// With the features of all stores on there are two cryptographies to choose from, on which
-/// the driver alone would panic.
+/// The features of all stores link two cryptography providers. The driver would panic without an explicit
+/// default.
 #[tokio::test]
 async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
     let Some(engine) = Engine::down(ENGINE) else { return };
@@ -113,8 +113,8 @@ async fn a_pool_that_does_not_commit_is_refused_before_anything_is_sent() {
     assert_eq!(inspect(&store, "s").await.next, Some(11));
 }
 
-/// Somebody's `USE` on a connection of the pool does not lead the store to a
-/// table of the same name elsewhere.
+/// A `USE` on a connection of the pool does not lead the store to a table of the same name in
+/// another database.
 #[tokio::test]
 async fn the_table_stays_that_of_the_database_it_was_opened_in() {
     let Some(engine) = server().await else { return };
@@ -131,12 +131,12 @@ async fn the_table_stays_that_of_the_database_it_was_opened_in() {
     run(&mut connection, &elsewhere).await;
     drop(connection);
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
-    // And such a name can be used.
+    // Such a database name is valid in the URL too.
     let url = format!("mysql://root@{}/else%60where?table=stays", engine.address());
     assert_eq!(reserve(&MysqlStore::open(&url).await.unwrap(), "s", 10).await.unwrap(), (1, 10));
 }
 
-/// Among processes that open one database for the first time, all find the table.
+/// If several processes open one database for the first time, all find the table.
 #[tokio::test]
 async fn a_race_to_create_the_table_is_won_by_all() {
     let Some(engine) = server().await else { return };

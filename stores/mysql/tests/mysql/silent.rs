@@ -1,4 +1,4 @@
-//! Connections that are dead and do not say so.
+//! Dead connections that report no error.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Ids that commit or roll back with somebody's transaction.
+//! Ids that commit or roll back with a transaction of the caller.
 
 use idmill_mysql::driver::{IsolationLevel, TxOpts};
 use idmill_mysql::{InTransaction, next_in, reserve_in};
@@ -18,7 +18,7 @@ async fn ids_commit_and_roll_back_with_what_they_number() {
         if commit { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
     }
     assert_eq!(inspect(&store, "invoices").await.next, Some(7));
-    // Both draw from one.
+    // Both draw from one sequence.
     assert_eq!(reserve(&store, "invoices", 3).await.unwrap(), (7, 3));
     let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
     assert_eq!(next_in::<u64>(&mut tx, "invoices").await.unwrap(), 10);
@@ -42,8 +42,8 @@ async fn many_at_once_leave_no_gap_at_any_isolation_level() {
             for round in 0..10 {
                 let options = TxOpts::default().with_isolation_level(level).clone();
                 let mut tx = pool.start_transaction(options).await.unwrap();
-                // A snapshot, which must not be what the id comes from; where all that
-                // is read is locked, nothing is.
+                // Creates a snapshot, which the id must not come from. Not for Serializable, where
+                // reads lock rows.
                 if level != Serializable {
                     tx.query_drop("SELECT * FROM levels").await.unwrap();
                 }
@@ -93,7 +93,7 @@ async fn all_or_nothing_and_only_what_the_type_holds() {
     assert_eq!(inspect(&store, "big").await.next, Some(near + 1));
 }
 
-/// The last ids come from the row as it is, and not as this transaction saw it before.
+/// The last ids come from the current row, not from this transaction's snapshot.
 #[tokio::test]
 async fn a_snapshot_is_not_what_ids_come_from() {
     let Some(engine) = server().await else { return };
@@ -110,7 +110,8 @@ async fn a_snapshot_is_not_what_ids_come_from() {
     assert_eq!(inspect(&store, "s").await.next, None);
 }
 
-/// Two that create one sequence: whoever the server makes wait or begin again, no id is there twice.
+/// Two transactions create one sequence: whichever the server delays or rolls back, no id is
+/// duplicated.
 #[tokio::test]
 async fn a_race_of_creation_is_settled() {
     let Some(engine) = server().await else { return };
@@ -145,7 +146,7 @@ async fn a_race_of_creation_is_settled() {
     assert_eq!(inspect(&store, "s").await.next, Some(5));
 }
 
-/// The server has rolled back, and would take what follows for statements of their own.
+/// The server has rolled back, and would run later statements outside a transaction.
 #[tokio::test]
 async fn a_transaction_that_the_server_ended_is_noticed() {
     let Some(engine) = server().await else { return };

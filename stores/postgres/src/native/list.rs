@@ -1,4 +1,4 @@
-//! A page of the sequences that there are.
+//! Lists a page of the sequences.
 
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName, Status};
@@ -10,11 +10,12 @@ use idmill_sql::{Asked, Row, Statement};
 
 use super::NativeSequences;
 
-/// How many one statement reads. The server locks each of them until it ends.
+/// The number of sequences that one statement reads. The server locks each until the statement
+/// ends.
 const AT_ONCE: usize = 100;
 
 impl NativeSequences {
-    /// Those that can be drawn from.
+    /// Lists the sequences that can be drawn from.
     pub(super) async fn try_list(&self, page: &Page) -> Result<Listing> {
         let schema = self.schema.as_deref().unwrap_or_default();
         let after = page.after.as_ref().map_or("", Cursor::as_str);
@@ -29,7 +30,7 @@ impl NativeSequences {
         let mut listing = Listing::default();
         let mut readable = Vec::with_capacity(rows.len());
         for row in &rows {
-            // What cannot be a sequence's name is somebody else's.
+            // A name that is invalid in idmill cannot be one of its sequences.
             let Ok(name) = SequenceName::new(text(row, 0)) else { continue };
             if text(row, 3) != "1" {
                 listing.add(name.as_str(), Err(in_several(&name)));
@@ -47,7 +48,8 @@ impl NativeSequences {
         Ok(listing.sorted())
     }
 
-    /// All in one statement; if it fails, one by one, for the one that it failed of may not be the only one.
+    /// Reads all in one statement. If it fails, reads them one by one, since several of them may
+    /// fail.
     async fn list_these(&self, some: &[(String, SequenceName)], listing: &mut Listing) -> Result<()> {
         let select = |(sql, name): &(String, SequenceName)| format!("({})", see_sql(sql, name));
         let selects: Vec<_> = some.iter().map(select).collect();
@@ -61,7 +63,7 @@ impl NativeSequences {
         for (sql, name) in some {
             match self.see(sql, name).await {
                 Ok(Some(seen)) => add(listing, name, seen.info()),
-                // Dropped meanwhile.
+                // It was dropped in the meantime.
                 Ok(None) => {}
                 Err(error) if error.status() != Status::Permanent => return Err(error),
                 Err(error) => add(listing, name, Err(error)),
@@ -75,7 +77,7 @@ fn text(row: &Row, column: usize) -> &str {
     row.text(column).unwrap_or_default()
 }
 
-/// What nothing is drawn from here is no part of the list.
+/// Adds a sequence, unless it cannot be drawn from.
 fn add(listing: &mut Listing, name: &str, seen: Result<SequenceInfo>) {
     if !matches!(&seen, Err(error) if error.kind() == ErrorKind::Conflict) {
         listing.add(name, seen);

@@ -1,21 +1,22 @@
-//! PostgreSQL's own sequences: `nextval`, made durable, with ranges that no change of
-//! the increment can make overlap.
+//! PostgreSQL's own sequences: `nextval`, made durable, with ranges that do not overlap even if the
+//! increment changes.
 //!
-//! A value v of a sequence with `INCREMENT BY n` stands for n ids: those that *end* with it, v - n + 1 to v
-//! ([`Values::Last`], Hibernate's pooled optimizer), or those that *begin* with it ([`Values::First`], EF Core
-//! and others). All programs must read it alike.
+//! A value v of a sequence with `INCREMENT BY n` stands for n ids: the ids that *end* with it, v -
+//! n + 1 to v ([`Values::Last`], Hibernate's pooled optimizer), or the ids that *begin* with it
+//! ([`Values::First`], EF Core and others). All programs must interpret it the same way.
 //!
-//! With `Last`, the ids lie between the value before and v, which the sequence has passed: whatever the next
-//! increment is, the ids that follow are above v. The value that somebody restarted a sequence with has none
-//! before it, and stands only for itself. A sequence of idmill's begins with the end of its first block.
+//! With `Last`, the ids lie between the previous value and v, which the sequence has passed.
+//! Whatever the next increment is, later ids are above v. The value that a sequence was restarted
+//! with has no previous value, and stands only for itself. A sequence that idmill creates starts
+//! with the end of its first block.
 //!
-//! With `First`, a smaller increment reaches into the block before. So ids after such a change are left out up
-//! to the end of the largest block that could have been drawn.
+//! With `First`, a smaller increment can reach into the previous block. So after such a change, ids
+//! are skipped up to the end of the largest block that could have been drawn.
 //!
-//! `nextval` by itself is not durable. It writes ahead 32 values at a time, and those in between are handed
-//! out without waiting for that record to reach the disk: if the transaction that wrote it is still open when
-//! the server crashes, values that others were given are given again. So each statement here writes a record
-//! of its own, whose commit syncs all that came before.
+//! `nextval` is not durable: it logs 32 values ahead, and the values in between are returned
+//! without waiting for that record to reach the disk. If the transaction that wrote it is still
+//! open when the server crashes, these values are returned again. So each statement here writes its
+//! own record, whose commit syncs everything before it.
 
 mod list;
 mod qualified;
@@ -44,51 +45,55 @@ use tokio::sync::Mutex as AsyncMutex;
 use super::session::Sessions;
 use super::{Mode, PostgresOptions};
 
-/// The largest id: PostgreSQL's sequences are integers of 63 bits and a sign.
+/// The largest id: PostgreSQL's sequences are signed 64-bit integers.
 const LARGEST: u64 = i64::MAX.cast_unsigned();
-/// Values drawn by one statement, each of which takes a microsecond or less on the server.
+/// The maximum number of values drawn by one statement. Each takes at most a microsecond on the
+/// server.
 const MOST_VALUES: u64 = 10_000;
 
-/// PostgreSQL's `SEQUENCE`s of one schema, or of all that the `search_path` leads to, those of idmill's
-/// making and those that were there, `serial` and identity columns' included:
-/// `postgres://HOST/DATABASE?sequences=native`.
+/// PostgreSQL's `SEQUENCE`s of one schema, or of all schemas on the `search_path`:
+/// `postgres://HOST/DATABASE?sequences=native`. Sequences that idmill did not create can be used
+/// too, including those of `serial` and identity columns.
 ///
-/// Others may draw from them at the same time with `nextval`, if they read the value alike: as one id where
-/// the increment is 1, and as the last or the first id of a block where it is larger
-/// ([`PostgresOptions::values`](super::PostgresOptions::values)). A sequence with a larger increment that
-/// idmill did not create is refused until the options say how its values are read. So is, with the statement
-/// that changes it, a sequence that cycles, counts down, caches, is unlogged or temporary.
+/// Other programs may draw from them at the same time with `nextval`, if they interpret the value
+/// in the same way: as one id if the increment is 1, and as the last or the first id of a block if
+/// it is larger ([`PostgresOptions::values`](super::PostgresOptions::values)). A sequence with a
+/// larger increment that idmill did not create is rejected unless the options set `values`. A
+/// sequence that cycles, counts down, caches, is unlogged or temporary is rejected too, with the
+/// statement that fixes it.
 ///
-/// A grant may be shorter than was asked for, and the rest of a value's ids is kept for the next; it is a gap
-/// if this store is dropped. Ids end at 2^63 - 1. Of the last `INCREMENT BY - 1` ids before the maximum,
-/// those that make no whole block are never handed out. Clones share their connections: at most four, and
-/// four more where locks are waited for.
+/// A grant may be shorter than requested. The rest of a value's ids is kept for the next grant, and
+/// becomes a gap if this store is dropped. Ids end at 2^63 - 1. If the last ids before the maximum
+/// do not fill a block of `INCREMENT BY` ids, they are never granted. Clones share their
+/// connections: at most four, plus four that wait for locks.
 #[derive(Clone)]
 pub struct NativeSequences {
     sessions: Sessions,
-    /// The one that was named; else each sequence is looked for along the path.
+    /// The given schema; otherwise each sequence is searched along the path.
     schema: Option<Arc<str>>,
     increment: u64,
     values: Option<Values>,
     mode: Mode,
-    /// Of each sequence one reserve at a time: so that what is kept is below all that is drawn later.
+    /// Serializes the reserves of each sequence, so that all kept ids are below the ids drawn
+    /// later.
     kept: Arc<Mutex<HashMap<SequenceName, Arc<AsyncMutex<Kept>>>>>,
 }
 
-/// What this store knows of a sequence.
+/// The cached state of a sequence.
 #[derive(Debug, Default)]
 struct Kept {
-    /// Ids that were drawn and not granted yet, ascending.
+    /// Drawn ids that are not granted yet, ascending.
     rest: VecDeque<Grant>,
-    /// The identity under which a value was seen that others can follow.
+    /// The identity under which a value was read that other values can follow.
     begun: Option<Identity>,
-    /// The last increment that was seen; `None` before the first look.
+    /// The last increment read; `None` before the first read.
     increment: Option<u64>,
-    /// The largest increment that was seen.
+    /// The largest increment read.
     widest: i64,
-    /// With `values=first`: ids of this identity below the number may belong to a block of a larger increment.
+    /// With `values=first`: ids of this identity below this number may belong to a block of a
+    /// larger increment.
     floor: Option<(Identity, i64)>,
-    /// As SQL names it; empty before the first look.
+    /// The sequence as SQL names it; empty before the first read.
     sql: String,
 }
 
@@ -100,11 +105,12 @@ impl PostgresOptions {
 }
 
 impl NativeSequences {
-    /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions);
-    /// `sequences=` is taken to be `native`.
+    /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions).
+    /// `sequences=native` is implied.
     ///
     /// # Errors
-    /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
+    /// The errors of [`PostgresStore::open_with`](super::PostgresStore::open_with), except those
+    /// about the table.
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(PostgresOptions::parse(url)?).await
     }
@@ -112,7 +118,8 @@ impl NativeSequences {
     /// Connects to a database. Creates nothing.
     ///
     /// # Errors
-    /// As [`PostgresStore::open_with`](super::PostgresStore::open_with), but for those of the table.
+    /// The errors of [`PostgresStore::open_with`](super::PostgresStore::open_with), except those
+    /// about the table.
     pub async fn open_with(options: PostgresOptions) -> Result<Self> {
         options.open_native().await.map_err(|error| error.during(Operation::Connect))
     }
@@ -127,13 +134,14 @@ impl NativeSequences {
         if mode != Mode::ReadOnly {
             must_sync(&mut sessions.clone(), sessions.keeps()).await?;
         }
-        // There has to be a schema; of what name the sequences in it are does not matter.
+        // Checks that there is a schema, whatever sequences it has.
         look(&mut sessions.clone(), schema, "").await?;
         let schema = schema.map(Into::into);
         Ok(Self { sessions, schema, increment, values, mode, kept: Arc::default() })
     }
 
-    /// As SQL names it, where it is, or in the schema in which it would be created.
+    /// Returns the sequence as SQL names it, in its schema or in the schema where it would be
+    /// created.
     async fn sql(&self, name: &str) -> Result<String> {
         if name.len() > 63 || name.contains("$idmill$") {
             let message = format!(
@@ -168,7 +176,7 @@ impl NativeSequences {
                 self.begin(request, kept).await?;
                 continue;
             }
-            // A sequence that is used up gives nothing, nor does one that is being restarted at this moment.
+            // An exhausted sequence returns no value, nor does one that is being restarted.
             if !self.draw(request, kept).await? {
                 kept.forget();
             }
@@ -176,7 +184,7 @@ impl NativeSequences {
         Err(crowded())
     }
 
-    /// Finds out which sequence it is and whether it has begun; `false` if there is none.
+    /// Reads the sequence and whether it has begun; `false` if there is none.
     async fn look(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
         let sql = self.sql(&request.name).await?;
         let Some(seen) = self.see(&sql, &request.name).await? else { return Ok(false) };
@@ -190,8 +198,9 @@ impl NativeSequences {
         Ok(true)
     }
 
-    /// Creates the sequence, unless others do, and takes the ids that are asked for in the same transaction: an
-    /// import leaves none that begins below what it was given.
+    /// Creates the sequence unless it exists, and takes the requested ids in the same transaction.
+    /// Otherwise an import that is interrupted could leave a sequence that begins below its
+    /// imported ids.
     async fn begin(&self, request: &Reserve, kept: &mut Kept) -> Result<()> {
         let bounds = storable(request.creation()?)?;
         let Some(most) = bounds.max().min(request.ceiling).checked_sub(bounds.start()) else {
@@ -209,9 +218,9 @@ impl NativeSequences {
         }
     }
 
-    /// Draws values for `count` ids, or as many as there are; `false` if there is none left.
+    /// Draws values for up to `count` ids; `false` if none are left.
     async fn draw(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
-        // Only a guess at how many values are needed: what they stand for is said along with them.
+        // An estimate of the number of values: each row has the increment that applies to it.
         let increment = kept.increment.unwrap_or(1).max(1);
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
         let sql = draw_sql(&kept.sql);
@@ -220,10 +229,10 @@ impl NativeSequences {
             self.sessions.run_some(&Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await;
         match fault {
             None => {}
-            // Others drew the last values meanwhile. Those that came before are ours,
-            // as soon as they are durable.
+            // Other clients drew the last values in the meantime. The values drawn before the error
+            // can be used once they are durable.
             Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
-            // Dropped or restarted. If it is damaged, the look that follows says so.
+            // Dropped or restarted. If the data are damaged, the next read reports it.
             Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
                 kept.forget();
                 return Ok(true);
@@ -239,14 +248,14 @@ impl NativeSequences {
         Ok(!rows.is_empty())
     }
 
-    /// Waits until all that the server has written so far is as durable as a commit.
+    /// Waits until everything that the server has written so far is as durable as a commit.
     async fn flush(&self) -> Result<()> {
         let rows = self.sessions.run(&Statement::write(flush_sql(), []).durable_at(FLUSHED_DURABLE_AT)).await;
         let rows = rows.map_err(|fault| failed(fault, Asked::Write))?;
         rows.iter().try_for_each(|row| self.must_be_durable(row, FLUSHED_DURABLE_AT))
     }
 
-    /// Looks at what the row says in this column of how durable it is.
+    /// Checks the durability that the row reports in this column.
     fn must_be_durable(&self, row: &Row, column: usize) -> Result<()> {
         must_be_durable(row.text(column).unwrap_or_default(), self.sessions.keeps())
     }
@@ -264,10 +273,10 @@ impl NativeSequences {
                     if let Some(row) = rows.first() {
                         return Seen::read(row, self.values).map(Some);
                     }
-                    // It is there, and was restarted while it was read: its old file is empty.
+                    // It exists, and was restarted during the read: its old file is empty.
                 }
                 Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
-                // The same, a moment later.
+                // The old file was removed during the read.
                 Err(fault) if fault.code() == Some(DATA_CORRUPTED) => last = Some(fault),
                 Err(fault) => return Err(failed(fault, Asked::Read)),
             }
@@ -283,7 +292,8 @@ impl NativeSequences {
         Ok(self.created(name, storable(bounds)?, 0).await?.0)
     }
 
-    /// Creates a sequence, and takes so many of its ids; returns it as if none were taken, and the last of them.
+    /// Creates a sequence and takes `count` of its ids. Returns it without the taken ids, and the
+    /// last id taken.
     async fn created(
         &self,
         name: &SequenceName,
@@ -292,7 +302,7 @@ impl NativeSequences {
     ) -> Result<(SequenceInfo, Option<u64>)> {
         self.mode.must_write()?;
         qualified::must_not_be(&mut self.sessions.clone(), name).await?;
-        // What a statement without an answer commits is not looked at afterwards.
+        // This batch returns no rows, so the settings are checked before it.
         must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
         let (increment, told, identity) = (self.increment, self.values, Identity::fresh());
         let creation = Creation { increment, bounds, told, identity, count };
@@ -304,7 +314,7 @@ impl NativeSequences {
         }
     }
 
-    /// Reads, decides, and writes if nothing has changed meanwhile; if something has, begins again.
+    /// Reads, decides, and writes if nothing has changed in the meantime; otherwise starts again.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         self.mode.must_write()?;
         if let Some(max) = change.max.filter(|max| *max > LARGEST) {
@@ -330,7 +340,7 @@ impl NativeSequences {
         Err(crowded())
     }
 
-    /// A change gives up waiting for a lock before this store gives up waiting for an answer.
+    /// A change stops waiting for a lock before this store stops waiting for the answer.
     fn lock_timeout(&self) -> String {
         self.sessions.lock_timeout(Patience::Full)
     }
@@ -356,7 +366,7 @@ impl NativeSequences {
 }
 
 impl Kept {
-    /// The ids at the front, as many as fit; `None` where there are none.
+    /// Takes ids from the front, up to the ceiling; `None` if there are none.
     fn take(&mut self, request: &Reserve) -> Result<Option<Grant>> {
         let Some(front) = self.rest.front_mut() else { return Ok(None) };
         let (start, last) = (front.range.start(), front.range.end() - 1);
@@ -373,18 +383,18 @@ impl Kept {
         Ok(Some(grant))
     }
 
-    /// All but what guards `values=first` against a smaller increment.
+    /// Clears everything except the protection of `values=first` against a smaller increment.
     fn forget(&mut self) {
         *self = Self { widest: self.widest, floor: self.floor, ..Self::default() };
     }
 
-    /// A value that was drawn, as the ids that it stands for.
+    /// Adds the ids that a drawn value stands for.
     fn add(&mut self, seen: &Seen) -> Result<()> {
         let info = seen.info()?;
         let (first, last) = match seen.values()? {
             Values::First => self.block_from(seen, info.identity),
-            // An old increment does not matter here, and neither does a new one: the ids lie
-            // between the value before and this.
+            // Changes of the increment do not matter here: the ids lie between the previous value
+            // and this one.
             _ if seen.is_whole() || self.begun == Some(info.identity) => {
                 (seen.last - seen.increment + 1, seen.last)
             }
@@ -402,9 +412,9 @@ impl Kept {
         self.append(Grant::new(range, info.identity, info.bounds), &seen.name)
     }
 
-    /// The block that begins with a value. Each `ALTER SEQUENCE` makes another identity; the last value before
-    /// it lay below this one by the present increment at least, and its block was as long as the increment of
-    /// then.
+    /// Returns the block that begins with a value. Each `ALTER SEQUENCE` changes the identity. The
+    /// last value before it was below this one by at least the current increment, and its block was
+    /// as long as the increment at that time.
     fn block_from(&mut self, seen: &Seen, identity: Identity) -> (i64, i64) {
         let floor = match self.floor {
             Some((known, floor)) if known == identity => floor,
@@ -437,7 +447,8 @@ fn part(start: u64, len: u64) -> Result<IdRange> {
     })
 }
 
-/// The bounds with which a sequence is created. That of a `u64` without a max of its own ends where these do.
+/// The bounds to create a sequence with. The default maximum of a `u64` is lowered to the largest
+/// id.
 fn storable(bounds: Bounds) -> Result<Bounds> {
     if bounds.max() == u64::MAX {
         return Bounds::new(bounds.start(), LARGEST).map_err(|_| too_large("start", bounds.start()));
@@ -462,7 +473,7 @@ impl Store for NativeSequences {
     idmill::store_calls!(reserve create inspect list set remove server);
 }
 
-/// Not the options, which hold a password.
+/// Omits the options, which contain a password.
 impl fmt::Debug for NativeSequences {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NativeSequences").field("schema", &self.schema).finish_non_exhaustive()

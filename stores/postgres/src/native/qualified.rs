@@ -1,18 +1,20 @@
-//! Names as `nextval` writes them, with the schema before the name: in a store, the schema is an option.
+//! Detects names with a schema prefix, as `nextval` accepts them: in a store, the schema is an
+//! option.
 
 use idmill::{Error, Result, SequenceName};
 use idmill_sql::postgres::failed;
 use idmill_sql::{Asked, Executor, Statement};
 
-/// The sequence of this name with its schema. Parameter: the name, as it is written in SQL.
+/// Finds the sequence of this qualified name. Parameter: the name as written in SQL.
 const LOOK: &str = "SELECT n.nspname::text, c.relname::text FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
     WHERE c.relkind = 'S' AND n.nspname || '.' || c.relname IN (replace($1, '\"', ''), lower($1))";
 
-/// Refuses to create a sequence under the name that another has with its schema.
+/// Rejects a new sequence whose name is the qualified name of an existing one.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the name and the option that lead to the other.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the name and the option for the existing
+/// sequence.
 pub(super) async fn must_not_be<E: Executor>(executor: &mut E, name: &SequenceName) -> Result<()> {
     if !name.contains('.') {
         return Ok(());

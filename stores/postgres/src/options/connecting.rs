@@ -1,4 +1,4 @@
-//! The driver's configuration, and the sessions, as the options want them.
+//! Builds the driver's configuration and the sessions from the options.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::PostgresStore;
 use crate::session::{Sessions, client, connecting};
 use crate::tls::connector;
 
-/// After how long without a word the system asks whether the server is still there.
+/// The idle time before the first TCP keepalive probe.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
 impl PostgresOptions {
@@ -22,16 +22,16 @@ impl PostgresOptions {
         Table::new(self.schema.as_deref(), &self.table)
     }
 
-    /// Connects a client for the caller's transactions, as the store would connect. Dropping the client
-    /// closes it.
+    /// Connects a client for the caller's transactions, in the same way as the store. Drop the
+    /// client to close it.
     ///
     /// # Errors
-    /// Those of [`PostgresStore::open_with`], except those about the table.
+    /// The errors of [`PostgresStore::open_with`], except those about the table.
     pub async fn client(&self) -> Result<Client> {
         client(&self.sessions()?).await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// As the driver wants it.
+    /// Builds the driver's configuration.
     pub(super) fn config(&self) -> Result<Config> {
         let url = self.with_login(&self.authority.revealed());
         let mut config = Config::from_str(&url).map_err(|_| self.unreadable())?;
@@ -39,7 +39,7 @@ impl PostgresOptions {
             return Err(self.unreadable());
         }
         config.ssl_mode(self.ssl_mode.driver()).application_name(&self.application_name);
-        // Of several hosts each has its share.
+        // The timeout applies to each host, so divide it.
         let hosts = u32::try_from(config.get_hosts().len()).unwrap_or(u32::MAX);
         config.connect_timeout(self.timeout / 2 / hosts.max(1));
         config.keepalives_idle(KEEPALIVE).tcp_user_timeout(self.timeout);
@@ -49,7 +49,7 @@ impl PostgresOptions {
         Ok(config)
     }
 
-    /// The driver's complaint, which may cite a secret, is left out.
+    /// Omits the driver's message, which may contain a secret.
     fn unreadable(&self) -> Error {
         refuse(format!(
             "`{self}` cannot be read: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with special \
@@ -57,7 +57,7 @@ impl PostgresOptions {
         ))
     }
 
-    /// Who and where, without how: for messages.
+    /// The hosts and ports, for messages.
     pub(crate) fn servers(config: &Config) -> String {
         let hosts = config.get_hosts().iter().enumerate().map(|(place, host)| {
             let ports = config.get_ports();

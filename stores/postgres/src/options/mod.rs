@@ -21,7 +21,7 @@ use super::tls::SslMode;
 const MOST_INCREMENT: u64 = 1 << 31;
 const APPLICATION: Kind = text("NAME", "any text", |_| true);
 
-/// What holds the sequences.
+/// The kind of object that holds the sequences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sequences {
@@ -39,7 +39,7 @@ impl Word for Sequences {
     ];
 }
 
-/// Which of several hosts will do.
+/// Which of several hosts to accept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Session {
     #[default]
@@ -118,12 +118,12 @@ idmill_kit::options! {
 }
 
 impl PostgresOptions {
-    /// The table that sequences are kept in.
+    /// Returns the table of the sequences.
     pub fn table_name(&self) -> &str {
         &self.table
     }
 
-    /// The schema, if one was named.
+    /// Returns the schema, if one was set.
     pub fn schema_name(&self) -> Option<&str> {
         self.schema.as_deref()
     }
@@ -141,7 +141,7 @@ impl PostgresOptions {
         format!("postgres://{authority}/{}", query::encoded(&self.database))
     }
 
-    /// Everything that can be known to be wrong without asking the network.
+    /// Checks everything that needs no network access.
     fn check(&self) -> Result<Config> {
         self.check_values()?;
         if self.ssl_root.is_some() && self.ssl_mode != SslMode::VerifyFull {
@@ -183,7 +183,7 @@ impl Target for PostgresOptions {
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
-            // Native sequences do not tell, and who says `failover` otherwise is refused nothing.
+            // Native sequences have no history, and other values of `failover` refuse nothing.
             let refuses = matches!(self.failover, None | Some(Failover::Refuse));
             if !refuses || matches!(self.sequences, Sequences::Native) {
                 return Ok(Vec::new());
@@ -194,7 +194,7 @@ impl Target for PostgresOptions {
 
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
         Box::pin(async {
-            // A native sequence has a name of its own, and who names the schema means that one.
+            // A native sequence is named explicitly, and an explicit schema leaves no choice.
             if self.schema.is_some() || matches!(self.sequences, Sequences::Native) {
                 return Ok(None);
             }

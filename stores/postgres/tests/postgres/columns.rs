@@ -1,4 +1,4 @@
-//! The largest id in a column of the user's own.
+//! The largest id in a column of a user's table.
 
 use idmill::ErrorKind;
 use idmill_doctor::ColumnUrl;

@@ -1,4 +1,4 @@
-//! The cost of a reserve, counted: one round trip, of a statement that is not planned again.
+//! The cost of a reserve: one round trip, of a statement that is not planned again.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::{ids, name, request, reserve, server, url};
 
 type Sent = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// How many requests a call sends, and how many of them run what the session keeps.
+/// Returns the number of requests that a call sends, and how many of them execute a prepared
+/// statement.
 async fn counted(sent: &Sent, call: impl Future<Output = ()>) -> (usize, usize) {
     sent.lock().clear();
     call.await;
@@ -31,9 +32,10 @@ async fn a_reserve_is_one_round_trip_and_is_kept_prepared() {
     let proxy = proxy.start().await.unwrap();
     let url = url(&engine, "").replace(&direct, &proxy.address().to_string());
     let store = PostgresStore::open(&url).await.unwrap();
-    // Reserved from, found missing, created.
+    // Reserve, read the missing row, create it.
     assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (3, 0));
-    // The second is the last that is planned: the session asks which cluster it is, and keeps the statement.
+    // The second reserve is the last that is planned: the session reads the cluster and prepares
+    // the statement.
     assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (3, 0));
     for next in 3..=20 {
         let call = async { assert_eq!(ids(reserve(&store, "s'\\", 1).await.unwrap().range), (next, next)) };

@@ -1,4 +1,4 @@
-//! What a crash would take back is not used, and a rollback of others neither.
+//! Ids that a crash or another transaction's rollback would revert are not used.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, ids, open, request, reserve, schemes, server, url};
 
-/// Sets it, and waits until every session has it.
+/// Changes a setting, and waits until every session has it.
 async fn set(engine: &Engine, setting: &str, value: &str) {
     let admin = client(engine).await;
     admin.batch_execute(&format!("ALTER SYSTEM SET {setting} = {value}")).await.unwrap();
@@ -20,7 +20,7 @@ async fn set(engine: &Engine, setting: &str, value: &str) {
     }
 }
 
-/// Nothing is granted any more once it is off, on a connection that saw it on.
+/// Nothing is granted once it is off, even on a connection that has read it as on.
 #[tokio::test]
 async fn settings_that_change_while_it_runs_are_noticed() {
     let Some(engine) = server().await else { return };
@@ -34,7 +34,7 @@ async fn settings_that_change_while_it_runs_are_noticed() {
         set(&engine, setting, "off").await;
         let mut errors = vec![store.reserve_many(&[request("s", 1), request("s2", 1)]).await.remove(0)];
         for store in both {
-            // A session takes note between two statements: the first may still be one of before.
+            // A session reloads settings between statements: the first may still use the old value.
             let _ = store.inspect(&crate::name("s")).await.unwrap();
             errors.push(reserve(store, "s", 1).await);
         }
@@ -63,7 +63,7 @@ async fn a_database_of_tests_may_do_without() {
     assert_eq!(PostgresStore::open(&url(&engine, "")).await.unwrap_err().kind(), ErrorKind::Conflict);
 }
 
-/// A part that a crash empties begins again, though the table itself is logged.
+/// A part that a crash empties would begin again, even if the table itself is logged.
 #[tokio::test]
 async fn parts_of_a_table_that_a_crash_empties_are_refused() {
     let Some(engine) = server().await else { return };
@@ -86,7 +86,7 @@ async fn parts_of_a_table_that_a_crash_empties_are_refused() {
     }
 }
 
-/// What is reserved in a transaction of the caller's is taken back when that is.
+/// Ids that are reserved in a caller's transaction are reverted with it.
 #[tokio::test]
 async fn a_client_in_a_transaction_is_refused() {
     let Some(engine) = server().await else { return };
@@ -109,6 +109,6 @@ async fn a_client_in_a_transaction_is_refused() {
         }
         client.batch_execute(end).await.unwrap();
     }
-    // Those that were committed are a gap.
+    // The committed reserves are a gap.
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (8, 10));
 }

@@ -1,4 +1,4 @@
-//! Over TLS: what each `sslmode` makes of a server and its certificate.
+//! TLS: each `sslmode` with a server and its certificate.
 
 use idmill::ErrorKind;
 use idmill_postgres::PostgresStore;
@@ -37,7 +37,7 @@ async fn each_sslmode_is_as_safe_as_it_says() {
     }
 }
 
-/// Whether the connections of this application are, which are to be some.
+/// Returns whether all connections of this application are encrypted. It must have some.
 async fn is_encrypted(engine: &Engine, application: &str) -> bool {
     let sql =
         "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = $1";

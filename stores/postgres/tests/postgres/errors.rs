@@ -1,4 +1,4 @@
-//! What the real server says when something is wrong, and what the stores make of it.
+//! Errors of a real server, and the resulting errors of the stores.
 
 use idmill::store::{Page, Pages, Store};
 use idmill::{Error, ErrorKind};
@@ -37,7 +37,7 @@ async fn rules_of_others_are_conflicts() {
     is(&reserve(&native, "other", 1).await.unwrap_err(), ErrorKind::Conflict, "is no sequence");
     admin.batch_execute("CREATE TABLE rows (id serial)").await.unwrap();
     is(&native.remove(&name("rows_id_seq")).await.unwrap_err(), ErrorKind::Conflict, "2BP01");
-    // What failed before the commit leaves the store as it was.
+    // A failure before the commit leaves the store unchanged.
     assert_eq!(native.list_all().await.unwrap().len(), 1);
 }
 
@@ -82,7 +82,7 @@ async fn whoever_is_not_let_in_is_told_why() {
     std::fs::write(&file, format!("{ours}{rules}")).unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     let as_user = |user: &str| url(&engine, "&mode=rw").replace("//postgres@", &format!("//{user}@"));
-    // The server reads its rules a moment later.
+    // The server reloads its rules a moment later.
     while PostgresStore::open(&as_user("barred")).await.is_ok_and(|_| true) {}
     for (user, kind, code) in [
         ("locked:wrong", ErrorKind::Denied, "28P01"),

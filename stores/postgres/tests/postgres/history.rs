@@ -1,4 +1,4 @@
-//! A table that was last written on another cluster or timeline: what was reserved last may be missing.
+//! A table that was last written on another cluster or timeline: the last reserves may be missing.
 
 use std::path::Path;
 use std::process::Command;
@@ -19,7 +19,7 @@ async fn open_with(engine: &Engine, options: &str) -> PostgresStore {
     PostgresStore::open(&url(engine, options)).await.unwrap()
 }
 
-/// Copies the table to another cluster, as it is now.
+/// Copies the current table to another cluster.
 fn copied(from: &Engine, to: &Engine) -> Option<()> {
     let file = from.dir().join("dump.sql");
     let tables = ["--clean", "--if-exists", "--table=idmill_sequences", "postgres", "--file"];
@@ -33,7 +33,7 @@ fn restored(to: &Engine, file: &Path) -> Option<()> {
     Some(())
 }
 
-/// Two clusters, of which the second has what the first had when 30 ids were reserved.
+/// Two clusters. The second has the first's state after 30 ids were reserved.
 async fn dumped_and_restored() -> Option<(Engine, Engine)> {
     let (first, second) = (server().await?, server().await?);
     let store = open(&first).await;
@@ -55,10 +55,10 @@ async fn another_cluster_is_refused_until_somebody_says_where_to_go_on() {
         }
     }
     assert_eq!(ids(batch[1].clone().unwrap().range), (1, 1), "it has no other history");
-    // What is not about the next id decides nothing.
+    // A change that does not set the next id does not resolve the conflict.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
-    // Nor does `raise`, by which an older import raises.
+    // `raise`, which older imports use, does not either.
     let raised = raise(&store, &inspect(&store, "s").await, 32).await.unwrap();
     assert_eq!(raised.next, Some(32));
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -74,7 +74,7 @@ async fn another_cluster_goes_on_where_that_is_allowed_and_from_then_on_everywhe
     assert_eq!(ids(reserve(&open(&second).await, "s", 5).await.unwrap().range), (36, 40));
 }
 
-/// All of them find it at the same time.
+/// All processes detect it at the same time.
 #[tokio::test]
 async fn ids_are_left_out_once_however_many_go_on_at_the_same_time() {
     let Some((first, second)) = dumped_and_restored().await else { return };
@@ -114,7 +114,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     let Some(replica) = replica(&primary).await else { return };
     reserve(&open(&primary).await, "s", 50).await.unwrap();
     stop(&primary).await;
-    // Before it is promoted it can be looked at.
+    // It can be inspected before it is promoted.
     let look = schemes().open(&url(&replica, "&mode=ro")).await.unwrap();
     assert_eq!(inspect(&*look, "s").await.next, Some(31));
     let standby = reserve(&open(&replica).await, "s", 1).await.unwrap_err();
@@ -129,7 +129,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     assert_eq!(ids(reserve(&store, "s", 5).await.unwrap().range), (131, 135));
 }
 
-/// What is done about it commits or rolls back with the transaction.
+/// A new history that is adopted commits or rolls back with the transaction.
 #[tokio::test]
 async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
     let Some((_first, second)) = dumped_and_restored().await else { return };
@@ -140,7 +140,7 @@ async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     let published = next_in_sql("idmill_sequences").unwrap();
     assert!(tx.query_opt(&published, &[&"s", &1_i64]).await.unwrap().is_none());
-    // The transaction goes on.
+    // The transaction continues.
     assert_eq!(draws(Failover::Skip(100)).next(&tx).await.unwrap(), 131);
     assert_eq!(InTransaction::<i64>::new("s").unwrap().next(&tx).await.unwrap(), 132);
     tx.rollback().await.unwrap();
@@ -172,7 +172,7 @@ async fn a_role_that_may_not_ask_is_not_stopped_unless_it_asked_to_be() {
         assert!(error.to_string().contains("GRANT EXECUTE"), "{error}");
     }
     PostgresStore::open(&app("&failover=allow")).await.unwrap();
-    // Those who may ask are refused still, until that role says where to go on.
+    // Roles with the privilege are still refused, until the other role sets the next id.
     assert_eq!(reserve(&open(&second).await, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
     store.set(&name("s"), Change::new().next(500)).await.unwrap();
     assert_eq!(ids(reserve(&open(&second).await, "s", 1).await.unwrap().range), (500, 500));

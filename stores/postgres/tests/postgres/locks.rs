@@ -1,4 +1,4 @@
-//! Rows and sequences that other transactions hold: whoever needs another does not wait.
+//! Rows and sequences that other transactions hold: calls for other sequences do not wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn a_row_that_is_held_is_passed_over_and_waited_for_alone() {
     assert_eq!(ids(answers[3].clone().unwrap().range), (1, 5));
     let error = answers[1].clone().unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Unavailable, Some("b")), "{error}");
-    // By itself it waits.
+    // A single reserve waits.
     let waiting = store.clone();
     let granted = tokio::spawn(async move { waiting.reserve(&request("b", 5)).await });
     until_waiting(&client(&engine).await, 1).await;
@@ -39,7 +39,7 @@ async fn a_row_that_is_held_is_passed_over_and_waited_for_alone() {
     assert_eq!(ids(granted.await.unwrap().unwrap().range), (2, 6));
 }
 
-/// One that is let go of while the batch still looks is granted with it.
+/// A row that is released while the batch retries is granted with it.
 #[tokio::test]
 async fn batches_at_once_over_the_same_rows_are_all_granted() {
     let Some(engine) = server().await else { return };
@@ -61,15 +61,15 @@ async fn batches_at_once_over_the_same_rows_are_all_granted() {
     assert_eq!(next.iter().sum::<u64>(), granted, "each grant moved one row");
 }
 
-/// One of 61 is held by a transaction that stays open, as are as many as there are
-/// connections: the others go on.
+/// An open transaction holds six sequences, more than the store has connections: draws from the others
+/// continue.
 #[tokio::test]
 async fn no_sequence_waits_for_the_lock_of_another() {
     let Some(engine) = server().await else { return };
     for (options, holds) in
         [("", "SELECT FROM idmill_sequences WHERE name ~ 'held' FOR UPDATE"), ("&sequences=native", "")]
     {
-        // Longer than the test may take: nobody gets on because others gave up.
+        // Longer than the test, so that progress does not depend on the timeouts of others.
         let url = url(&engine, options).replace("timeout=20s", "timeout=600s");
         let store: Arc<dyn Store> = schemes().open(&url).await.unwrap();
         let held: Vec<_> = (0..6).map(|number| format!("held{number}")).collect();
@@ -127,7 +127,7 @@ async fn no_sequence_waits_for_the_lock_of_another() {
     }
 }
 
-/// To create, set and remove natively waits no longer for a lock than a draw does.
+/// Native create, set and remove wait no longer for a lock than a draw.
 #[tokio::test]
 async fn administration_gives_up_a_lock_before_the_answer_is_overdue() {
     let Some(engine) = server().await else { return };

@@ -1,4 +1,4 @@
-//! The PostgreSQL stores over the real server, which `ci/engines/postgres` starts: one for each test.
+//! The PostgreSQL stores with a real server, which `ci/engines/postgres` starts for each test.
 
 mod columns;
 mod cost;
@@ -42,7 +42,7 @@ async fn open(engine: &Engine) -> PostgresStore {
     PostgresStore::open(&url(engine, "")).await.unwrap()
 }
 
-/// A session beside the store's.
+/// A session outside the store.
 async fn client(engine: &Engine) -> Client {
     let address = engine.address();
     let text = format!("host={} port={} user=postgres dbname=postgres", address.ip(), address.port());
@@ -63,7 +63,7 @@ async fn reserve(store: &dyn Store, name: &str, count: u64) -> Result<Grant> {
     store.reserve(&request(name, count)).await
 }
 
-/// First and last.
+/// The first and the last id.
 fn ids(range: IdRange) -> (u64, u64) {
     (range.start(), u64::try_from(range.end() - 1).unwrap())
 }
@@ -76,7 +76,7 @@ fn identity(info: &SequenceInfo) -> Identity {
     info.identity
 }
 
-/// Waits until so many statements of others wait for a lock.
+/// Waits until this number of statements wait for a lock.
 async fn until_waiting(client: &Client, count: i64) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
     for _ in 0..2_000 {

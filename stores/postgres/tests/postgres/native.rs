@@ -10,7 +10,7 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, identity, ids, inspect, name, reserve, server, url};
 
-/// Each is a commit. One in some thousands of looks, beside them, meets the moment in which a file goes.
+/// Each restart is a commit. One in several thousand concurrent reads sees a removed file.
 const RESTARTS: u64 = 1_000;
 
 async fn open(engine: &Engine, options: &str) -> NativeSequences {
@@ -26,7 +26,7 @@ async fn draw(store: &NativeSequences, name: &str, count: u64) -> IdRange {
     reserve(store, name, count).await.unwrap().range
 }
 
-/// All ids of a range, none of which was there before.
+/// Adds all ids of a range, which must be new.
 fn keep(seen: &mut BTreeSet<u64>, range: IdRange) {
     let (first, last) = ids(range);
     for id in first..=last {
@@ -34,8 +34,8 @@ fn keep(seen: &mut BTreeSet<u64>, range: IdRange) {
     }
 }
 
-/// A value that is handed out beside a transaction that is still open when the server dies. `nextval` alone
-/// does not wait until the record is on the disk by which the value is not handed out again; the store does.
+/// A value is returned while another transaction is still open, and then the server crashes. A bare
+/// `nextval` does not wait until the record that advances the sequence is on disk; the store does.
 #[tokio::test]
 async fn a_grant_survives_a_crash_beside_an_open_transaction() {
     let Some(engine) = server().await else { return };
@@ -46,12 +46,13 @@ async fn a_grant_survives_a_crash_beside_an_open_transaction() {
     for round in 0..3 {
         let store = open(&engine, "").await;
         for bare in [true, false] {
-            // Of its own, so that the holder's value is the first, which is what is logged.
+            // A separate sequence, so that the holder's value is the first, which is the one that
+            // is logged.
             let sequence = format!("s{round}_{bare}");
             store.create(&name(&sequence), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
             let (mut holder, beside) = (client(&engine).await, client(&engine).await);
-            // What a first statement tidies up in the catalogue would be synced a
-            // little later, and all before it.
+            // Warm up, since catalog cleanup by a first statement would be synced a little later,
+            // with everything before it.
             for _ in 0..3 {
                 draw(&store, "warm", 3).await;
                 nextval(&beside, "warm").await;
@@ -73,8 +74,8 @@ async fn a_grant_survives_a_crash_beside_an_open_transaction() {
     println!("of 3 values of a bare nextval, {repeated} were given again");
 }
 
-/// Whoever changes the increment, and whenever: no id comes twice, neither here nor to
-/// another who reads values alike.
+/// Whenever the increment changes, no id is duplicated, neither here nor by a program that
+/// interprets values in the same way.
 #[tokio::test]
 async fn an_increment_that_changes_repeats_nothing() {
     let Some(engine) = server().await else { return };
@@ -89,7 +90,7 @@ async fn an_increment_that_changes_repeats_nothing() {
             keep(&mut seen, draw(&other, "s", 4).await);
         }
     }
-    // While it is being drawn from.
+    // While ids are being drawn.
     let racing = tokio::spawn({
         let store = store.clone();
         async move {
@@ -133,7 +134,7 @@ async fn values_that_others_draw_in_between_cost_nothing() {
     for range in racing.await.unwrap() {
         keep(&mut seen, range);
     }
-    // What was drawn in pieces, and not asked for since.
+    // Draws the remaining pieces of earlier blocks.
     let reached = inspect(&store, "t_id_seq").await.next.unwrap();
     while seen.len() < usize::try_from(reached - 1).unwrap() {
         let (first, _) = ids(draw(&store, "t_id_seq", 1).await);
@@ -149,7 +150,7 @@ async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
     draw(&store, "s", 1).await;
     assert_eq!(ids(draw(&store, "s", 10).await), (2, 10));
     let before = inspect(&store, "s").await;
-    // Somebody has rows up to 4999, and knows nothing of blocks.
+    // A user has rows up to 4999, and restarts the sequence without regard to blocks.
     for restart in ["ALTER SEQUENCE s RESTART WITH 5000", "ALTER SEQUENCE s RESTART WITH 5000"] {
         admin.batch_execute(restart).await.unwrap();
         let grant = reserve(&store, "s", 10).await.unwrap();
@@ -168,8 +169,8 @@ async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
     assert_ne!(inspect(&store, "s").await.identity.incarnation, before.identity.incarnation);
 }
 
-/// A restart gives a sequence another file. Who was about to read the old one finds it
-/// empty, or gone in the middle.
+/// A restart changes the file of a sequence. A concurrent reader of the old file finds it empty, or
+/// removed during the read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restarts_by_others_disturb_nobody_who_draws_or_looks() {
     let Some(engine) = server().await else { return };
@@ -223,7 +224,7 @@ async fn what_cannot_be_drawn_from_safely_is_refused_with_the_statement_that_hel
         assert_eq!(store.list_all().await.unwrap(), []);
         admin.batch_execute("DROP SEQUENCE odd").await.unwrap();
     }
-    // What was drawn from already.
+    // A sequence that was already drawn from.
     draw(&store, "s", 5).await;
     admin.batch_execute("ALTER SEQUENCE s CYCLE").await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -261,7 +262,7 @@ async fn the_end_of_a_sequence_is_exact_where_each_value_is_one_id() {
     }
 }
 
-/// PostgreSQL's least value and its first have to be below the largest, or at it.
+/// PostgreSQL requires MINVALUE and START to be at most MAXVALUE.
 #[tokio::test]
 async fn a_max_comes_down_to_the_first_id_and_below_where_it_once_started() {
     let Some(engine) = server().await else { return };
@@ -305,8 +306,7 @@ async fn names_are_kept_as_they_are() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
-/// By three statements: the names, and two hundred and fifty sequences a hundred at a time; a hundred
-/// names that follow are a page.
+/// The names of a page take one statement, and the sequences are read 100 at a time.
 #[tokio::test]
 async fn a_list_is_a_few_statements_and_what_may_not_be_read_is_reported() {
     let Some(engine) = server().await else { return };
@@ -348,6 +348,6 @@ async fn a_qualified_name_is_refused_where_it_exists() {
         }
     }
     assert_eq!(store.list_all().await.unwrap().len(), 0, "in the path");
-    // A name with a dot is a name, where there is no other.
+    // A name with a dot is valid if there is no such qualified sequence.
     store.create(&name("app.other"), Bounds::of::<i32>()).await.unwrap();
 }

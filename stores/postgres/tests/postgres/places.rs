@@ -1,4 +1,5 @@
-//! Where the table, or a sequence, is: along the search path, whatever becomes of that.
+//! The location of a table or a sequence along the search path, including later changes of the
+//! path.
 
 use idmill::ErrorKind;
 use idmill::store::Page;
@@ -7,14 +8,14 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, ids, name, reserve, schemes, server, url};
 
-/// As a user whose name a schema may have, who may create things in `public`.
+/// Connects as a user `shop`, who may create objects in `public`. A schema may get that name.
 async fn shop(engine: &Engine) -> String {
     let admin = client(engine).await;
     admin.batch_execute("CREATE ROLE shop LOGIN; GRANT ALL ON SCHEMA public TO shop").await.unwrap();
     url(engine, "").replace("//postgres@", "//shop@")
 }
 
-/// A schema of the user's name comes first in the search path from the moment it is there.
+/// A schema with the user's name is first in the search path as soon as it exists.
 #[tokio::test]
 async fn a_schema_that_is_created_later_begins_nothing_anew() {
     let Some(engine) = server().await else { return };
@@ -33,14 +34,14 @@ async fn a_schema_that_is_created_later_begins_nothing_anew() {
         let first = reserve(&*store, "s", 1).await.unwrap().range.start();
         assert!(first > 1, "{url}: {first} again");
         assert_eq!(store.list_all().await.unwrap().len(), 1, "{url}");
-        // What is there nowhere begins in the first schema of the path.
+        // A sequence that does not exist is created in the first schema of the path.
         reserve(&*store, "new", 1).await.unwrap();
     }
     let sql = "SELECT nspname || '.' || relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace \
                WHERE relname IN ('s', 'new', 'idmill_sequences') ORDER BY 1";
     let places: Vec<String> = admin.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(places, ["public.idmill_sequences", "public.s", "shop.new"]);
-    // Set and removed where they are.
+    // Set and removed where they were found.
     let native = schemes().open(&both[1]).await.unwrap();
     assert!(native.remove(&name("s")).await.unwrap());
     assert!(native.remove(&name("new")).await.unwrap());

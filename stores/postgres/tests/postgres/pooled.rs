@@ -1,4 +1,4 @@
-//! Behind PgBouncer in transaction mode, where the next statement mostly runs in another session.
+//! Behind PgBouncer in transaction mode, where the next statement usually runs in another session.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::{client, ids, reserve, schemes, server, url};
 
-/// A server, and a pooler in front of it that has two connections to it.
+/// A server, and a pooler with two connections to it.
 async fn pooled() -> Option<(Engine, Engine)> {
     let engine = server().await?;
     let port = engine.address().port().to_string();
@@ -19,7 +19,7 @@ async fn pooled() -> Option<(Engine, Engine)> {
     Some((engine, pooler))
 }
 
-/// Eight stores, which all reserve at once; every range that they were granted.
+/// Eight stores that reserve concurrently; returns all granted ranges.
 async fn crowd(pooler: &Engine, options: &str) -> Vec<IdRange> {
     let mut crowd = JoinSet::new();
     for _ in 0..8 {
@@ -39,7 +39,7 @@ async fn crowd(pooler: &Engine, options: &str) -> Vec<IdRange> {
 #[tokio::test]
 async fn ids_are_as_they_are_without_it() {
     let Some((engine, pooler)) = pooled().await else { return };
-    // A native sequence's first value in a process stands for one id.
+    // The first value of a native sequence in a process stands for one id.
     for (options, least) in [("", 600), ("&sequences=native&increment=3", 600 - 8 * 2)] {
         let granted = crowd(&pooler, options).await;
         let ids: BTreeSet<u64> = granted.iter().flat_map(IdRange::ids).collect();
@@ -52,8 +52,8 @@ async fn ids_are_as_they_are_without_it() {
     assert!((1..=2).contains(&sessions), "{sessions} sessions: there was no pooler in between");
 }
 
-/// Only one of its two sessions keeps the statement prepared. In the other one that fails and changes nothing,
-/// and the statement is sent as it is.
+/// Only one of the two sessions has the prepared statement. In the other one it fails without
+/// effect, and the statement is sent unprepared.
 #[tokio::test]
 async fn statements_that_another_session_keeps_are_sent_whole() {
     let Some((engine, pooler)) = pooled().await else { return };
@@ -67,7 +67,7 @@ async fn statements_that_another_session_keeps_are_sent_whole() {
     };
     granted(4).await;
     let kept = "SELECT count(*) FROM pg_prepared_statements WHERE name LIKE 'idmill%'";
-    // The pooler lends the session that was used last.
+    // The pooler reuses the last session.
     let mut holder = client(&pooler).await;
     let held = holder.transaction().await.unwrap();
     let count = held.query_typed(kept, &[]).await.unwrap()[0].get::<_, i64>(0);
@@ -80,7 +80,7 @@ async fn statements_that_another_session_keeps_are_sent_whole() {
     assert_eq!(all, 37);
 }
 
-/// What the pooler says for the server that is gone is no grant, and no refusal for ever.
+/// The pooler's error for a lost server is neither a grant nor a permanent refusal.
 #[tokio::test]
 async fn a_server_that_is_killed_behind_it_repeats_nothing() {
     let Some((engine, pooler)) = pooled().await else { return };
@@ -98,7 +98,7 @@ async fn a_server_that_is_killed_behind_it_repeats_nothing() {
     }
 }
 
-/// The pooler waits a while before it connects again.
+/// Retries, since the pooler waits before it reconnects.
 async fn again(store: &dyn Store) -> IdRange {
     for _ in 0..600 {
         match reserve(store, "s", 3).await {

@@ -1,4 +1,4 @@
-//! Records: their table, when it is made, and when it is not.
+//! Records: when their table is created, and when it is not.
 
 use idmill::ErrorKind;
 use idmill::store::{Page, Store};
@@ -20,7 +20,7 @@ async fn their_table_is_made_for_the_first_of_them() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let ddl = schemes().parse(&url(&engine, "&schema=public")).unwrap().witness_ddl().unwrap().unwrap();
     assert!(error.to_string().contains(&ddl), "{error}");
-    // All of them at once: each makes the table, and one writes.
+    // Concurrent swaps: each creates the table, and one writes.
     let stores = [open(&engine).await, open(&engine).await, open(&engine).await, store];
     let racing = stores.iter().map(|store| store.swap_record(&s, None, "a"));
     let written = futures_util::future::join_all(racing).await;
@@ -53,7 +53,7 @@ async fn a_table_that_forgets_or_holds_something_else_is_refused() {
         admin.batch_execute(&format!("DROP {kind} idmill_witness")).await.unwrap();
     }
     assert!(store.swap_record(&s, None, "a").await.unwrap());
-    // Gone from under it, it is no table without records.
+    // A dropped table is not an empty table.
     admin.batch_execute("DROP TABLE idmill_witness").await.unwrap();
     assert_eq!(store.record(&s).await.unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -1,5 +1,5 @@
-//! Backups of PostgreSQL that are put back, tables that are emptied, replicas that are promoted: without a
-//! guard ids come again, and with one they do not.
+//! Restored backups of PostgreSQL, emptied tables, promoted replicas: without a guard ids are
+//! duplicated, with a guard they are not.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,24 +10,24 @@ use idmill_testing::restores::{Backup, Drawn, Process, ran};
 
 use crate::{client, schemes, server, url};
 
-/// What was drawn from the server.
+/// The ids drawn from the server.
 fn drawn(engine: &Engine) -> Drawn {
     Drawn::from(schemes(), url(engine, ""))
 }
 
-/// Stops it as an administrator does, whoever is connected. A SIGKILL would leave its children to end by
-/// themselves, while its files are copied.
+/// Stops the server like an administrator, even if clients are connected. After a SIGKILL its
+/// children could still run while its files are copied.
 pub(crate) async fn stop(engine: &Engine) {
     let pid = engine.pid().expect("it runs").to_string();
     ran(Command::new("kill").args(["-INT", &pid]));
-    // It is removed last.
+    // This file is removed last.
     while engine.dir().join("data/postmaster.pid").exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     engine.kill();
 }
 
-/// A command of PostgreSQL's against the server; `None` where there is no such command.
+/// A PostgreSQL command for the server; `None` if it is not installed.
 pub(crate) fn command(engine: &Engine, program: &str) -> Option<Command> {
     if Command::new(program).arg("--version").output().is_err() {
         println!("skipped: there is no {program}");
@@ -60,7 +60,7 @@ async fn a_data_directory_that_is_put_back() {
     }
 }
 
-/// It is not told to stop, as it should be, and goes on all the same.
+/// The process should be stopped for the restore, but continues.
 #[tokio::test]
 async fn a_process_that_runs_over_a_restore() {
     let Some(engine) = server().await else { return };
@@ -96,7 +96,7 @@ async fn a_table_that_is_dumped_and_restored() {
     ids.went_back().await;
 }
 
-/// A sequence that is restored is in another file, by which its epoch is later.
+/// A restored sequence is in another file, so its epoch is later.
 #[tokio::test]
 async fn native_sequence_dumped_and_restored_repeats_nothing() {
     let Some(engine) = server().await else { return };
@@ -158,7 +158,7 @@ async fn another_database() {
     assert_eq!(ids.draw(50).await, 0);
 }
 
-/// A replica that has all that there is so far, and is not told of anything later.
+/// A replica with the current state, which receives no later changes.
 pub(crate) async fn replica(primary: &Engine) -> Option<Engine> {
     let replica = server().await?;
     stop(&replica).await;
@@ -191,7 +191,7 @@ pub(crate) async fn promote(replica: &Engine) {
     assert!(client(replica).await.query_one("SELECT pg_promote()", &[]).await.unwrap().get::<_, bool>(0));
 }
 
-/// Without `failover=allow` the new timeline is refused, whoever guards it.
+/// Without `failover=allow` the new timeline is refused, even with a guard.
 #[tokio::test]
 async fn a_replica_that_is_promoted_without_the_last_writes() {
     let Some(primary) = server().await else { return };

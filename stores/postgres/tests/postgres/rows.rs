@@ -9,8 +9,7 @@ use idmill_postgres::{Mode, PostgresOptions, PostgresStore};
 
 use crate::{client, ids, inspect, name, open, request, reserve, schemes, server, until_waiting, url};
 
-/// Two writers of one row: the second waits, and then counts from where the first
-/// has left the row, or found it.
+/// Two writers of one row: the second waits, and then continues from the row as the first left it.
 #[tokio::test]
 async fn a_reserve_that_waited_goes_on_from_what_the_other_left() {
     let Some(engine) = server().await else { return };
@@ -94,7 +93,7 @@ async fn what_the_server_rolled_back_is_unavailable_and_a_lost_connection_unknow
         until_waiting(&watcher, 1).await;
         if !ends.is_empty() {
             let sql = format!("SELECT {ends}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
-            // Nobody waits at the moment at which a brief wait becomes a long one.
+            // No statement waits for the lock while a short wait is extended to a long one.
             while !outcome.is_finished() && watcher.execute(&sql, &[]).await.unwrap() == 0 {}
         }
         let error = outcome.await.unwrap().unwrap_err();
@@ -105,7 +104,7 @@ async fn what_the_server_rolled_back_is_unavailable_and_a_lost_connection_unknow
     assert_eq!(ids(reserve(&store, "s", 10).await.unwrap().range), (11, 20), "nothing of it was reserved");
 }
 
-/// A role whose commits do not wait for the disk: those of the store do.
+/// A role whose commits do not wait for the disk: the store's commits do.
 #[tokio::test]
 async fn a_grant_is_on_the_disk_whatever_the_role_s_settings_are() {
     let Some(engine) = server().await else { return };
@@ -200,7 +199,7 @@ async fn a_client_of_the_caller_s_serves_until_it_is_closed() {
     assert_eq!(starts, (0..20).map(|n| 1 + 5 * n).collect::<Vec<_>>());
     engine.kill();
     engine.restart().await;
-    // The first may have been under way for all that is known.
+    // The first call may already have been sent.
     let error = reserve(&store, "s", 1).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Closed | ErrorKind::UnknownOutcome), "{error}");
     let closed = reserve(&store, "s", 1).await.unwrap_err();
@@ -218,7 +217,7 @@ async fn store_with_a_config_reconnects() {
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
     let ours = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname IS NOT NULL";
     client(&engine).await.batch_execute(ours).await.unwrap();
-    // The end of the connection may reach the store after it has sent a statement.
+    // The store may detect the closed connection only after it has sent a statement.
     let first = match reserve(&store, "s", 3).await {
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
@@ -242,12 +241,12 @@ async fn pool_serves_and_its_exhaustion_is_reported() {
     let pool = Pool::builder(Manager::new(config, NoTls)).max_size(1).build().unwrap();
     let store = PostgresStore::from_pool(pool.clone()).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
-    // Of the caller's.
+    // A connection held by the caller.
     let held = pool.get().await.unwrap();
     let error = reserve(&store, "s", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("all 1 connections of the shared pool"), "{error}");
-    // The caller left it open: a reserve in it would be rolled back.
+    // The caller left a transaction open: a reserve in it would be rolled back.
     held.batch_execute("BEGIN").await.unwrap();
     drop(held);
     assert_eq!(reserve(&store, "s", 3).await.unwrap_err().kind(), ErrorKind::Conflict);

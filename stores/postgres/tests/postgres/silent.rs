@@ -1,4 +1,4 @@
-//! Connections that are dead and do not say so.
+//! Dead connections that report no error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
     one_silence_is_unknown(Arc::new(store), &proxy).await;
 }
 
-/// A firewall in between may have forgotten it.
+/// A firewall may have dropped it.
 #[tokio::test]
 async fn one_that_was_idle_for_a_minute_is_not_used_again() {
     let Some(engine) = server().await else { return };
@@ -33,12 +33,12 @@ async fn one_that_was_idle_for_a_minute_is_not_used_again() {
     let before = sessions().await;
     reserve(&store, "s", 1).await.unwrap();
     assert_eq!((before.len(), sessions().await), (1, before.clone()), "it is kept");
-    // Nothing is under way that a minute could end.
+    // No call is active that the advance of a minute could time out.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();
     reserve(&store, "s", 1).await.unwrap();
-    // The server sees a moment later that the old one has gone.
+    // The server detects the closed connection a moment later.
     let alone = async {
         loop {
             match sessions().await {

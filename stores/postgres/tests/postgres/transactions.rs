@@ -11,7 +11,8 @@ use idmill_postgres::{InTransaction, next_in, next_in_sql, reserve_in};
 
 use crate::{client, ids, name, open, reserve, server};
 
-/// Several write invoices at once, and some of them give up: no number is missing, and none is there twice.
+/// Several clients write invoices concurrently, and some roll back: no number is missing or
+/// duplicated.
 #[tokio::test]
 async fn numbers_have_no_gaps_whoever_rolls_back() {
     let Some(engine) = server().await else { return };
@@ -70,7 +71,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     );
 }
 
-/// What the page says, as a program that is built apart.
+/// The README's example, as a separate program.
 #[tokio::test]
 async fn what_is_published_for_sqlx_compiles_and_draws() {
     let Some(engine) = server().await else { return };

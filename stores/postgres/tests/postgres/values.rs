@@ -1,4 +1,4 @@
-//! Native sequences beside other programs that draw from them: Hibernate, and the rules of EF Core.
+//! Native sequences shared with other programs: Hibernate, and the rules of EF Core.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -20,20 +20,20 @@ async fn nextval(client: &Client, name: &str) -> u64 {
     client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned()
 }
 
-/// As EF Core's `HiLoValueGeneratorState` and Hibernate's `PooledLoOptimizer` read a value.
+/// The interpretation of EF Core's `HiLoValueGeneratorState` and Hibernate's `PooledLoOptimizer`.
 async fn block_of_first(client: &Client, name: &str, increment: u64) -> RangeInclusive<u64> {
     let first = nextval(client, name).await;
     let last = first + increment - 1;
     first..=last
 }
 
-/// As Hibernate's `PooledOptimizer` reads a value, whose mapping has an `initialValue` of 1.
+/// The interpretation of Hibernate's `PooledOptimizer` if the mapping has an `initialValue` of 1.
 async fn block_of_last(client: &Client, name: &str, increment: u64) -> RangeInclusive<u64> {
     let value = nextval(client, name).await;
     if value == 1 { 1..=1 } else { (value + 1).saturating_sub(increment)..=value }
 }
 
-/// All ids, of which none was there before.
+/// A set of ids; each id must be new.
 #[derive(Default)]
 struct Seen(BTreeSet<u64>);
 
@@ -69,10 +69,10 @@ async fn native_foreign_increment_needs_values() {
         }
     }
     assert_eq!(nextval(&admin, hilo).await, 1, "nothing was drawn");
-    // An increment of 1 is read alike by everybody.
+    // An increment of 1 has only one interpretation.
     admin.batch_execute("CREATE SEQUENCE plain").await.unwrap();
     assert_eq!(reserve(&untold, "plain", 3).await.unwrap().range.start(), 1);
-    // What idmill created is as it was created.
+    // A sequence that idmill created keeps its interpretation.
     open(&engine, "&increment=10").await.create(&name("ours"), Bounds::new(1, 1000).unwrap()).await.unwrap();
     reserve(&untold, "ours", 1).await.unwrap();
     let error = reserve(&open(&engine, "&values=first").await, "ours", 1).await.unwrap_err();
@@ -92,12 +92,12 @@ async fn native_first_beside_ef_core_repeats_nothing() {
         seen.draw(&other, "s", 7).await;
     }
     assert_eq!(seen.0.first(), Some(&1));
-    // The next value is the next id, as EF Core is to go on.
+    // The next value is the next id, where EF Core continues.
     let set = store.set(&name("s"), Change::new().next(5_000)).await.unwrap();
     assert_eq!((set.next, inspect(&store, "s").await.next), (Some(5_000), Some(5_000)));
     assert_eq!(block_of_first(&admin, "s", 10).await, 5_000..=5_009);
     assert_eq!(reserve(&store, "s", 10).await.unwrap().range.start(), 5_010);
-    // The last block is as short as the max makes it.
+    // The max shortens the last block.
     store.set(&name("s"), Change::new().next(9_995).max(9_997)).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 10).await.unwrap().range), (9_995, 9_997));
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -111,11 +111,11 @@ async fn native_first_survives_a_smaller_increment() {
     let mut before = 10;
     seen.draw(&store, "s", 25).await;
     for increment in [3, 50, 1, 7, 100, 2] {
-        // The last block before the change is another program's.
+        // Another program draws the last block before the change.
         seen.add(block_of_first(&admin, "s", before).await);
         admin.batch_execute(&format!("ALTER SEQUENCE s INCREMENT BY {increment}")).await.unwrap();
         let altered = inspect(&store, "s").await.identity;
-        // Until what is left of earlier blocks is drawn.
+        // Draws the rest of earlier blocks.
         loop {
             let grant = reserve(&store, "s", 30).await.unwrap();
             seen.add_range(grant.range);
@@ -127,7 +127,8 @@ async fn native_first_survives_a_smaller_increment() {
     }
 }
 
-/// Hibernate reads the first value as the last of a block, unless it is the `initialValue` of its mapping.
+/// Hibernate interprets the first value as the last of a block, unless it is the `initialValue` of
+/// its mapping.
 #[tokio::test]
 async fn native_create_with_start_leaves_ids_below_free() {
     let Some(engine) = server().await else { return };
@@ -155,7 +156,7 @@ async fn native_create_with_start_leaves_ids_below_free() {
     assert_eq!(short.kind(), ErrorKind::InvalidInput, "{short}");
 }
 
-/// One transaction creates and draws, as an import needs it.
+/// One transaction creates and draws, which imports need.
 #[tokio::test]
 async fn native_creation_takes_the_ids_asked_for() {
     let Some(engine) = server().await else { return };
@@ -181,7 +182,8 @@ async fn native_creation_takes_the_ids_asked_for() {
     assert_eq!(reserve(&store, "end", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// The real library, with both of its optimizers, beside the store; each with the right and the wrong reading.
+/// The real library with both optimizers, together with the store; each with the right and the
+/// wrong setting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn native_beside_hibernate_repeats_nothing() {
     let Some(engine) = server().await else { return };
@@ -210,7 +212,7 @@ async fn native_beside_hibernate_repeats_nothing() {
     }
 }
 
-/// Draws 5,000 ids when it is called.
+/// Returns a function that draws 5,000 ids.
 fn hibernate(engine: &Engine, optimizer: &str) -> Option<impl FnOnce() -> Vec<u64> + use<>> {
     let mut draws = tool("hibernate", "draws")?;
     draws.arg(format!("jdbc:postgresql://{}/postgres", engine.address())).args([optimizer, "5000"]);

@@ -1,4 +1,4 @@
-//! The store where a thread or the runtime is missing, and its table in a real database.
+//! The store without a thread or a runtime, and its table in a real database.
 
 mod table;
 

@@ -1,4 +1,4 @@
-//! Files: locked, replaced, linked, read-only, or no database.
+//! Files: locked, replaced, linked, read-only, or not a database.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ async fn a_file_that_is_replaced_in_use_is_noticed() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// Others find another log then, or none, and not what was reserved through this one.
+/// Other processes would find another log, or none, and miss the reserves of this one.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_log_that_is_removed_in_use_is_noticed() {
@@ -71,7 +71,7 @@ async fn a_log_that_is_removed_in_use_is_noticed() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10), "it was refused before it was reserved");
 }
 
-/// A process that begins without the log would reserve again what is in it.
+/// A process that opens the database without the log would reserve the ids in it again.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_database_that_others_have_open_without_a_log_beside_it_is_refused() {
@@ -87,7 +87,7 @@ async fn a_database_that_others_have_open_without_a_log_beside_it_is_refused() {
     SqliteStore::open_with(options).await.unwrap();
 }
 
-/// Each looks whether others have it, and is in nobody's way for longer than a moment.
+/// Each probes whether others have it open, and blocks the others only briefly.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_open_a_database_at_the_same_time_that_nobody_had_open() {
     let place = Place::new();
@@ -115,7 +115,7 @@ async fn a_database_with_two_names_is_refused_under_both() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::Conflict);
     std::fs::remove_file(&other).unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
-    // A symbolic link leads to the one log.
+    // A symbolic link leads to the same log.
     std::os::unix::fs::symlink(place.file(), &other).unwrap();
     assert_eq!(reserve(&SqliteStore::open(&other).await.unwrap(), "s", 10).await.unwrap(), (21, 10));
 }
@@ -162,7 +162,7 @@ async fn read_only_looks_and_reserves_nothing() {
 async fn a_file_without_write_permission_is_denied_but_read() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
-    // With a rollback journal, since reading a WAL can need writing beside it.
+    // Uses a rollback journal, since reading a WAL can require writing next to it.
     place.raw().execute_batch("CREATE TABLE mine (a)").unwrap();
     reserve(&place.open().await, "s", 5).await.unwrap();
     std::fs::set_permissions(place.file(), std::fs::Permissions::from_mode(0o444)).unwrap();

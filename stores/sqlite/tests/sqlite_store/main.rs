@@ -1,4 +1,4 @@
-//! The SQLite store against real files: what it promises, and what it refuses.
+//! The SQLite store with real files: guarantees and rejections.
 
 mod files;
 mod records;

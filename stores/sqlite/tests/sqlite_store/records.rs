@@ -1,4 +1,4 @@
-//! Records: their table, when it is made, and when it is not.
+//! Records: when their table is created, and when it is not.
 
 use idmill::ErrorKind;
 use idmill::store::{Page, Store};

@@ -1,4 +1,4 @@
-//! Reserves, alone and at the same time, and the other calls of the contract.
+//! Single and concurrent reserves, and the other calls of the contract.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use idmill_testing::grants::reserving::reserved_at_once;
 
 use crate::{Place, inspect, name, request, reserve};
 
-/// SQLite's connections wait in no order, so that one of many may have to wait for long.
+/// SQLite's connections wait in no order, so one of many can wait for a long time.
 fn patient(file: PathBuf) -> SqliteOptions {
     SqliteOptions::new(file).busy_timeout(Duration::from_secs(60))
 }
@@ -70,7 +70,8 @@ async fn the_last_id_of_u64_is_granted_and_kept() {
     assert_eq!((inspect(&again, "s").await.next, inspect(&again, "s").await.remaining()), (None, 0));
 }
 
-/// How many transactions are in the write-ahead log: frames whose header has a database size end one.
+/// Counts the transactions in the write-ahead log: a frame whose header has a database size ends
+/// one.
 fn commits(place: &Place) -> usize {
     let wal = std::fs::read(place.dir.path().join("ids.db-wal")).unwrap();
     let page = u32::from_be_bytes(wal[8..12].try_into().unwrap()) as usize;

@@ -1,5 +1,5 @@
-//! Copies of a file that are put back, whole or without their log, and files that are gone or others: without
-//! a guard ids come again, and with one they do not.
+//! Restored copies of a file, complete or without their log, and missing or replaced files: without
+//! a guard ids are duplicated, with a guard they are not.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use idmill_testing::restores::Drawn;
 
 use crate::{Place, schemes};
 
-/// What was drawn from the file of this place.
+/// The ids drawn from the file of this place.
 fn drawn(place: &Place) -> Drawn {
     Drawn::from(schemes(), url(&place.file()))
 }
@@ -22,20 +22,20 @@ impl Place {
         self.dir.path().join("copy.db")
     }
 
-    /// Waits until nobody has it open any more: the last to close it removes its log.
+    /// Waits until no connection is open: the last one to close removes the log.
     async fn closed(&self) {
         while self.dir.path().join("ids.db-wal").exists() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
 
-    /// The database is gone.
+    /// Removes the database.
     async fn empty(&self) {
         self.closed().await;
         std::fs::remove_file(self.file()).unwrap();
     }
 
-    /// Puts the copy in its place.
+    /// Restores the copy.
     async fn put_back(&self) {
         self.closed().await;
         std::fs::copy(self.copy(), self.file()).unwrap();
@@ -67,7 +67,7 @@ async fn a_copy_that_is_made_while_others_draw() {
     ids.went_back().await;
 }
 
-/// The last reserves are in the log alone.
+/// Only the log has the last reserves.
 #[tokio::test]
 async fn a_file_without_its_log() {
     let place = Place::new();
@@ -108,7 +108,7 @@ async fn another_file() {
     assert_eq!(ids.draw(50).await, 0);
 }
 
-/// What no guard sees, and what does no harm.
+/// A case that no guard detects, and one that does no harm.
 #[tokio::test]
 async fn a_witness_that_is_put_back() {
     let place = Place::new();

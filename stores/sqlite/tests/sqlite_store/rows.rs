@@ -1,4 +1,4 @@
-//! Tables and their rows: what they hold, and what is made of those that hold something else.
+//! Tables and rows: valid ones, and the rejection of invalid ones.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +47,7 @@ async fn a_corrupt_row_is_named_never_served_and_can_be_removed() {
     assert!(store.remove(&name("orders")).await.unwrap());
 }
 
-/// Bad rows count in a page, and where one ends.
+/// Invalid rows count in a page, and a page can end with one.
 #[tokio::test]
 async fn pages_have_each_row_once_whatever_it_holds() {
     let place = Place::new();

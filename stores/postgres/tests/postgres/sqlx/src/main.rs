@@ -1,5 +1,5 @@
-//! Draws as `stores/postgres/README.md` says: arguments the URL, the statement, the sequence, and how many
-//! ids. Prints the first of them, or `none`.
+//! Draws ids as in `stores/postgres/README.md`. Arguments: the URL, the statement, the sequence,
+//! and the number of ids. Prints the first id, or `none`.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 
