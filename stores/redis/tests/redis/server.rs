@@ -31,7 +31,7 @@ pub(crate) fn follow(replica: &Engine, master: &Engine) {
     });
 }
 
-/// The replica receives no more updates, and neither server has noticed.
+/// Disconnects the replica from its master: it receives no more updates.
 pub(crate) fn cut_off(replica: &Engine) {
     assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", "1"]), "+OK");
 }
