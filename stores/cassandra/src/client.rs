@@ -165,8 +165,7 @@ impl Client {
         self.swap(statement, values).await.map(|(applied, _)| applied)
     }
 
-    /// Like [`write`](Self::write), and returns the columns of the condition as they are if the write was
-    /// refused.
+    /// Like `write`. If the write was refused, also returns the current columns of its condition.
     pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
         let cells = first(self.execute(statement, values).await?, Asked::Write)?;
         cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {
