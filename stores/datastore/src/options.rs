@@ -12,7 +12,7 @@ use super::DatastoreStore;
 
 /// The default kind of sequences; the kind of their records is derived from it.
 pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
-/// The API's name for a project's first database.
+/// The API's name for a project's default database.
 const DEFAULT_DATABASE: &str = "(default)";
 const PROJECT: Kind = text("PROJECT", "letters, digits and `-`, as in `datastore://my-project`", |project| {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
