@@ -277,8 +277,8 @@ impl MemcachedWindow {
         self.sequences.update(&request.name, |latest| {
             // The store has granted at least up to here.
             latest.advance(known.identity, known.layout().id(after.end));
-            // A mark is a power of two, between a quarter and half of the window's size. Three times the
-            // mark neither grows nor shrinks on average from one window to the next.
+            // A mark is a power of two, between a quarter and half of the window's size. So three times the
+            // mark estimates that size, without growth or shrinkage from one window to the next.
             latest.pace.found(after.mark.saturating_mul(3));
             let limits = self.options.window.limits();
             latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());

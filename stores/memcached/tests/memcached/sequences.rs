@@ -196,8 +196,8 @@ async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
     draw(&tier, 10).await;
-    // The window is dry, and the sequence behind it has changed; without a refill it would not look for 5
-    // s.
+    // The window is dry, and the sequence behind it has changed. The next refresh is 5 s away, so only the
+    // refill can detect that.
     store.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
     let grant = tier.reserve(&request(1)).await.unwrap();
     assert_eq!((grant.identity.epoch, grant.range.start(), tier.abandoned()), (1, 11, 10));

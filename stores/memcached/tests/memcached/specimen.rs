@@ -118,7 +118,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     issued.add(third);
     assert!(first.start() < second.start() && second.start() < late.start() && late.start() < third.start());
     assert_eq!((second.start(), p1.abandoned()), (201, 100), "P1's block is a gap, and counted");
-    // An eviction between P0's install and the next draw. P1 has not seen that block.
+    // After one more eviction, P1 still draws a larger id.
     operator.evict(&key).await.unwrap();
     let after = p1.reserve(&request(1)).await.unwrap().range;
     assert!(after.start() > third.start());
