@@ -114,8 +114,7 @@ impl MongoOptions {
             return Ok(());
         }
         match key {
-            // Copied URLs often have these options; they are accepted if they ask for the store's own
-            // behavior.
+            // Copied URLs often have these options. A value that the store uses anyway is accepted.
             "w" if value != "majority" => Err(refuse(format!(
                 "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
             ))),

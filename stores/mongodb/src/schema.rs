@@ -34,7 +34,7 @@ pub(super) fn likely_max(request: &Reserve) -> u64 {
     request.create.map_or(LARGEST, |create| create.max().min(LARGEST))
 }
 
-/// Rejects an id above [`LARGEST`].
+/// Rejects an id above `LARGEST`.
 pub(super) fn within(what: &str, id: u64) -> Result<()> {
     if id > LARGEST { Err(too_large(what, id)) } else { Ok(()) }
 }

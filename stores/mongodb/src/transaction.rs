@@ -60,9 +60,9 @@ pub async fn reserve_in<T: Id>(
 /// cluster, since a single server has no transactions.
 ///
 /// The ids commit with the documents that use them, so there are no gaps: a transaction that aborts leaves
-/// its ids to the next one. In return, two transactions cannot reserve from one sequence at the same time:
-/// the server aborts the second ([`Unavailable`](idmill::ErrorKind::Unavailable)), which must begin again.
-/// So reserve late and commit soon.
+/// its ids to the next one. The cost is that two transactions cannot reserve from one sequence at the same
+/// time: the server aborts the second ([`Unavailable`](idmill::ErrorKind::Unavailable)), which must begin
+/// again. So reserve late and commit soon.
 ///
 /// The commit must be as durable as the ids: use the write concern `majority` for the transaction, which is
 /// the default of a replica set since MongoDB 5. The sequences are those of
