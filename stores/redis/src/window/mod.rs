@@ -199,7 +199,7 @@ impl RedisWindow {
         let numbers = [token, refill.base, refill.used, refill.len, refill.mark, millis(LIVES)];
         let answer = self.run(INSTALL, known, numbers.map(|number| number.to_string())).await;
         match answer.and_then(|answer| answer.replicated(self.link.terms().replicas)) {
-            // If the range was installed, none of its ids was handed out.
+            // Not sent, so nothing was installed.
             Err(Fault::NotSent(_)) => Installed::Refused,
             Err(_) => Installed::Unknown,
             Ok(answer) => match answer.word() {
