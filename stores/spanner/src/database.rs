@@ -118,7 +118,7 @@ impl Database {
         Ok(Listing::by_name(page, rows.collect()))
     }
 
-    /// Reads a sequence and writes the result of `decide`, in a transaction of its own.
+    /// Reads a sequence and writes the result of `decide`, in a separate transaction.
     pub(super) async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
@@ -128,7 +128,7 @@ impl Database {
         self.run(select, move |found| decide((table.clone(), stored(&table, &found)?.swap_remove(0)))).await
     }
 
-    /// Reads rows and writes the result of `decide`, in a transaction of its own. Retries while Spanner
+    /// Reads rows and writes the result of `decide`, in a separate transaction. Retries while Spanner
     /// aborts it: an aborted transaction certainly changed nothing.
     pub(super) async fn run<R: Send + 'static>(
         &self,

@@ -63,8 +63,8 @@ pub async fn reserve_in<T: Id>(
 /// Reserves ids of a sequence inside the caller's own transactions.
 ///
 /// The ids commit with the rows that use them, so there are no gaps: a transaction that is rolled back or
-/// aborted leaves its ids to the next one. In return, transactions on one sequence run one after another,
-/// from the reserve to the commit.
+/// aborted leaves its ids to the next one. The cost is that transactions on one sequence run one after
+/// another, from the reserve to the commit.
 ///
 /// Each call reads the row with a lock, and writes it by DML: two round trips. The same transaction can
 /// read its own DML writes, so it can make any number of calls. If one transaction reserves often, use
