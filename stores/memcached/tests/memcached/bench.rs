@@ -130,7 +130,7 @@ impl Raw {
         loop {
             let (line, value) = self.ask(&format!("mg {key} v c")).await;
             let cas = line.split(' ').find_map(|flag| flag.strip_prefix('c'))?;
-            // With the cas that was read, so that no draw came in between.
+            // Delete by cas: no draw came in between.
             if self.ask(&format!("md {key} C{cas}")).await.0 == "HD" {
                 return Some(value);
             }

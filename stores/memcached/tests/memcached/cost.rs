@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::bench::{Issued, Tier, draw, options, server, tier};
 
-/// Draws `draws` ids one by one on all tiers concurrently. Returns the ids and the total round trips,
-/// without those that wait for another caller's refill: their number depends on its duration.
+/// Draws `draws` ids one by one on all tiers concurrently. Returns the ids and the total round trips.
+/// Subtracts waits for another caller's refill, whose number depends on timing.
 async fn each(tiers: &[Arc<Tier>], draws: u64) -> (Issued, u64) {
     let mut tasks = JoinSet::new();
     for tier in tiers {
