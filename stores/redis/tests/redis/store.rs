@@ -110,7 +110,7 @@ async fn what_was_granted_survives_a_crash() {
             last = first(&store, "s").await.unwrap();
         }
         if round % 2 == 1 {
-            // A rewritten file is loaded differently, but does not look like another server's either.
+            // A rewritten file is loaded by another code path, and must not be taken for another server's.
             ask(&engine, &["BGREWRITEAOF"]);
             until("it is rewritten", || {
                 info(&engine, "aof_rewrite_in_progress") == "0"
