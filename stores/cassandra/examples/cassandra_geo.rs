@@ -1,8 +1,8 @@
-//! Two datacenters that hand out 32-bit ids, each by itself, and one of them is cut off.
+//! Two datacenters hand out 32-bit ids on their own, and one of them is cut off.
 //!
-//! `cargo run -p idmill-cassandra --example cassandra_geo` starts two nodes of its own, through
-//! `ci/engines/cassandra`. Over a cluster of yours, name it as each of two datacenters sees it, and cut them
-//! off from each other yourself:
+//! `cargo run -p idmill-cassandra --example cassandra_geo` starts its own two nodes, through
+//! `ci/engines/cassandra`. To use your cluster, pass its URL as seen from each of two datacenters, and cut
+//! them off from each other yourself:
 //!
 //! ```sh
 //! cargo run … -- 'cassandra://a1/ids?mode=geo&dc=dc1&range=1000' \
@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(180);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // How large a range would have to be in earnest.
+    // The range that a real deployment would need.
     let (day, ids) = (Duration::from_secs(24 * 3600), u64::from(i32::MAX.unsigned_abs()));
     let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
     println!("20 ids/s, a day cut off, 32 bits: range={}&threshold={}%", size.range, size.threshold);
@@ -74,8 +74,8 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Small steps and a short patience, to see more in less time. The nodes may be up and not see each other
-/// yet.
+/// Opens both with small steps and a short timeout, to see more in less time. The nodes may be up but not
+/// see each other yet.
 async fn open(urls: [&String; 2]) -> idmill::Result<(Vec<Sequences>, Vec<Allocator<i32>>)> {
     let (mut all, mut orders, begun) = (Vec::new(), Vec::new(), Instant::now());
     while all.len() < urls.len() {
@@ -93,7 +93,7 @@ async fn open(urls: [&String; 2]) -> idmill::Result<(Vec<Sequences>, Vec<Allocat
     Ok((all, orders))
 }
 
-/// Draws some ids in each datacenter, one by one, until one has none to give.
+/// Draws ids in each datacenter, one by one, until one fails.
 async fn draw(orders: &[Allocator<i32>], count: usize) {
     for (dc, orders) in DATACENTERS.iter().zip(orders) {
         let (mut ids, mut failed) = (Vec::new(), None);

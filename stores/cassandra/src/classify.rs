@@ -1,31 +1,31 @@
-//! The driver's errors, sorted by what they say about the ids.
+//! Classifies the driver's errors by their effect on ids.
 //!
-//! Cassandra reports a conditional write that it could not finish in many ways, and in nearly all of them the
-//! write may have been applied, or may be at a later time, when another request finishes what this one began.
-//! Certain is only what never began: an error before sending, a statement that the server does not accept,
-//! and `Unavailable` for want of a *serial* quorum, which is tested before the first round. How many replicas
-//! answered tells nothing.
+//! Cassandra reports an unfinished conditional write in many ways. After nearly all of them, the write may
+//! have been applied, or may be applied later, when another request completes it. Only a write that never
+//! began is certainly not applied: an error before sending, a statement that the server rejects, or
+//! `Unavailable` for lack of a *serial* quorum, which is checked before the first round. The number of
+//! replicas that answered proves nothing.
 
 use idmill::{Error, ErrorKind};
 use idmill_kit::{Asked, advised};
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use scylla::frame::types::Consistency;
 
-/// What an error of a statement means.
+/// The error kind of a failed statement.
 pub(super) fn classify(error: &ExecutionError, asked: Asked) -> ErrorKind {
     match error {
-        // The values do not fit the columns: this is not our table.
+        // The values do not fit the columns: the table is not ours.
         ExecutionError::BadQuery(_) => ErrorKind::Conflict,
         // No node to send it to.
         ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => ErrorKind::Unavailable,
         ExecutionError::PrepareError(error) => classify_prepare(error),
         ExecutionError::LastAttemptError(error) => classify_attempt(error, asked),
-        // RequestTimeout: the driver stopped waiting. The others follow a change of the schema.
+        // RequestTimeout: the driver stopped waiting. The others follow a schema change.
         _ => asked.doubt(),
     }
 }
 
-/// What an error of preparing a statement means: nothing was executed.
+/// The error kind of a failed prepare: nothing was executed.
 fn classify_prepare(error: &PrepareError) -> ErrorKind {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => classify_attempt(first_attempt, Asked::Read),
@@ -33,11 +33,11 @@ fn classify_prepare(error: &PrepareError) -> ErrorKind {
     }
 }
 
-/// What an error of connecting means.
+/// The error kind of a failed connect.
 fn classify_connect(error: &NewSessionError) -> ErrorKind {
     match error {
         NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => ErrorKind::InvalidInput,
-        // The driver tells wrong credentials only in the text of what was tried last.
+        // The driver reports wrong credentials only in the text of the last attempt.
         NewSessionError::MetadataError(error) if is_denied(&error.to_string()) => ErrorKind::Denied,
         _ => ErrorKind::Unavailable,
     }
@@ -51,11 +51,11 @@ fn classify_attempt(error: &RequestAttemptError, asked: Asked) -> ErrorKind {
     match error {
         RequestAttemptError::SerializationError(_)
         | RequestAttemptError::CqlRequestSerialization(_)
-        // The server did not know the statement any more, and the table has changed since it was prepared.
+        // The statement was evicted from the server, and the table has changed since it was prepared.
         | RequestAttemptError::RepreparedIdChanged { .. } => ErrorKind::Conflict,
         RequestAttemptError::UnableToAllocStreamId => ErrorKind::Unavailable,
         RequestAttemptError::DbError(error, message) => classify_server(error, message, asked),
-        // The connection broke, or what was answered cannot be read.
+        // The connection broke, or the answer cannot be decoded.
         _ => asked.doubt(),
     }
 }
@@ -68,13 +68,13 @@ fn classify_server(error: &DbError, message: &str, asked: Asked) -> ErrorKind {
         DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => classify_refused(message),
         DbError::AuthenticationError | DbError::Unauthorized => ErrorKind::Denied,
         DbError::AlreadyExists { .. } => ErrorKind::AlreadyExists,
-        // Timeouts and failures; Overloaded, which the commit of an accepted write can run into as well; the
-        // want of the commit's quorum; and what no server is known to answer.
+        // Timeouts and failures; Overloaded, which the commit of an accepted write can cause too; a missing
+        // quorum for the commit; and undocumented errors.
         _ => asked.doubt(),
     }
 }
 
-/// The server looked at the statement and refused it. Why, it says in words alone.
+/// Classifies a rejected statement. The server gives the reason only as text.
 fn classify_refused(message: &str) -> ErrorKind {
     let says = |words: &str| message.contains(words);
     let unknown = ["unconfigured table", "does not exist", "doesn't exist", "non-existent keyspace"];
@@ -87,13 +87,13 @@ fn classify_refused(message: &str) -> ErrorKind {
     }
 }
 
-/// An error of a statement, with what can be done about it.
+/// Converts the error of a statement, with advice.
 pub(super) fn failed(error: ExecutionError, asked: Asked) -> Error {
     let kind = classify(&error, asked);
     describe(kind, &error).because(error)
 }
 
-/// An error of connecting to any of these hosts, which the driver's own words leave out.
+/// Converts a connect error and adds the hosts, which the driver's message omits.
 pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error {
     let said = format!("no session with {}: {error}", hosts.join(", "));
     if let Some((kind, remedy)) = of_tls(&said) {
@@ -102,7 +102,7 @@ pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error 
     describe(classify_connect(&error), said).because(error)
 }
 
-/// What went wrong with TLS, which the driver tells only in its text.
+/// Detects TLS errors, which the driver reports only as text.
 fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
     let says = |words: &str| said.contains(words);
     if says("invalid peer certificate") {
@@ -154,7 +154,7 @@ mod tests {
         DbError::WriteTimeout { consistency, received: 1, required: 2, write_type }
     }
 
-    /// Texts and shapes as Cassandra 5.0.9 gave them.
+    /// Error texts and fields as returned by Cassandra 5.0.9.
     #[test]
     fn errors_of_a_conditional_write_are_sorted() {
         use ErrorKind::*;

@@ -1,12 +1,11 @@
-//! Statements, each with its consistency set, and their answers.
+//! Sends statements with explicit consistency levels, and decodes the answers.
 //!
-//! Nothing is left to the session's own settings: its driver defaults to LOCAL_SERIAL, retries some errors by
-//! itself and may speculate. Every statement carries a profile of ours and both of its consistencies.
+//! No session default is used: the driver defaults to LOCAL_SERIAL, retries some errors and may speculate.
+//! Every statement sets its own execution profile and both consistency levels.
 //!
-//! A node that is frozen takes requests and answers none, and the driver does not know. So a read that is not
-//! answered for a while is asked of other nodes too, and the first answer counts. A conditional write is
-//! never sent twice by the driver: one that is not answered for a while is of unknown outcome, and whoever
-//! sent it settles that, by other nodes.
+//! A frozen node accepts requests and never answers, and the driver does not detect that. So a slow read is
+//! also sent to other nodes, and the first answer is used. The driver never resends a conditional write:
+//! after a timeout its outcome is unknown, and the caller settles it through other nodes.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -34,36 +33,36 @@ use scylla::value::Row;
 use super::classify::failed;
 use super::values::{Cells, Values};
 
-/// How often a write of unknown outcome is looked after before its outcome stays unknown.
+/// Number of attempts to settle a write of unknown outcome.
 pub(super) const LOOKS: u32 = 3;
-/// A pause after each loss: Paxos rounds that meet undo each other.
+/// Pauses after each lost race: concurrent Paxos rounds cancel each other.
 pub(super) const CONTENTION: Contention =
     Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
-/// How long nodes may take to hear of a keyspace or a table that another made.
+/// How long nodes may take to learn of a keyspace or table that another node created.
 pub(super) const AGREEMENT: Duration = Duration::from_secs(10);
-/// How often a statement is sent to nodes that do not know its table, with a pause in between. A node hears
-/// of a table within moments.
+/// How often a statement is sent to nodes that do not know its table, with a pause in between. A table
+/// usually reaches all nodes within moments.
 const TRIES: usize = 4;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How many other nodes a read is asked of.
+/// How many further nodes a slow read is sent to.
 const OTHERS: usize = 2;
 
-/// How long one node may leave one request unanswered, of all the time that there is for a statement. A
-/// healthy Cassandra gives a write up after 2 s, and says so.
+/// How long a node may leave one request unanswered, as a share of the statement's timeout. A healthy
+/// Cassandra gives up on a write after 2 s, and reports that.
 pub(super) fn patience(timeout: Duration) -> Duration {
     timeout / 4
 }
 
-/// Among whom a partition's writes are agreed on. For one partition it is always the same: a quorum of one
-/// datacenter and a quorum of all need not have a replica in common.
+/// Which replicas agree on a partition's writes. A partition must always use the same level: a quorum of
+/// one datacenter and a quorum of all need not share a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Serial {
-    /// `serial`: all replicas, in whichever datacenter they are (SERIAL).
+    /// `serial`: all replicas, in all datacenters (SERIAL).
     #[default]
     Everywhere,
-    /// `local`: the replicas of one datacenter (LOCAL_SERIAL). For a keyspace that is used from one
-    /// datacenter alone.
+    /// `local`: the replicas of one datacenter (LOCAL_SERIAL). For a keyspace that is used from only one
+    /// datacenter.
     Local,
 }
 
@@ -75,8 +74,8 @@ impl Word for Serial {
 }
 
 impl Serial {
-    /// Among whom a write is agreed on, how a row is read in agreement with that, and what a write waits for
-    /// once it was agreed on, so that plain reads at the same level see it.
+    /// The serial level of a write, the level of a read that sees every agreed write, and the commit level,
+    /// which makes agreed writes visible to plain reads at the same level.
     fn levels(self) -> (SerialConsistency, Consistency, Consistency) {
         match self {
             Self::Everywhere => (SerialConsistency::Serial, Consistency::Serial, Consistency::Quorum),
@@ -87,7 +86,7 @@ impl Serial {
     }
 }
 
-/// How statements of each kind are sent.
+/// Execution profiles by kind of statement.
 #[derive(Clone)]
 struct Profiles {
     reads: ExecutionProfileHandle,
@@ -95,7 +94,7 @@ struct Profiles {
     definitions: ExecutionProfileHandle,
 }
 
-/// A session, and how its statements are sent.
+/// A session, and the profiles for its statements.
 #[derive(Clone)]
 pub(super) struct Client {
     session: Arc<CachingSession>,
@@ -110,7 +109,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A statement on one partition: a read, or a conditional write. It is prepared when it is first sent.
+/// A statement on one partition: a read or a conditional write. It is prepared on first use.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) cql: String,
@@ -120,7 +119,7 @@ pub(super) struct Statement {
 
 impl Client {
     pub(super) fn new(session: Arc<Session>, datacenter: Option<&str>, timeout: Duration) -> Self {
-        // Takes effect for statements that may be sent twice.
+        // Applies only to idempotent statements.
         let others =
             SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: patience(timeout) };
         let others: Arc<dyn SpeculativeExecutionPolicy> = Arc::new(others);
@@ -146,7 +145,7 @@ impl Client {
         }
     }
 
-    /// LOCAL_SERIAL is local to the node that coordinates: none of another datacenter may.
+    /// LOCAL_SERIAL is local to the coordinator, so the coordinator must be in our datacenter.
     fn profiles(&self, serial: Serial) -> &Profiles {
         match serial {
             Serial::Everywhere => &self.anywhere,
@@ -154,19 +153,19 @@ impl Client {
         }
     }
 
-    /// Reads at most one row, in agreement with everybody who writes it.
+    /// Reads at most one row, at the serial level: the result includes every agreed write.
     pub(super) async fn read(&self, statement: &Statement, values: Values) -> Result<Option<Cells>> {
         let answer = self.execute(statement, values).await?;
         first(answer, Asked::Read)
     }
 
-    /// Sends a conditional write. An error other than an unknown outcome means that it was and will not be
+    /// Sends a conditional write. Any error except an unknown outcome means that it was not and will not be
     /// applied.
     pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
         self.swap(statement, values).await.map(|(applied, _)| applied)
     }
 
-    /// The same, with the row that stands there if it was refused, as far as the condition names it.
+    /// Like `write`. If the write was refused, also returns the current columns of its condition.
     pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
         let cells = first(self.execute(statement, values).await?, Asked::Write)?;
         cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {
@@ -174,9 +173,9 @@ impl Client {
         })
     }
 
-    /// Sends a statement, and sends it again if the node does not know its table. The table was there when
-    /// the store was opened, so it was dropped since, or the node has not heard of it. A statement that is
-    /// answered so was not carried out.
+    /// Sends a statement, and resends it if the node does not know its table. The table existed when the
+    /// store was opened, so it was dropped since, or this node has not learned of it. A statement that
+    /// fails this way was not executed.
     async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
         for _ in 1..TRIES {
             match self.execute_once(statement, values.clone()).await {
@@ -206,8 +205,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Refuses an answer from another datacenter, whatever the routing promises: what the nodes there agreed
-    /// on among themselves would repeat ids.
+    /// Rejects an answer from another datacenter, whatever the routing policy promises: nodes there agree
+    /// among themselves, and would repeat ids.
     fn check_coordinator(&self, answer: &QueryResult) -> Result<()> {
         let theirs = answer.request_coordinator().node().datacenter.clone();
         if theirs == self.datacenter {
@@ -220,8 +219,8 @@ impl Client {
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
 
-    /// Reads a page of a table, each row as new as its last acknowledged write: by name. In the order of the
-    /// ring, in which names that begin alike are scattered: so the prefix is looked at here.
+    /// Reads a page of a table. Each row includes its last acknowledged write. Rows come in ring order,
+    /// which scatters a common prefix, so the prefix is filtered here.
     pub(super) async fn scan<P: Fill>(
         &self,
         cql: &str,
@@ -255,7 +254,7 @@ impl Client {
         Ok(scanned)
     }
 
-    /// Looks into the node's own description of the schema.
+    /// Queries the node's own schema tables.
     pub(super) async fn describe(&self, cql: &str, values: Values) -> Result<Option<Cells>> {
         let mut statement = Cql::new(cql);
         statement.set_consistency(Consistency::One);
@@ -265,18 +264,18 @@ impl Client {
         first(answer.map_err(|error| failed(error, Asked::Read))?, Asked::Read)
     }
 
-    /// Waits until the nodes that are connected to have one schema, for [`AGREEMENT`] at most. Whether they
-    /// have, the next try shows.
+    /// Waits until the connected nodes agree on the schema, for at most [`AGREEMENT`]. The result is
+    /// ignored: the next attempt shows whether they agree.
     pub(super) async fn agree(&self) {
         let _ = tokio::time::timeout(AGREEMENT, self.session.get_session().await_schema_agreement()).await;
     }
 
-    /// Changes the schema. The driver then waits until the nodes that it is connected to have it, but only
-    /// where there was something to change: not if another client was faster.
+    /// Changes the schema. The driver then waits until the connected nodes have it, but only if something
+    /// changed: not if another client was faster.
     pub(super) async fn define(&self, cql: &str) -> Result<()> {
         let mut statement = Cql::new(cql);
         statement.set_execution_profile_handle(Some(self.anywhere.definitions.clone()));
-        // Whatever came of it, the schema is looked at again.
+        // The schema is read again in any case.
         let answer = self.session.get_session().query_unpaged(statement, ()).await;
         answer.map(drop).map_err(|error| failed(error, Asked::Read))
     }
@@ -299,7 +298,7 @@ fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {
     Ok(row.map(|row| Cells::new(rows.column_specs().iter(), row)))
 }
 
-/// What became of a write; an error where it certainly was not applied, and will not be by itself.
+/// The outcome of a write. Returns an error if the write certainly was not, and will not be, applied.
 pub(super) fn outcome(written: Result<bool>) -> Result<Outcome> {
     match written {
         Ok(true) => Ok(Outcome::Applied),

@@ -21,21 +21,21 @@
 //!
 //! # What holds
 //!
-//! - A quorum acknowledges a range before any of its ids is handed out. How durable that is depends on the
-//!   cluster: with three replicas, the crash of one machine loses nothing.
-//! - A partition is only ever agreed on in one way, by SERIAL or by LOCAL_SERIAL. Mixing them hands out ids
-//!   twice even without a fault.
-//! - A conditional write with an unknown outcome is settled by a random number that only this write has, if
-//!   the row still holds it. Otherwise the outcome stays unknown.
+//! - A quorum acknowledges a range before any of its ids is handed out. Durability depends on the cluster:
+//!   with three replicas, the crash of one machine loses nothing.
+//! - A partition always uses one level, SERIAL or LOCAL_SERIAL. Mixing them produces duplicates even
+//!   without a fault.
+//! - A conditional write with an unknown outcome is settled by a random number that is unique to the write,
+//!   if the row still holds it. Otherwise the outcome stays unknown.
 //!
-//! Cassandra does not protect against a table restored from a backup (see above for what is noticed and what
-//! to do), replicas replaced without the repair that Cassandra requires for lightweight transactions, or
+//! Cassandra does not protect against a table restored from a backup (see above for detection and
+//! recovery), replicas replaced without the repair that Cassandra requires for lightweight transactions, or
 //! other programs that write to the tables.
 //!
 //! # Cancellation
 //!
-//! Any call can be dropped. What it has already sent may still be applied, which leaves a gap of at most what
-//! the call requested.
+//! Any call can be dropped. A request that was already sent may still be applied, which leaves a gap of at
+//! most the requested ids.
 
 mod classify;
 mod client;
@@ -64,7 +64,7 @@ pub use self::options::{CassandraOptions, Mode};
 pub use idmill_shared_cache::{RangeSize, Sizing};
 
 pub use idmill;
-/// The driver, in the version whose sessions [`CassandraStore::from_session`] takes.
+/// The driver, in the version accepted by [`CassandraStore::from_session`].
 pub use scylla;
 
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
@@ -88,8 +88,8 @@ pub struct CassandraStore {
 }
 
 impl CassandraStore {
-    /// Connects to the cluster, and creates the keyspace and the tables if the options say so. If the future
-    /// is dropped, they may already have been created.
+    /// Connects to the cluster, and creates the keyspace and the tables if the options allow it. If the
+    /// future is dropped, they may already have been created.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
@@ -106,9 +106,9 @@ impl CassandraStore {
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Uses the caller's session, with its addresses, credentials and TLS; those of the options are ignored.
-    /// Every statement sets its own consistency, routing, retries and timeout, whatever the session's
-    /// profile.
+    /// Uses the caller's session, with its addresses, credentials and TLS; those of the options are
+    /// ignored. Every statement sets its own consistency, routing, retries and timeout, and ignores the
+    /// session's profile.
     ///
     /// # Errors
     /// Those of [`open`](Self::open).

@@ -1,7 +1,7 @@
-//! Records: rows of a table of their own, which is made for the first of them.
+//! Records: rows of a separate table, which is created for the first record.
 //!
-//! No text comes again under a name, and nobody removes a record. So the condition of a write holds once, and
-//! one of unknown outcome may be sent again while it holds.
+//! No text is written again under the same name, and records are never removed. So the condition of a write
+//! holds only once, and a write of unknown outcome can be resent while it holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use super::client::{CONTENTION, Client, LOOKS, Serial, Statement};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
-/// The table, with its statements.
+/// The table and its statements.
 #[derive(Debug)]
 pub(super) struct Records {
     client: Client,
@@ -52,7 +52,7 @@ impl CassandraStore {
         records.swap(name, [seen, Some(wanted)], values).await
     }
 
-    /// In the order of the ring, as sequences are listed.
+    /// In ring order, like the listing of sequences.
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
         let Records { client, table, serial, .. } = &*self.records;
         if !self.records.is_there().await? {
@@ -81,14 +81,14 @@ impl Records {
         }
     }
 
-    /// Whether the table is there; looks until it was.
+    /// Returns whether the table exists. Queries the schema until it was found once.
     async fn is_there(&self) -> Result<bool> {
         let found = self.is_found() || self.table.is_there(&self.client).await?;
         self.found.fetch_or(found, Ordering::Relaxed);
         Ok(found)
     }
 
-    /// Makes the table if need and leave be.
+    /// Creates the table if it is missing and the options allow it.
     async fn make(&self) -> Result<()> {
         if !self.is_found() {
             self.table.ensure(&self.client, self.create).await?;
@@ -97,7 +97,7 @@ impl Records {
         Ok(())
     }
 
-    /// Nothing depends on when this is seen: a thread that does not see it looks again.
+    /// Relaxed: nothing depends on this value. A thread with a stale value queries the schema again.
     fn is_found(&self) -> bool {
         self.found.load(Ordering::Relaxed)
     }
@@ -107,8 +107,9 @@ impl Records {
         cells.map(|cells| self.decode(name, &cells)).transpose()
     }
 
-    /// Writes; finds out about a write of unknown outcome, and sends it again while its condition holds. If
-    /// something else is kept by now, it may have been applied before that, or not: that stays unknown.
+    /// Writes a record. A write of unknown outcome is looked up, and resent while its condition holds. If
+    /// the row now holds something else, the write may have been applied before that, so the outcome stays
+    /// unknown.
     async fn swap(
         &self,
         name: &SequenceName,
@@ -129,7 +130,7 @@ impl Records {
             }
             match self.client.write(statement, values.clone()).await {
                 Ok(true) => return Ok(true),
-                // Refused, by our own first copy or by another's write; or unknown again.
+                // Refused, because of our first copy or another write; or unknown again.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }

@@ -1,8 +1,8 @@
-//! Keyspace and tables: looked at, held against what they have to be, and made where they are missing.
+//! Checks the keyspace and the tables, and creates them if they are missing.
 //!
-//! A table says in its comment among whom its partitions are agreed on, and is refused to who would do
-//! otherwise. Its id is made from its name: Cassandra gives random ones, so that two nodes which make one
-//! table at the same time would make two, and what was written to one of them would be lost.
+//! The table's comment names its level of agreement; a store with another level is refused. Its id is
+//! computed from its name. Cassandra would choose random ids: two nodes that create a table at the same
+//! time would create two, and rows written to one of them would be lost.
 
 use std::time::Duration;
 
@@ -24,26 +24,26 @@ pub(super) const KEYSPACE: Kind =
     options::text("NAME", "up to 48 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
         is_name(name, LONGEST_NAME)
     });
-/// The tables of the windows and of the records need eight more.
+/// The names of the windows and records tables are eight characters longer.
 const LONGEST_TABLE: usize = LONGEST_NAME - 8;
 /// The name of a table, as an option.
 pub(super) const TABLE: Kind =
     options::text("NAME", "up to 40 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
         is_name(name, LONGEST_TABLE)
     });
-/// Between two looks for what was made.
+/// Pause between two checks for a created keyspace or table.
 const AGAIN: Duration = Duration::from_millis(100);
 /// The layout of the rows.
 pub(super) const FORMAT: i32 = 1;
 
-/// The option that makes the keyspace where it is missing.
+/// The option that creates a missing keyspace.
 pub(super) const REPLICAS: Kind = options::text(
     "DC:REPLICAS,…",
     "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`",
     |text| replicas(text).is_some(),
 );
 
-/// How many replicas each datacenter is to have.
+/// Replicas per datacenter.
 fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
     let each = text.split(',').map(|part| {
         let (datacenter, count) = part.rsplit_once(':')?;
@@ -53,14 +53,14 @@ fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
     each.collect()
 }
 
-/// Names that need no quoting beyond double quotes, and mean the same in every dialect.
+/// Accepts names that need only double quotes, and mean the same in every dialect.
 fn is_name(name: &str, longest: usize) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         && name.len() <= longest
 }
 
-/// A keyspace or a table: how a node is asked for it, and what makes it.
+/// A keyspace or a table, with the query that finds it and the statement that creates it.
 #[derive(Debug)]
 struct Part {
     what: String,
@@ -74,7 +74,7 @@ impl Part {
         client.describe(self.look, self.key.clone()).await
     }
 
-    /// What one node does not know is only missing if the nodes agree on that.
+    /// Absence on one node counts only after the nodes agree on the schema.
     async fn find(&self, client: &Client) -> Result<Option<Cells>> {
         let found = self.look(client).await?;
         if found.is_some() {
@@ -84,8 +84,9 @@ impl Part {
         self.look(client).await
     }
 
-    /// Makes it, and looks until it is there. A node hears a little later of what another one made: the one
-    /// that is looked at may not know it yet, and the one that is to make a table may not know the keyspace.
+    /// Creates it, and polls until it is visible. Schema changes reach other nodes with a delay: the
+    /// queried node may not see the table yet, and the node that creates a table may not know the keyspace
+    /// yet.
     async fn make(&self, client: &Client) -> Result<Cells> {
         let begun = Instant::now();
         let mut made = self.define(client).await;
@@ -103,7 +104,7 @@ impl Part {
         }
     }
 
-    /// Whether the node did it. If it did not, it has not heard of the keyspace.
+    /// Returns whether the node created it. If not, the node does not know the keyspace yet.
     async fn define(&self, client: &Client) -> Result<bool> {
         match client.define(&self.definition).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -121,7 +122,7 @@ impl Part {
     }
 }
 
-/// A table of ours, in a keyspace.
+/// An idmill table in a keyspace.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     keyspace: String,
@@ -131,7 +132,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The table of sequences: flat, or the global counters.
+    /// The table of sequences: flat sequences or global counters.
     pub(super) fn sequences(keyspace: &str, name: &str, serial: Serial, datacenter: Option<&str>) -> Self {
         let columns = "name text PRIMARY KEY, next varint, start varint, max varint, incarnation bigint, epoch bigint, \
                        recalls bigint, claims map<text, frozen<tuple<bigint, varint, varint>>>, writer bigint, format int";
@@ -139,7 +140,7 @@ impl Table {
         Self::new(keyspace, name.to_owned(), columns, purpose)
     }
 
-    /// The table of the records that are kept beside it.
+    /// The records table of a sequences table.
     pub(super) fn records(
         keyspace: &str,
         sequences: &str,
@@ -151,7 +152,7 @@ impl Table {
         Ok(Self::new(keyspace, name, "name text PRIMARY KEY, record text, format int", purpose))
     }
 
-    /// The table of the windows that belong to it.
+    /// The windows table of a sequences table.
     pub(super) fn windows(keyspace: &str, sequences: &str) -> Self {
         let columns = "name text, datacenter text, incarnation bigint, epoch bigint, recalls bigint, start varint, max varint, \
                        generation bigint, next varint, until varint, preloaded_next varint, preloaded_until varint, \
@@ -164,12 +165,12 @@ impl Table {
         Self { keyspace: keyspace.to_owned(), name, columns, purpose }
     }
 
-    /// As it is written in CQL.
+    /// The quoted name for CQL.
     pub(super) fn cql(&self) -> String {
         format!("\"{}\".\"{}\"", self.keyspace, self.name)
     }
 
-    /// As it is named in messages.
+    /// The name for messages.
     pub(super) fn display(&self) -> String {
         format!("{}.{}", self.keyspace, self.name)
     }
@@ -184,13 +185,13 @@ impl Table {
         )
     }
 
-    /// Whether it is there, as it has to be.
+    /// Returns whether the table exists. A wrong table is an error.
     pub(super) async fn is_there(&self, client: &Client) -> Result<bool> {
         let found = self.part().find(client).await?;
         found.map_or(Ok(false), |found| self.check(&found).map(|()| true))
     }
 
-    /// Makes sure of it.
+    /// Checks the table, or creates it.
     pub(super) async fn ensure(&self, client: &Client, create: bool) -> Result<()> {
         let part = self.part();
         let found = match part.find(client).await? {
@@ -228,7 +229,7 @@ impl Table {
     }
 }
 
-/// Among whom writes are agreed on.
+/// The level of agreement, as written in the table's comment.
 fn among(serial: Serial, datacenter: Option<&str>) -> String {
     match (serial, datacenter) {
         (Serial::Local, Some(datacenter)) => format!("LOCAL_SERIAL in {datacenter}"),
@@ -236,9 +237,9 @@ fn among(serial: Serial, datacenter: Option<&str>) -> String {
     }
 }
 
-/// An id in the form of a version 8 UUID, the same for a name wherever it is computed.
+/// An id in the form of a version 8 UUID, always the same for a name.
 fn id_of(keyspace: &str, table: &str) -> String {
-    // FNV-1a over 128 bits: no secret, only well spread and the same for ever.
+    // FNV-1a over 128 bits: it must be well distributed and stable, not secret.
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in [keyspace, ".", table].iter().flat_map(|part| part.bytes()) {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
@@ -248,7 +249,7 @@ fn id_of(keyspace: &str, table: &str) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Makes sure of the keyspace, and that those who are to agree on writes have replicas.
+/// Checks or creates the keyspace, and checks that it has replicas in the required datacenter.
 pub(super) async fn ensure_keyspace(
     client: &Client,
     keyspace: &str,
@@ -302,7 +303,7 @@ fn keyspace_definition(keyspace: &str, replicas: &[(&str, u32)]) -> String {
 }
 
 impl Cells {
-    /// A map of texts.
+    /// A map column with texts as keys and values.
     fn map(&self, column: &str) -> Vec<(String, String)> {
         let entries = self.value(column).and_then(CqlValue::as_map);
         let pair =

@@ -1,9 +1,9 @@
-//! The table of sequences: one partition each, read and written in agreement. Flat sequences reserve from it;
-//! for datacenter windows it holds the global counter and every datacenter's last claim.
+//! The table of sequences: one partition each, read and written at a serial level. Flat sequences reserve
+//! from it. With datacenter windows it holds the global counter and the last claim of every datacenter.
 //!
-//! The store remembers each sequence as it last saw it, and tries a write on that. A node that refuses the
-//! write answers with the columns of its condition, which are all of the sequence. So a reserve is one
-//! lightweight transaction, and another for each time that others were faster.
+//! The store caches the last state of each sequence, and bases the next write on it. A node that refuses a
+//! write returns the columns of the condition, which contain the whole sequence. So a reserve costs one
+//! lightweight transaction, plus one for each lost race.
 
 use std::collections::HashMap;
 
@@ -23,13 +23,13 @@ use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
-/// What a write is conditional on. Of these, `next` never has a value twice in an era: a write of unknown
-/// outcome may be sent again. That is why nothing is ever given back here.
+/// Condition of a write. Within an era `next` never has the same value again, so a write of unknown outcome
+/// can be resent. That is why this store never takes ids back.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
-/// These never change. They are named for the answer to a write that is refused.
+/// These never change. They are in the condition so that a refused write returns them.
 const ALSO: &str = " AND start = ? AND format = ?";
 
-/// The table, with its statements.
+/// The table and its statements.
 #[derive(Debug)]
 pub(super) struct Sequences {
     client: Client,
@@ -45,15 +45,15 @@ pub(super) struct Sequences {
     delete: Statement,
 }
 
-/// A row of it.
+/// A row of the table.
 pub(super) type Row = Seen<Mark>;
 
-/// The rest of a row, besides the sequence. The claims are known only after a read.
+/// The columns that are not in the `SequenceInfo`. The claims are known only after a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     recalls: u64,
     claims: HashMap<String, Claim>,
-    /// Who wrote it last: a random number that one attempt has and no other.
+    /// The last writer: a random number that is unique to one attempt.
     writer: u64,
 }
 
@@ -63,7 +63,7 @@ impl Mark {
     }
 }
 
-/// A row as one datacenter sees it.
+/// Converts a row to the view of one datacenter.
 pub(super) fn global(row: &Row, datacenter: &str) -> GlobalRow {
     let claim = row.version.claims.get(datacenter).copied();
     GlobalRow { era: era(row), bounds: row.info.bounds, next: row.info.reached(), claim }
@@ -73,7 +73,7 @@ fn era(row: &Row) -> Era {
     Era { identity: row.info.identity, recalls: row.version.recalls }
 }
 
-/// A conditional write, and the row that it makes of the one that was seen.
+/// A conditional write, the row that it expects, and the row that it writes.
 struct Write<'a> {
     statement: &'a Statement,
     values: Values,
@@ -82,14 +82,14 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Whether this row shows that it was applied. A row that it made may have been changed since.
+    /// Whether the row shows that this write was applied. The row may have been changed since.
     fn made(&self, row: &Row) -> bool {
         let (new, incarnation) = (&self.new, |row: &Row| row.info.identity.incarnation);
         new.version.writer == row.version.writer
             || self.seen.is_none() && incarnation(new) == incarnation(row)
     }
 
-    /// Whether its condition still holds.
+    /// Whether the condition of the write still holds.
     fn is_open(&self, row: &Row) -> bool {
         let state = |row: &Row| (era(row), row.info.reached(), row.info.bounds.max());
         self.seen.is_some_and(|seen| state(seen) == state(row))
@@ -127,7 +127,7 @@ impl Sequences {
         Ok(row)
     }
 
-    /// Reads it, having made it where it did not exist and may be made; nothing is reserved by that.
+    /// Reads the row, and creates it if it is missing and the request allows it. Reserves nothing.
     pub(super) async fn ensure(&self, request: &Reserve) -> Result<Row> {
         for _ in 0..LOOKS {
             if let Some(row) = self.look_up(&request.name).await? {
@@ -139,7 +139,7 @@ impl Sequences {
             }
             let fresh = self.insert(&SequenceInfo::new(request.name.clone(), create));
             match outcome(self.client.write(fresh.statement, fresh.values).await)? {
-                // Whatever became of it, and whoever did it: it is there, or not.
+                // The next read shows whether the row exists.
                 Outcome::Applied | Outcome::Refused | Outcome::Unknown => {}
             }
         }
@@ -162,8 +162,8 @@ impl Sequences {
         Write { statement: &self.advance, values: bind(set, seen), seen: Some(seen), new }
     }
 
-    /// What windows hold is recalled whenever `next` is set: it was reserved before, and
-    /// would go on being handed out.
+    /// Every new `next` recalls the ranges of the windows: they were reserved before, and would still be
+    /// handed out otherwise.
     fn change<'a>(&'a self, seen: &'a Row, wanted: &SequenceInfo, change: &Change) -> Write<'a> {
         let state = |info: &SequenceInfo| (info.identity, info.reached());
         let recalled = change.next.is_some() || state(wanted) != state(&seen.info);
@@ -178,7 +178,7 @@ impl Sequences {
         Write { statement, values, seen: Some(seen), new: Row { info: wanted.clone(), version } }
     }
 
-    /// Sends a write, and looks after it if its outcome is unknown.
+    /// Sends a write, and settles it if its outcome is unknown.
     async fn send(&self, write: Write<'_>) -> Result<Swapped<Mark>> {
         let name = &write.new.info.name;
         let swapped = match self.client.swap(write.statement, write.values.clone()).await {
@@ -200,19 +200,19 @@ impl Sequences {
 
     /// The row that refused the write; `None` if there is none.
     fn refused(&self, write: &Write<'_>, cells: &Cells) -> Result<Option<Row>> {
-        // Only an insert is refused because there is a row: then one without these is corrupt.
+        // An existing row refuses an insert: if these columns are missing, the row is corrupt.
         let is_gone = write.seen.is_some() && cells.format().is_none() && cells.value("next").is_none();
         if is_gone { Ok(None) } else { self.decode(&write.new.info.name, cells).map(Some) }
     }
 
-    /// Finds out about a write of unknown outcome by what nobody else writes, never by values.
+    /// Settles a write of unknown outcome by its random writer number, never by comparing values.
     ///
-    /// While its condition still holds it is sent again: of all its copies one is applied at most, and once
-    /// one is, or another write, the others never will be. If the row has moved on under another's name, ours
-    /// may have been applied before that, or not: that stays unknown.
+    /// While the condition holds, the write is resent: at most one of its copies is applied, and after any
+    /// applied write the others never will be. If the row was changed by another writer, ours may have been
+    /// applied before that, so the outcome stays unknown.
     ///
-    /// What makes a row is never sent again: that there is none can be so twice. Where another's row is, none
-    /// of what ours would have granted was handed out.
+    /// An insert is never resent: the row may have been missing, created and removed in between. If another
+    /// writer's row exists, no ids of our insert were handed out.
     async fn settle(&self, write: &Write<'_>, error: Error) -> Result<Swapped<Mark>> {
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
@@ -224,7 +224,7 @@ impl Sequences {
             }
             match self.client.write(write.statement, write.values.clone()).await {
                 Ok(true) => return Ok(Swapped::Done),
-                // Refused, by our own first copy or by another's write; or unknown again.
+                // Refused, because of our first copy or another write; or unknown again.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }
@@ -232,7 +232,7 @@ impl Sequences {
         Err(error)
     }
 
-    /// Sends a datacenter's claim.
+    /// Sends a claim of a datacenter.
     pub(super) async fn claim(
         &self,
         name: &SequenceName,
@@ -246,7 +246,7 @@ impl Sequences {
         outcome(self.client.write(&self.claim, bound).await)
     }
 
-    /// Also of a row that cannot be read otherwise.
+    /// Also removes a row that cannot be decoded.
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let key = vec![values::text(name)];
         let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
@@ -254,13 +254,13 @@ impl Sequences {
         self.delete(name, incarnation).await
     }
 
-    /// By its incarnation: a request that is late does not remove a sequence that was created since.
+    /// Deletes by incarnation: a late request does not remove a sequence that was created since.
     async fn delete(&self, name: &SequenceName, incarnation: u64) -> Result<bool> {
         self.seen.learn(name, None);
         let values = vec![values::text(name), values::count(incarnation)];
         match self.client.write(&self.delete, values).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.look_up(name).await {
-                // It was there, and is not.
+                // The row existed, and is gone now.
                 Ok(None) => Ok(true),
                 _ => Err(error),
             },
@@ -343,7 +343,7 @@ impl CompareAndSet for Sequences {
     }
 }
 
-/// The new values, the key, and the condition.
+/// Binds the new values, the key and the condition.
 fn bind<const N: usize>(set: [CqlValue; N], seen: &Row) -> Values {
     let (bounds, mut bound) = (seen.info.bounds, Vec::from(set));
     bound.push(values::text(&seen.info.name));
@@ -360,7 +360,7 @@ fn decode(name: &str, cells: &Cells) -> Result<Row, Fault> {
         None => return Err("has no format".into()),
     }
     let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
-    // None is larger than 2^64.
+    // All values are at most 2^64.
     let id = |column| cells.id(column).map(u128::cast_signed);
     let (next, start, max) = (id("next")?, id("start")?, id("max")?);
     let (incarnation, epoch) = (cells.count("incarnation")?.into(), cells.count("epoch")?.into());

@@ -1,4 +1,4 @@
-//! TLS to the nodes, as the options say.
+//! TLS configuration from the options.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, Error};
 
-/// The configuration for nodes of these hosts. Blocks while the files of the certificates are read.
+/// Returns the client configuration for nodes of these hosts. Blocks while it reads the certificate files.
 pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let roots = Arc::new(roots(tls.ca.as_deref(), "ca")?);
@@ -29,9 +29,9 @@ pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     showing(builder, tls)
 }
 
-/// Accepts a certificate for the node's address, or for one of the hosts that the options name.
+/// Accepts a certificate for the node's address or for a host from the options.
 ///
-/// The driver knows nodes by their addresses only. Certificates are often for names.
+/// The driver knows nodes only by address, but certificates are often issued for names.
 #[derive(Debug)]
 struct Named {
     inner: Arc<WebPkiServerVerifier>,

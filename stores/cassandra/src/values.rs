@@ -1,8 +1,8 @@
-//! Columns to values and back.
+//! Conversion between columns and values.
 //!
-//! Ids are `varint`: the whole of u64, and the end of a range beyond it, as cqlsh shows them. Rows are read
-//! by the names of their columns, since the answer of a conditional statement has as many as the server
-//! likes: Cassandra only `[applied]`, or what the condition names; ScyllaDB all of them, applied or not.
+//! Ids are `varint`: they cover all of u64 and the exclusive end 2^64, and cqlsh shows them as numbers.
+//! Rows are read by column name, since the columns in a conditional answer depend on the server: Cassandra
+//! returns only `[applied]`, or the columns of the condition; ScyllaDB returns all of them, applied or not.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use idmill_shared_cache::datacenter::{Claim, Era, Span};
 use scylla::frame::response::result::ColumnSpec;
 use scylla::value::{CqlValue, CqlVarint, Row};
 
-/// What is to be bound to a statement, in its order.
+/// The values to bind to a statement, in order.
 pub(super) type Values = Vec<CqlValue>;
 
-/// What a row lacks or has too much of.
+/// Why a row cannot be decoded.
 pub(super) type Fault = String;
 
-/// A row, by the names of its columns.
+/// A row, by column name.
 #[derive(Debug, Default)]
 pub(super) struct Cells(HashMap<String, CqlValue>);
 
@@ -32,7 +32,7 @@ impl Cells {
         self.0.get(column)
     }
 
-    /// Whether a conditional statement was applied; `None` if this is no answer to one.
+    /// Whether a conditional statement was applied; `None` if the answer has no `[applied]`.
     pub(super) fn applied(&self) -> Option<bool> {
         self.0.get("[applied]").and_then(CqlValue::as_boolean)
     }
@@ -45,7 +45,7 @@ impl Cells {
             .ok_or_else(|| format!("has no text for {column}"))
     }
 
-    /// A number that may be as large as 2^64.
+    /// A number of at most 2^64.
     pub(super) fn id(&self, column: &str) -> Result<u128, Fault> {
         self.maybe_id(column)?.ok_or_else(|| format!("has no number for {column}"))
     }
@@ -55,7 +55,7 @@ impl Cells {
         decode(value).map(Some).ok_or_else(|| format!("has {column} that no id can be"))
     }
 
-    /// A count, which fits a bigint.
+    /// A count in a bigint column.
     pub(super) fn count(&self, column: &str) -> Result<u64, Fault> {
         let value = self.0.get(column).and_then(CqlValue::as_bigint);
         value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| format!("has no count for {column}"))
@@ -80,7 +80,7 @@ impl Cells {
         Ok(Era { identity, recalls: self.count("recalls")? })
     }
 
-    /// What each datacenter claimed last.
+    /// The last claim of each datacenter.
     pub(super) fn claims(&self) -> Result<HashMap<String, Claim>, Fault> {
         let Some(value) = self.0.get("claims") else { return Ok(HashMap::new()) };
         let entries = value.as_map().ok_or("has claims that are no map")?;
@@ -114,7 +114,7 @@ pub(super) fn claim(claim: Claim) -> CqlValue {
     CqlValue::Tuple(fields.map(Some).to_vec())
 }
 
-/// As few bytes as hold the number and a sign, most significant first.
+/// Encodes in the fewest bytes that hold the number and its sign, most significant first.
 pub(super) fn id(value: u128) -> CqlValue {
     let bytes = value.to_be_bytes();
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count().min(15);
@@ -124,7 +124,7 @@ pub(super) fn id(value: u128) -> CqlValue {
     CqlValue::Varint(CqlVarint::from_signed_bytes_be(digits))
 }
 
-/// Numbers from 0 to 2^64.
+/// Decodes a number from 0 to 2^64.
 fn decode(value: &CqlValue) -> Option<u128> {
     let CqlValue::Varint(number) = value else { return None };
     let bytes = number.as_signed_bytes_be_slice();

@@ -1,6 +1,6 @@
-//! Cassandra: a node, flat and as the one datacenter of windows.
+//! Cassandra with one node: flat, and as the only datacenter of windows.
 //!
-//! What two datacenters do with one of them away is in `tests/cassandra/`.
+//! `tests/cassandra/` tests two datacenters with one of them unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use idmill_cassandra::{CassandraOptions, CassandraStore};
 use idmill_conformance::{Endpoint, Suite, Timeouts};
 use idmill_testing::engines::OnDemand;
 
-/// Large enough for the suite's own loads to need several.
+/// Large enough for the suite's own loads to need several ranges.
 const RANGE: u64 = 500;
 
 fn flat() -> Suite {
@@ -18,7 +18,7 @@ fn flat() -> Suite {
 }
 
 fn geo() -> Suite {
-    // What is heard of elsewhere is heard of at once: the trials do not wait for the next check.
+    // Check on every draw, so that the trials do not wait for the next check.
     let geo = |options: CassandraOptions| options.geo("dc1", RANGE).check_every(Duration::ZERO);
     suite("cassandra_geo", geo).window(2 * RANGE)
 }

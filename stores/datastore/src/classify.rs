@@ -1,11 +1,11 @@
-//! Datastore's errors, sorted by what they say about the ids.
+//! Classifies Datastore's errors by their effect on ids.
 //!
-//! A read reserves nothing, whatever went wrong: its errors only have to say whether another try may succeed.
-//! A commit that the server refused by name was not applied. After a commit that was not answered, or
-//! answered with a status by which servers say that they do not know either, the question is open.
+//! A failed read reserves nothing: its error kind only has to show whether a retry may succeed. A commit
+//! that the server rejected with a definite status was not applied. If a commit was not answered, or was
+//! answered with an indefinite status, its outcome is unknown.
 //!
-//! `ABORTED` and `ALREADY_EXISTS` are both 409, `FAILED_PRECONDITION` and `INVALID_ARGUMENT` both 400: the
-//! status decides, and the number only where there is none.
+//! `ABORTED` and `ALREADY_EXISTS` are both 409, `FAILED_PRECONDITION` and `INVALID_ARGUMENT` both 400. So
+//! the status decides, and the HTTP code only if there is no status.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -17,41 +17,41 @@ use serde_json::Value;
 /// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It never left: no token, or no connection.
+    /// Never sent: no token, or no connection.
     Unsent(Box<dyn StdError + Send + Sync>),
-    /// The server's answer, which is an error.
+    /// An error answered by the server.
     Refused(Refusal),
-    /// It left, and what came back, if anything, is no answer.
+    /// Sent, but without a valid answer.
     Lost(Box<dyn StdError + Send + Sync>),
 }
 
-/// An error that a server answered with.
+/// An error answered by a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     http: u16,
-    /// As in `google.rpc.Code`; empty where the answer was not Datastore's.
+    /// A name of `google.rpc.Code`; empty if the answer was not Datastore's.
     status: String,
     message: String,
 }
 
-/// What a read that the server refused means.
+/// The error kind of a rejected read.
 fn classify(refusal: &Refusal) -> ErrorKind {
     match refusal.status.as_str() {
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" => ErrorKind::InvalidInput,
         "UNAUTHENTICATED" | "PERMISSION_DENIED" => ErrorKind::Denied,
         "NOT_FOUND" => ErrorKind::NotFound,
-        // The database is of another type, or disabled.
+        // The database has another type, or is disabled.
         "FAILED_PRECONDITION" => ErrorKind::Conflict,
         "UNIMPLEMENTED" => ErrorKind::Unsupported,
         "DATA_LOSS" => ErrorKind::StoreViolation,
         "" => classify_http(refusal.http),
-        // ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL,
-        // CANCELLED, UNKNOWN, and what is new.
+        // ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL, CANCELLED, UNKNOWN, and
+        // new statuses.
         _ => ErrorKind::Unavailable,
     }
 }
 
-/// What a proxy or something that is no Datastore at all says.
+/// The error kind of an answer from a proxy or another kind of server.
 fn classify_http(http: u16) -> ErrorKind {
     match http {
         401 | 403 | 407 => ErrorKind::Denied,
@@ -61,21 +61,21 @@ fn classify_http(http: u16) -> ErrorKind {
     }
 }
 
-/// What a commit that the server refused means: whether others were faster, or the kind of the error.
+/// Classifies a rejected commit: `Ok` if another writer was faster, `Err` with the error kind otherwise.
 fn classify_commit(refusal: &Refusal) -> Result<ErrorKind, ErrorKind> {
     match refusal.status.as_str() {
-        // Of these, the last three say that the entity is not the one that was read: another
-        // version, already there, gone.
+        // The last three mean that the entity is not as it was read: it has another version, exists
+        // already, or was deleted.
         "ABORTED" | "FAILED_PRECONDITION" | "ALREADY_EXISTS" | "NOT_FOUND" => Ok(ErrorKind::Unavailable),
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" | "UNAUTHENTICATED" | "PERMISSION_DENIED" | "UNIMPLEMENTED" => {
             Err(classify(refusal))
         }
-        // Also for quotas: whether they were checked before the commit or after it, nobody promises.
+        // Includes quotas: it is not documented whether they are checked before the commit.
         _ => Err(ErrorKind::UnknownOutcome),
     }
 }
 
-/// The error of a read: nothing was reserved.
+/// Converts the error of a read: nothing was reserved.
 pub(super) fn read_failed(failure: Failure) -> Error {
     match failure {
         Failure::Refused(refusal) => error(classify(&refusal), refusal),
@@ -87,8 +87,8 @@ pub(super) fn read_failed(failure: Failure) -> Error {
     }
 }
 
-/// The outcome of a failed commit: others changed the entity since it was read and it was certainly not
-/// applied, or an error.
+/// The outcome of a failed commit: `Changed` if another writer was faster and the commit was certainly not
+/// applied; an error otherwise.
 pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
     Err(match failure {
         Failure::Refused(refusal) => match classify_commit(&refusal) {
@@ -131,10 +131,10 @@ fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
 }
 
 impl Refusal {
-    /// Reads an answer that is an error.
+    /// Parses an error answer.
     pub(super) fn read(http: u16, body: &[u8]) -> Self {
         let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-        // A streaming front end wraps it in a list.
+        // A streaming front end wraps the error in a list.
         let error = answer.get(0).unwrap_or(&answer).get("error").unwrap_or(&Value::Null);
         let text = |field: &str| error[field].as_str().unwrap_or_default().to_owned();
         Self { http, status: text("status"), message: text("message") }
@@ -157,7 +157,7 @@ impl StdError for Refusal {}
 mod tests {
     use super::*;
 
-    /// Answers as the emulators gave them: the number, the body, what it means for a read and for a commit.
+    /// Answers of the emulators: HTTP code, body, expected kind for a read and for a commit.
     const ANSWERS: &[(u16, &str, ErrorKind, Result<ErrorKind, ErrorKind>)] = {
         use ErrorKind::{Conflict, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome};
         &[
@@ -203,7 +203,7 @@ mod tests {
                 InvalidInput,
                 Err(InvalidInput),
             ),
-            // Something that is no Datastore, or a front end in trouble.
+            // Not Datastore, or a failing front end.
             (404, "Not Found", NotFound, Err(UnknownOutcome)),
             (400, "<html>", StoreViolation, Err(UnknownOutcome)),
             (502, "", Unavailable, Err(UnknownOutcome)),

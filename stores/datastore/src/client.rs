@@ -1,4 +1,4 @@
-//! Requests to Datastore's REST API, or to an emulator's.
+//! Requests to the REST API of Datastore or an emulator.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use super::options::DatastoreOptions;
 const CLOUD: &str = "https://datastore.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/datastore";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pauses before a look-up that the server has deferred, each twice the last: every look-up is billed.
+/// First and longest pause after a deferred look-up. The pause doubles, because every look-up is billed.
 const DEFERRED: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
-/// By which the service finds the database before it reads the request.
+/// The service uses this header to route the request to the database before it reads the body.
 const ROUTING: &str = "x-goog-request-params";
 
-/// One database, as it is asked over HTTP.
+/// An HTTP client for one database.
 #[derive(Clone)]
 pub(super) struct Client {
     http: reqwest::Client,
-    /// Up to the method's name.
+    /// URL prefix, up to the method's name.
     url: String,
     routing: HeaderValue,
     database: String,
@@ -38,8 +38,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client for the emulator, if there is one, or for Google Cloud with the
-    /// credentials of the environment.
+    /// Creates a client for the emulator if there is one, or for Google Cloud with the credentials of the
+    /// environment.
     pub(super) async fn new(
         options: &DatastoreOptions,
         tokens: Option<Arc<dyn TokenSource>>,
@@ -77,7 +77,7 @@ impl Client {
             if first("missing").is_some() {
                 return Ok(None);
             }
-            // The server had no time for this key; it says so instead of failing.
+            // The server had no time for this key, and reports that without an error.
             if first("deferred").is_none() {
                 return Err(Error::new(ErrorKind::StoreViolation, "a lookup was answered without its key"));
             }
@@ -90,18 +90,18 @@ impl Client {
         }
     }
 
-    /// When a call that begins now has to end, with its request for a token.
+    /// Deadline of a call that begins now, including its token request.
     fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
 
-    /// Reads a page of a query.
+    /// Reads one page of a query.
     pub(super) async fn query(&self, partition: Value, query: &Value) -> Result<Value> {
         let request = json!({ "databaseId": self.database, "partitionId": partition, "query": query });
         self.call("runQuery", request, self.deadline()).await.map_err(read_failed)
     }
 
-    /// Applies one mutation, in a transaction of its own.
+    /// Applies one mutation in its own transaction.
     pub(super) async fn commit(&self, mutation: &Value) -> Result<Swapped<String>> {
         let request = json!({
             "databaseId": self.database,
@@ -117,7 +117,7 @@ impl Client {
             return commit_failed(Failure::Lost("an answer without a result".into()));
         };
         if result["conflictDetected"] == Value::Bool(true) {
-            // Asked to fail, it told instead. Either way it kept what it has.
+            // Some servers report the conflict here instead of failing. Nothing was written.
             let message = "another version is stored by now";
             return Ok(Swapped::Changed(Some(Error::new(ErrorKind::Unavailable, message))));
         }
@@ -149,7 +149,7 @@ impl Client {
     }
 }
 
-/// The tokens stay out of logs.
+/// Omits the tokens, so that they stay out of logs.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
@@ -163,7 +163,7 @@ fn http(timeout: Duration) -> Result<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .timeout(timeout)
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-        // A redirect would send a commit once more, and a token to somebody else.
+        // A redirect would send a commit again, and the token to another server.
         .redirect(Policy::none());
     builder.build().map_err(|error| {
         Error::new(ErrorKind::Unsupported, format!("no HTTP client: {error}")).because(error)
@@ -175,8 +175,8 @@ fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
     HeaderValue::from_str(&params).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The credentials of the environment: a file that GOOGLE_APPLICATION_CREDENTIALS names, gcloud's,
-/// or the machine's own account.
+/// The credentials of the environment: the file named by GOOGLE_APPLICATION_CREDENTIALS, gcloud's, or the
+/// machine's service account.
 async fn default_tokens(patience: Duration) -> Result<Arc<dyn TokenSource>> {
     let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE]));
     let Ok(provider) = timeout(patience, provider).await else {
@@ -200,7 +200,7 @@ fn secret(token: &str) -> Result<HeaderValue, Box<dyn std::error::Error + Send +
     Ok(value)
 }
 
-/// An error of a connection. Our messages say which sequence; of the URL, the server is enough.
+/// A connection error. Drops the URL except for the server: idmill's errors name the sequence already.
 fn broken(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
     match error.url().map(|url| url.origin().ascii_serialization()) {
         Some(server) => format!("{server}: {}", chain(&error.without_url())).into(),
@@ -222,7 +222,7 @@ mod tests {
     /// A guard against hanging.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A server that defers every look-up; and how many it was sent.
+    /// A server that defers every look-up, and a counter of the requests.
     fn deferring() -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
@@ -268,7 +268,7 @@ mod tests {
         let error = find(address, None).await;
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("deferred"), "{error}");
-        // 20, 40, 80 and 160 ms lie between them.
+        // The pauses are 20, 40, 80 and 160 ms.
         let asked = asked.load(Ordering::Relaxed);
         assert!((1..=5).contains(&asked), "{asked}");
     }

@@ -11,14 +11,14 @@
 //!
 //! # What holds
 //!
-//! The guide describes durability, consistency, and the limits of writes to one entity. A commit that is
-//! not answered, or is answered with a status that leaves it open, is an
-//! [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) and is not sent again.
+//! The guide describes durability, consistency, and the limits of writes to one entity. If a commit is not
+//! answered, or its status leaves the outcome open, the error is
+//! [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) and the commit is not sent again.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped before its commit is sent does nothing. After that the commit may be applied, and
-//! the range it reserved becomes a gap.
+//! A call that is dropped before its commit is sent has no effect. After that, the commit may be applied,
+//! and the reserved range becomes a gap.
 
 mod classify;
 mod client;
@@ -101,14 +101,14 @@ impl DatastoreStore {
         found.map(|found| self.place.decode(&found)).transpose()
     }
 
-    /// Reads a page of all.
+    /// Reads a page of the sequences.
     async fn query(&self, page: &Page) -> Result<Listing> {
         let decode = |result: &Value| Ok(self.place.decode(result)?.info);
         Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
     }
 
-    /// The entities of a page, and where the next one begins. The prefix is looked at here, since keys are
-    /// escaped names and have another order.
+    /// Reads the entities of a page and the cursor of the next one. The prefix is filtered here, since keys
+    /// are escaped names and sort differently.
     async fn listed<P: Fill>(
         &self,
         place: &Place,
@@ -126,21 +126,22 @@ impl DatastoreStore {
         let more = match batch["moreResults"].as_str() {
             Some("NOT_FINISHED") => true,
             Some("NO_MORE_RESULTS") => false,
-            // An emulator says that there may be more after every limit that was reached, or not; and begins
-            // a page again with the entities of other databases that have the key at which it ended.
+            // An emulator may report more results after every full page, even if there are none. It can
+            // also begin a page with the entities of other databases whose key equals the last key of the
+            // previous page.
             _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
         };
-        // An emulator answers for the default database with the entities of all.
+        // For the default database, an emulator returns the entities of all databases.
         let ours = |result: &&Value| place.holds(result) && schema::shown(result).starts_with(&page.prefix);
         let rows = results.iter().filter(ours).map(|result| (schema::shown(result), decode(result)));
         Ok(P::of(end.filter(|_| more).map(Cursor::new), rows))
     }
 }
 
-/// A mutation of what has this version, which fails if it has another by now.
+/// A mutation that fails if the entity no longer has this version.
 ///
-/// FAIL is said because what is done without it is the server's choice: Google's newer emulator then writes
-/// over the other version and tells nobody.
+/// FAIL is explicit because the server chooses the default: Google's newer emulator would silently
+/// overwrite the other version.
 fn over(operation: &str, value: &Value, version: &str) -> Value {
     json!({ operation: value, "baseVersion": version, "conflictResolutionStrategy": "FAIL" })
 }
@@ -155,8 +156,8 @@ impl CompareAndSet for DatastoreStore {
     type Version = String;
 
     fn can(&self) -> Capabilities {
-        // Not in batches: a commit of several would fail or wait as a whole for the one
-        // sequence that others write too.
+        // `batches` is off: a commit of several sequences would fail or wait as a whole for the most
+        // contended one.
         Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
@@ -164,7 +165,7 @@ impl CompareAndSet for DatastoreStore {
         Box::pin(self.look_up(name))
     }
 
-    // Whatever may be sent again: a commit is sent once.
+    // `Resend` is ignored: a commit is sent only once.
     fn swap<'a>(
         &'a self,
         _: &'a SequenceName,
@@ -187,7 +188,7 @@ impl CompareAndSet for DatastoreStore {
         Box::pin(self.query(page))
     }
 
-    /// Each attempt is paid for.
+    /// Every attempt is billed.
     fn contention(&self) -> Contention {
         Contention::new().every(1).pauses(Duration::from_millis(10), Duration::from_secs(1))
     }

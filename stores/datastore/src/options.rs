@@ -10,9 +10,9 @@ use percent_encoding::utf8_percent_encode;
 
 use super::DatastoreStore;
 
-/// The kind of the sequences where none is named, and of the records beside them.
+/// The default kind of sequences; the kind of their records is derived from it.
 pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
-/// What the API calls the database that every project begins with.
+/// The API's name for a project's default database.
 const DEFAULT_DATABASE: &str = "(default)";
 const PROJECT: Kind = text("PROJECT", "letters, digits and `-`, as in `datastore://my-project`", |project| {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
@@ -70,12 +70,12 @@ idmill_kit::options! {
 }
 
 impl DatastoreOptions {
-    /// The default database of a project, with every option at its default.
+    /// Options for the default database of a project, with every option at its default.
     pub fn new(project: impl Into<String>) -> Self {
         Self::with_defaults(project.into(), String::new())
     }
 
-    /// A database of the project other than `(default)`.
+    /// Sets a database other than `(default)`.
     #[must_use]
     pub fn database(mut self, database: impl Into<String>) -> Self {
         self.database = database.into();
@@ -100,14 +100,14 @@ impl DatastoreOptions {
         format!("datastore://{project}{slash}{database}")
     }
 
-    /// Everything that can be known to be wrong without asking anybody.
+    /// Checks everything that needs no connection.
     pub(super) fn check(&self) -> Result<()> {
         PROJECT.check("the project", &self.project)?;
         DATABASE.check("the database", &self.database)?;
         self.check_values()
     }
 
-    /// The address of the emulator to use, if one is: the option first, then the environment.
+    /// Returns the address of the emulator, if any: the option first, then the environment.
     pub(super) fn emulator_or(&self, environment: Option<String>) -> Result<Option<String>> {
         if self.emulator.is_some() {
             return Ok(self.emulator.clone());
@@ -119,12 +119,12 @@ impl DatastoreOptions {
     }
 }
 
-/// Opening never creates anything here: there are no tables, and an entity is created with its sequence.
+/// Opening creates nothing: there are no tables, and an entity is created with its sequence.
 impl Target for DatastoreOptions {
     idmill_kit::target!(|options| "datastore" => DatastoreStore::open_with);
 }
 
-/// What Datastore keeps for itself.
+/// Whether Datastore reserves this name.
 fn is_reserved(text: &str) -> bool {
     text.len() >= 4 && text.starts_with("__") && text.ends_with("__")
 }

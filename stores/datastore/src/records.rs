@@ -1,7 +1,7 @@
-//! Records: entities of a kind of their own.
+//! Records: entities of a separate kind.
 //!
-//! A record is read, and written on the condition that its entity has the version that was read. A commit is
-//! sent once: what was not answered is an unknown outcome.
+//! A write is conditional on the version of the entity that was read. A commit is sent once: without an
+//! answer, its outcome is unknown.
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
@@ -34,7 +34,7 @@ impl DatastoreStore {
                 Some((_, version)) => over("update", &entity, version),
                 None => json!({ "insert": entity }),
             };
-            // By another's write, or because there were too many at once: that is looked at.
+            // Another writer was faster, or the server was overloaded: read again.
             let Swapped::Changed(cause) = self.client.commit(&mutation).await? else { return Ok(true) };
             contest.lost(cause).await?;
         }

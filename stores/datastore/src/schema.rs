@@ -1,8 +1,8 @@
-//! The entity that holds a sequence, its key, and their JSON.
+//! The entity of a sequence, its key, and their JSON.
 //!
-//! A `u64` is stored as the signed integer of the same 64 bits, as Datastore has no other: what is below 2^63
-//! reads in the console as what it is, and what is above as itself minus 2^64 (`u64::MAX` is -1). Nothing is
-//! compared or added by the server.
+//! A `u64` is stored as the signed integer with the same 64 bits, since Datastore has no unsigned type. The
+//! console shows values below 2^63 as they are, and larger ones minus 2^64 (`u64::MAX` is -1). The server
+//! never compares or adds these values.
 
 use idmill::store::SequenceInfo;
 use idmill::{Result, SequenceName};
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use super::options::{DEFAULT_KIND, DatastoreOptions};
 
-/// The layout of an entity. Another version's are refused.
+/// The layout version of an entity. Other versions are rejected.
 const FORMAT: i64 = 1;
 const WITNESS_KIND: &str = "IdmillWitness";
 const WITNESS_SUFFIX: &str = "_witness";
-/// The key of nothing: no sequence's name is escaped to it, so asking for it disturbs nobody.
+/// A key that no sequence name is escaped to, so a look-up of it has no side effects.
 const NOBODY: &str = "~nobody";
 
-/// Where the entities are: project, database, namespace and kind.
+/// The location of the entities: project, database, namespace and kind.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) project: String,
@@ -27,7 +27,7 @@ pub(super) struct Place {
     kind: String,
 }
 
-/// A sequence as it was read, and the version of its entity, by which a change is tied to what was read.
+/// A sequence and the version of its entity, which makes a change conditional on this read.
 pub(super) type Stored = Seen<String>;
 
 impl Place {
@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// Where the records are: the same, with a kind of their own.
+    /// The location of the records: the same, with a separate kind.
     pub(super) fn of_records(&self) -> Self {
         let kind = if self.kind == DEFAULT_KIND {
             WITNESS_KIND.to_owned()
@@ -59,7 +59,7 @@ impl Place {
         json!({ "key": self.key(name), "properties": properties })
     }
 
-    /// A result of a lookup or a query as a record and the version of its entity, or what is wrong with it.
+    /// Decodes a result as a record and the version of its entity.
     pub(super) fn decode_record(&self, result: &Value) -> Result<(String, String)> {
         let entity = &result["entity"];
         let properties = &entity["properties"];
@@ -111,22 +111,22 @@ impl Place {
         json!({ "key": self.key(&info.name), "properties": properties })
     }
 
-    /// Whether a result of a query is of this database and namespace.
+    /// Whether a query result belongs to this database and namespace.
     pub(super) fn holds(&self, result: &Value) -> bool {
         let partition = &result["entity"]["key"]["partitionId"];
         let is = |what: &str, ours: &str| partition[what].as_str().unwrap_or_default() == ours;
         is("databaseId", &self.database) && is("namespaceId", &self.namespace)
     }
 
-    /// A result of a lookup or a query as a sequence, or what is wrong with it.
+    /// Decodes a result as a sequence.
     pub(super) fn decode(&self, result: &Value) -> Result<Stored> {
         let entity = &result["entity"];
         decode(entity, &result["version"]).map_err(|fault| fault.of(self.shown(entity)))
     }
 }
 
-/// A sequence's name as the name of a key; no two names share a key. Datastore keeps `__…__` for itself,
-/// advises against slashes, and may come to refuse dots alone, as Firestore's native mode does.
+/// Escapes a sequence name for a key; different names have different keys. Datastore reserves `__…__`,
+/// advises against slashes, and may one day reject `.` and `..`, as Firestore's native mode does.
 fn escape(name: &str) -> String {
     let name = name.replace('~', "~0").replace('/', "~1");
     if name.starts_with("__") || name == "." || name == ".." { format!("~{name}") } else { name }
@@ -138,13 +138,14 @@ fn unescape(key: &str) -> Option<SequenceName> {
     SequenceName::new(&name).ok().filter(|name| escape(name) == key)
 }
 
-/// An index on these would cost two writes for each reserve, and make a hot spot of an ever-growing value.
+/// Excludes a value from indexes. An index would cost two writes per reserve, and an ever-growing value
+/// would create a hot spot.
 fn plain(mut value: Value) -> Value {
     value["excludeFromIndexes"] = Value::Bool(true);
     value
 }
 
-/// As text, since JSON's numbers end at 2^53.
+/// As text, since JSON numbers are exact only up to 2^53.
 fn integer(value: u64) -> Value {
     json!({ "integerValue": value.cast_signed().to_string() })
 }
@@ -154,7 +155,7 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
         let number = read_integer(&entity["properties"][what]);
         number.ok_or_else(|| Fault::from(format!("has no integer for {what}")))
     };
-    // An id is the 64 bits of its integer.
+    // An id has the same 64 bits as its integer.
     let id = |what: &str| read(what).map(|number| i128::from(number.cast_unsigned()));
     if read("format")? != FORMAT {
         return Err(Fault::Format);
@@ -172,7 +173,7 @@ fn read_integer(property: &Value) -> Option<i64> {
     property["integerValue"].as_str()?.parse().ok()
 }
 
-/// The name of what a query found, or its key where it has none.
+/// The name of a query result, or its key if it has no valid name.
 pub(super) fn shown(result: &Value) -> String {
     let key = &result["entity"]["key"];
     key_name(key).map_or_else(|| key["path"].to_string(), |name| name.to_string())

@@ -1,4 +1,4 @@
-//! Datastore, as both of Google's emulators have it.
+//! Datastore on both of Google's emulators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,15 @@ use idmill_conformance::{Endpoint, Suite, Timeouts};
 use idmill_datastore::{DatastoreOptions, DatastoreStore};
 use idmill_testing::engines::OnDemand;
 
-/// Two thirds of it are longer than an emulator's first answer takes on a busy machine.
+/// Two thirds of it exceed the duration of an emulator's first answer on a busy machine.
 const PAUSE: Duration = Duration::from_secs(7);
 
-/// The emulator of Datastore itself. It writes to its file half a minute after the fact: a
-/// SIGKILL loses what came last.
+/// The Datastore emulator. It writes its file half a minute late, so a SIGKILL loses the last writes.
 fn suite() -> Suite {
     on("datastore")
 }
 
-/// The emulator of Firestore in Datastore mode, which is other code, and keeps nothing.
+/// The emulator of Firestore in Datastore mode: a different implementation, which stores nothing on disk.
 fn firestore() -> Suite {
     on("firestore")
 }

@@ -1,9 +1,10 @@
-//! etcd's errors, sorted by what they say about the ids.
+//! Classifies etcd's errors by their effect on ids.
 //!
-//! A read reserves nothing, whatever went wrong. Of a transaction only what etcd refuses by name was
-//! certainly not applied. etcd's own timeouts, an answer that is not etcd's, and no answer at all leave it
-//! open. So does a full database: the transaction that fills it is applied and answered with the error that
-//! refuses all later ones. A gRPC code alone says little: connections and proxies speak in the same codes.
+//! A failed read reserves nothing. A transaction was certainly not applied only if etcd rejected it with a
+//! definite error. After etcd's own timeouts, an answer from another server, or no answer, the outcome is
+//! unknown. The same holds for a full database: the transaction that fills it is applied, and gets the
+//! error that rejects all later ones. A gRPC code proves little, because connections and proxies use the
+//! same codes.
 
 use std::error::Error as StdError;
 
@@ -17,26 +18,26 @@ pub(super) const OVERTAKEN: &str =
 /// Why a request has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// It never left.
+    /// Never sent.
     Unsent(Box<dyn StdError + Send + Sync>),
-    /// An answer, which is an error.
+    /// An error answer.
     Refused(Box<Status>),
-    /// It left, and what came back, if anything, is no answer.
+    /// Sent, but without a valid answer.
     Lost(Box<dyn StdError + Send + Sync>),
-    /// An answer that must not be believed.
+    /// An answer that must not be used.
     Violation(Error),
 }
 
-/// What an answer that is an error says about the request.
+/// What an error answer means for the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// Not applied, and so it will be with every member.
+    /// Not applied, and every member would reject it.
     Refused(ErrorKind),
-    /// Not applied by this member, now.
+    /// Not applied by this member, for now.
     Elsewhere,
-    /// Not applied, since what proved who asks has expired.
+    /// Not applied, since the token has expired.
     Expired,
-    /// Not applied since the database is full, or applied and now it is full.
+    /// Not applied since the database is full; or applied, and the database is full now.
     Full,
     /// It may have been applied.
     Open,
@@ -45,16 +46,16 @@ enum Meaning {
 /// What to do about a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Not applied; another member may be asked, whatever the request is.
+    /// Not applied: any request may be sent to another member.
     Elsewhere,
-    /// Not to be asked again: not applied, or [settled](Failure::is_settled) whether it was.
+    /// Do not resend: not applied, or [settled](Failure::is_settled).
     Final,
     /// It may have been applied.
     Open,
 }
 
 impl Failure {
-    /// Says which member it was.
+    /// Adds the member's address.
     pub(super) fn at(self, address: &str) -> Self {
         let told = |source: Box<dyn StdError + Send + Sync>| format!("{address}: {}", chain(&*source)).into();
         match self {
@@ -77,18 +78,19 @@ impl Failure {
         }
     }
 
-    /// Whether another log-in may be all that it takes.
+    /// Whether a new log-in may help.
     pub(super) fn is_expired(&self) -> bool {
         matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Expired)
     }
 
-    /// Whether the answer leaves open what became of the transaction, and yet nothing will become of it any
-    /// more: a read that comes after it tells.
+    /// Whether a later read shows the outcome: the answer leaves it open, but the transaction will not be
+    /// applied later.
     pub(super) fn is_settled(&self) -> bool {
         matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Full)
     }
 
-    /// The same, of what has to come before the request: that was not sent, whatever became of this.
+    /// For a log-in that precedes a request: the request itself was not sent, whatever happened to the
+    /// log-in.
     pub(super) fn beforehand(self) -> Self {
         match (self.fate(), self) {
             (Fate::Open, Self::Lost(source)) => Self::Unsent(source),
@@ -98,23 +100,24 @@ impl Failure {
     }
 }
 
-/// What a request failed of, as the client reports it.
+/// Converts the client's error.
 impl From<Status> for Failure {
     fn from(status: Status) -> Self {
         if causes(&status).any(<dyn StdError>::is::<ConnectError>) {
             return Self::Unsent(status.into());
         }
-        // What a server said has no cause on this side.
+        // An error answered by a server has no local cause.
         if status.source().is_some() { Self::Lost(status.into()) } else { Self::Refused(status.into()) }
     }
 }
 
-/// The texts are those of etcd 3.4 to 3.6.
+/// Matches the texts of etcd 3.4 to 3.6.
 fn classify(code: Code, message: &str) -> Meaning {
     let Some(said) = message.strip_prefix("etcdserver: ") else { return Meaning::Open };
     match (code, said) {
         (_, "invalid auth token" | "revision of auth store is old") => Meaning::Expired,
-        // Before it was proposed. "Too many" is that it applies more slowly than it was asked.
+        // Rejected before the proposal. "Too many requests": the member applies entries more slowly than
+        // they arrive.
         (Code::Unavailable, "no leader" | "not capable" | "rpc not supported for learner")
         | (Code::ResourceExhausted, "too many requests") => Meaning::Elsewhere,
         (Code::ResourceExhausted, "mvcc: database space exceeded") => Meaning::Full,
@@ -129,12 +132,12 @@ fn classify(code: Code, message: &str) -> Meaning {
         ) => Meaning::Refused(ErrorKind::Denied),
         (Code::InvalidArgument, _) => Meaning::Refused(ErrorKind::InvalidInput),
         (Code::Unimplemented, _) => Meaning::Refused(ErrorKind::Unsupported),
-        // Timeouts, a change of leaders, a server that stops, and what is new.
+        // Timeouts, a leader change, a stopping server, and new errors.
         _ => Meaning::Open,
     }
 }
 
-/// What a read that was refused means, if it is not said in etcd's words.
+/// The error kind of a read that failed with another server's error.
 fn classify_stranger(code: Code) -> ErrorKind {
     match code {
         Code::Unimplemented => ErrorKind::Unsupported,
@@ -143,14 +146,14 @@ fn classify_stranger(code: Code) -> ErrorKind {
     }
 }
 
-/// The error of a read: nothing was reserved.
+/// Converts the error of a read: nothing was reserved.
 pub(super) fn read_failed(failure: Failure) -> Error {
     match failure {
         Failure::Violation(error) => error,
         Failure::Unsent(source) => unreachable(&*source),
         Failure::Lost(source) => {
             let said = chain(&*source);
-            // What speaks another protocol will not speak etcd's the next time either.
+            // A server with another protocol will fail the same way on a retry.
             let (kind, remedy) = if said.contains("frame with invalid size") {
                 (ErrorKind::Unsupported, STRANGER)
             } else {
@@ -160,14 +163,14 @@ pub(super) fn read_failed(failure: Failure) -> Error {
         }
         Failure::Refused(status) => match classify(status.code(), status.message()) {
             Meaning::Open => refused(classify_stranger(status.code()), &status),
-            // And nothing was written.
+            // A read wrote nothing.
             Meaning::Full => refused(ErrorKind::Conflict, &status),
             meaning => refused(kind(meaning), &status),
         },
     }
 }
 
-/// What a transaction that failed means for the ids.
+/// Converts the error of a transaction.
 pub(super) fn write_failed(failure: Failure) -> Error {
     match failure {
         Failure::Violation(error) => error,
@@ -193,8 +196,8 @@ fn kind(meaning: Meaning) -> ErrorKind {
 }
 
 fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
-    // Here and wherever an answer is missing, in words alone: the error itself is of a library that the
-    // client keeps to itself, and prints as its parts.
+    // Here and for other missing answers, only the text is kept. The error type belongs to a library that
+    // the client does not export, and prints its debug form.
     let said = chain(source);
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (
@@ -244,8 +247,8 @@ fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
     })
 }
 
-/// What an error says, with its causes: `transport error` alone tells nobody anything. A [`Status`] prints
-/// its own code and metadata as well: of it the message is enough.
+/// The text of an error with its causes: `transport error` does not explain anything. Of a [`Status`], only
+/// the message, since it also prints its code and metadata.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let text = |error: &(dyn StdError + 'static)| match error.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),
@@ -260,7 +263,7 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
 mod tests {
     use super::*;
 
-    /// Statuses as etcd gave them, and what they mean for a read and for a transaction.
+    /// Statuses of etcd, with their kinds for a read and for a transaction.
     const STATUSES: &[(Code, &str, ErrorKind, ErrorKind, Fate)] = {
         use ErrorKind::{
             Conflict, Denied, InvalidInput, StoreViolation, Unavailable, UnknownOutcome, Unsupported,
@@ -318,7 +321,7 @@ mod tests {
             (Code::DeadlineExceeded, "context deadline exceeded", Unavailable, UnknownOutcome, Open),
             (Code::Cancelled, "context canceled", Unavailable, UnknownOutcome, Open),
             (Code::Unknown, "raft: proposal dropped", Unavailable, UnknownOutcome, Open),
-            // Not in etcd's words: something on the way, which may have passed the request on.
+            // Not an error of etcd: a proxy, which may have forwarded the request.
             (Code::Unavailable, "", Unavailable, UnknownOutcome, Open),
             (Code::PermissionDenied, "h2 protocol error", Denied, UnknownOutcome, Open),
             (Code::Unauthenticated, "who are you", Denied, UnknownOutcome, Open),
@@ -335,7 +338,7 @@ mod tests {
             assert_eq!(read_failed(failure()).kind(), *read, "{message}");
             assert_eq!(write_failed(failure()).kind(), *write, "{message}");
             assert_eq!(failure().fate(), *fate, "{message}");
-            // What was not applied for certain is never called unknown, and the other way round.
+            // `UnknownOutcome` is used exactly if the transaction may have been applied.
             let is_open = *fate == Fate::Open || failure().is_settled();
             assert_eq!(*write == ErrorKind::UnknownOutcome, is_open, "{message}");
             assert_ne!(failure().beforehand().fate(), Fate::Open, "{message}");

@@ -1,8 +1,7 @@
 //! Requests to the members of a cluster, over gRPC.
 //!
-//! Nothing below this resends: neither the channel, which connects anew for the next request only, nor gRPC,
-//! whose retries need a configuration that is not given. So what becomes of a request that was not answered
-//! is decided in one place, [`Client::call`].
+//! The layers below never resend: the channel reconnects only for the next request, and gRPC retries need a
+//! configuration that is not set. So only [`Client::call`] decides about a request without an answer.
 
 use std::fmt;
 use std::path::Path;
@@ -26,21 +25,20 @@ use super::guard::Guard;
 use super::options::EtcdOptions;
 use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
 
-/// Less where the timeout is: a connection that cannot be made should be known as such
-/// before the request counts as lost.
+/// Less if the timeout is shorter: a failed connect should be detected before the request counts as lost.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// An answer, and whether an earlier copy of the request may have been applied before.
+/// An answer, and whether an earlier copy of the request may have been applied before it.
 #[derive(Debug)]
 pub(super) struct Answered<A> {
     pub(super) answer: A,
     pub(super) resent: bool,
 }
 
-/// A cluster, as it is asked through any of its members.
+/// A client for a cluster, through any of its members.
 pub(super) struct Client {
     members: Vec<Member>,
-    /// The one that answered last.
+    /// The member that answered last.
     preferred: AtomicUsize,
     user: Option<(String, String)>,
     token: Mutex<Option<AsciiMetadataValue>>,
@@ -53,7 +51,7 @@ struct Member {
     channel: Mutex<Line>,
 }
 
-/// A channel, and how many there were before it.
+/// A channel, and the number of channels before it.
 #[derive(Clone)]
 struct Line {
     channel: Channel,
@@ -78,7 +76,7 @@ impl Client {
         &self.guard
     }
 
-    /// Reads, linearizably.
+    /// A linearizable read.
     pub(super) async fn range(&self, range: &Range) -> Result<RangeAnswer> {
         let read: Result<Answered<RangeAnswer>, _> = self.call(wire::RANGE, range, Resend::Harmless).await;
         read.map(|answered| answered.answer).map_err(read_failed)
@@ -88,9 +86,9 @@ impl Client {
         self.call(wire::TXN, txn, resend).await
     }
 
-    /// Asks one member after the other until one answers. Once a request may have been applied it is
-    /// over, unless sending it again is harmless: then it is, until it is answered or as long again has
-    /// passed as one request may take.
+    /// Sends the request to one member after the other until one answers. Once it may have been applied, it
+    /// fails, unless resending is harmless: then it is resent until it is answered, or until one more
+    /// timeout has passed.
     async fn call<Q, A>(
         &self,
         path: &'static str,
@@ -150,7 +148,7 @@ impl Client {
             token = self.token(member, until).await?;
             asked = member.send(path, request.clone(), token.as_ref(), until).await;
         }
-        // The next call need not begin where this one failed.
+        // After a failure, the next call starts with another member.
         let next = if asked.is_ok() { number } else { (number + 1) % self.members.len() };
         self.preferred.store(next, Ordering::Relaxed);
         let answer: A = asked?;
@@ -160,7 +158,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// What proves who asks; nothing where nobody logs in.
+    /// Returns the authentication token; `None` without a user.
     async fn token(&self, member: &Member, until: Instant) -> Result<Option<AsciiMetadataValue>, Failure> {
         let Some((name, password)) = self.user.clone() else { return Ok(None) };
         if let Some(token) = self.token.lock().clone() {
@@ -175,7 +173,7 @@ impl Client {
         Ok(Some(self.token.lock().insert(token).clone()))
     }
 
-    /// Unless somebody has logged in again meanwhile.
+    /// Drops an expired token, unless another call has logged in since.
     fn forget(&self, token: Option<&AsciiMetadataValue>) {
         let mut current = self.token.lock();
         if current.as_ref() == token {
@@ -194,9 +192,9 @@ impl fmt::Debug for Client {
     }
 }
 
-/// An answer whose header is looked at.
+/// An answer whose header is checked.
 trait Answer {
-    /// The header, and whether its revision is that of a write which is told of here.
+    /// The header, and whether its revision is that of the write in this answer.
     fn header(&self) -> (Option<Header>, bool);
 }
 
@@ -239,7 +237,7 @@ impl Member {
     {
         let line = self.channel.lock().clone();
         let mut request = tonic::Request::new(request);
-        // A member that was cut off from the others says so at once.
+        // A member without a leader then fails immediately.
         request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
         if let Some(token) = token {
             request.metadata_mut().insert("token", token.clone());
@@ -253,7 +251,8 @@ impl Member {
             .map_err(|failure| failure.at(self.endpoint.uri().authority().map_or("", |place| place.as_str())))
     }
 
-    /// A connection on which something was lost may lead nowhere, and not show it for many minutes.
+    /// Replaces a channel after a lost request: its connection may be dead without an error for many
+    /// minutes.
     fn hang_up(&self, number: u64) {
         let mut line = self.channel.lock();
         if line.number == number {
@@ -299,7 +298,7 @@ fn bad_tls(error: &tonic::transport::Error) -> Error {
     refuse(format!("the certificates cannot be used{cause}"))
 }
 
-/// Between two rounds through the members.
+/// Pauses between rounds through the members.
 fn pauses() -> ExponentialBuilder {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(10))

@@ -1,10 +1,10 @@
-//! Notices an etcd that is not the one it was.
+//! Detects an etcd that went back in time.
 //!
-//! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request that
-//! is sent after an answer at revision `r` was received is answered at `r` or later, by whichever member. An
-//! answer from before that comes from another history, and so does a write whose own revision is not a new
-//! one: a snapshot that was restored, a data directory that was put back. Sequences then stand where they
-//! once stood, and what they would grant was granted before.
+//! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request
+//! sent after an answer at revision `r` is answered at `r` or later, by any member. An answer from an
+//! earlier revision belongs to another history; so does a write whose own revision is not a new one. The
+//! cause is a restored snapshot or an old data directory. The sequences are then old too, and would grant
+//! ids again.
 
 use idmill::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -16,30 +16,29 @@ pub(super) struct Guard(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Once it has answered.
+    /// Known after the first answer.
     cluster: Option<u64>,
-    /// The highest revision that any answer had.
+    /// The highest revision of any answer.
     revision: i64,
-    /// Why nothing is believed any more. It stays: the new history will pass the old one's revision some
-    /// time, and then nothing would show.
+    /// Why every answer is rejected. Never cleared: the new history's revision will eventually exceed the
+    /// old one's, and then the problem would no longer show.
     broken: Option<Error>,
 }
 
-/// How far the cluster had come when a request was sent. Answers to requests sent
-/// side by side come in any order.
+/// The cluster's revision when a request was sent. Concurrent requests may be answered in any order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor(i64);
 
 impl Floor {
-    /// For an answer to a write that was applied: its own revision has to be a new one. In a cluster that is
-    /// one behind, it would be the last that was seen.
+    /// For the answer to an applied write, whose own revision must be new. A cluster that went back by one
+    /// write would repeat the last revision.
     pub(super) fn above(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
 impl Guard {
-    /// To be called before a request is sent.
+    /// Call before a request is sent.
     pub(super) fn floor(&self) -> Result<Floor> {
         let state = self.0.lock();
         match &state.broken {
@@ -53,7 +52,7 @@ impl Guard {
         self.0.lock().cluster
     }
 
-    /// Whether an answer is of the same cluster, and of the same history as those before it.
+    /// Checks that an answer comes from the same cluster and history as earlier ones.
     pub(super) fn check(&self, header: Option<Header>, floor: Floor) -> Result<()> {
         let Some(Header { cluster_id, revision }) = header else {
             return Err(Error::new(ErrorKind::StoreViolation, "an answer came without a header"));
@@ -71,8 +70,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Refuses everything from now on: what is stored under `key` was written before
-    /// what was seen there earlier.
+    /// Rejects everything from now on: the value under `key` is older than one that was seen there before.
     pub(super) fn rewind(&self, key: &str, seen: i64, found: i64) -> Error {
         let message =
             format!("the key {key:?} was last written at revision {seen}, and now at {found}: {REWOUND}");

@@ -10,15 +10,15 @@
 //!
 //! # What holds
 //!
-//! The guide describes durability, when a transaction is sent again, and how the store detects an etcd
-//! that went back. If a repeated transaction does not settle its outcome, it is an
-//! [`UnknownOutcome`](ErrorKind::UnknownOutcome). An answer that is older than one already seen, or from
-//! another cluster, is a [`StoreViolation`](ErrorKind::StoreViolation).
+//! The guide describes durability, when a transaction is sent again, and how the store detects an etcd that
+//! went back in time. If repeating a transaction does not settle its outcome, the error is
+//! [`UnknownOutcome`](ErrorKind::UnknownOutcome). If an answer is older than an earlier one, or from
+//! another cluster, the error is [`StoreViolation`](ErrorKind::StoreViolation).
 //!
 //! # Cancellation
 //!
-//! A call that is dropped before its transaction is sent does nothing. After that the transaction may be
-//! applied, and the range it reserved becomes a gap.
+//! A call that is dropped before its transaction is sent has no effect. After that, the transaction may be
+//! applied, and the reserved range becomes a gap.
 
 mod classify;
 mod client;
@@ -57,7 +57,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 
 /// Sequences under a prefix of an etcd cluster. See the [crate docs](self) for its guarantees.
 ///
-/// Clones share their connections and their knowledge of the cluster.
+/// Clones share their connections and their state about the cluster.
 #[derive(Clone, Debug)]
 pub struct EtcdStore {
     sequences: Arc<Sequences>,
@@ -84,19 +84,19 @@ impl EtcdStore {
     }
 }
 
-/// The sequences as they are now: nothing is known of the cluster yet.
+/// Creates sequences without any state about the cluster.
 fn begin(options: &EtcdOptions) -> Result<Sequences> {
     Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
 }
 
-/// Whether it does no more than raise `next`. That is safe whatever the cluster has lost.
+/// Whether the change only raises `next`. That is safe even if the cluster went back.
 fn only_raises(change: &Change) -> bool {
     change.next.is_some() && change.max.is_none() && !change.backwards
 }
 
 impl EtcdStore {
-    /// A cluster that went back is believed in nothing but this: what keeps others, who know less, from
-    /// repeating ids.
+    /// On a cluster that went back, only raising `next` is allowed. It keeps processes that did not detect
+    /// this from repeating ids.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         if only_raises(&change) && self.sequences.is_refused() {
             return Swapping(&begin(&self.options)?).set(name, change).await;

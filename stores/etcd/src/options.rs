@@ -48,13 +48,13 @@ idmill_kit::options! {
 }
 
 impl EtcdOptions {
-    /// The cluster of these members (`HOST` or `HOST:PORT`), with every option at its default.
+    /// Options for the cluster of these members (`HOST` or `HOST:PORT`), with every option at its default.
     pub fn new<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
         Self::with_defaults(Authority::of(endpoints), Tls::default())
     }
 
-    /// The user and password to log in with. Without them and without a certificate, etcd's authentication
-    /// must be off.
+    /// Sets the user and password to log in with. Without them and without a certificate, etcd's
+    /// authentication must be off.
     #[must_use]
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.authority.log_in(user, password);
@@ -63,7 +63,7 @@ impl EtcdOptions {
 
     idmill_kit::tls_setters!([tls] optional, ca, client_certificate);
 
-    /// Each with a port.
+    /// The members' addresses, each with a port.
     pub(super) fn addresses(&self) -> Result<Vec<Address>> {
         self.authority.addresses(PORT)
     }
@@ -82,7 +82,7 @@ impl EtcdOptions {
         format!("etcd://{}", self.authority)
     }
 
-    /// Everything that can be known to be wrong without asking anybody.
+    /// Checks everything that needs no connection.
     pub(super) fn check(&self) -> Result<()> {
         self.addresses()?;
         self.authority.login()?;
@@ -91,7 +91,7 @@ impl EtcdOptions {
     }
 }
 
-/// Opening never creates anything here: a key is created with its sequence.
+/// Opening creates nothing: a key is created with its sequence.
 impl Target for EtcdOptions {
     idmill_kit::target!(|options| "etcd" => EtcdStore::open_with);
 }

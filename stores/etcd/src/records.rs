@@ -1,8 +1,8 @@
-//! Records: keys under a prefix of their own within that of the sequences, whose values are the texts.
+//! Records: keys under a separate prefix within that of the sequences. The values are the texts.
 //!
-//! A transaction demands the text that was seen, or that there is no key. Neither holds twice: no text comes
-//! again under a name, and nobody deletes the key of a record. So it may be sent again, as what changes a
-//! sequence may: see [`sequences`](super::sequences).
+//! A transaction requires the text that was read, or that the key is absent. Neither condition holds again
+//! later: no text is written again under the same name, and record keys are never deleted. So the
+//! transaction can be resent, as for sequences: see [`sequences`](super::sequences).
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};

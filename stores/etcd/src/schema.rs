@@ -1,8 +1,8 @@
 //! The key that holds a sequence, and its value.
 //!
-//! The value is JSON, for people with `etcdctl`. Its claim is random and new with every write,
-//! so no two writes of one key leave the same bytes: a process that finds the bytes it wrote
-//! knows that its write was applied.
+//! The value is JSON, readable with `etcdctl`. Its claim is random and new for every write, so two writes
+//! of a key never have the same bytes: a process that reads back its own bytes knows that its write was
+//! applied.
 
 use idmill::store::{Identity, Page, SequenceInfo};
 use idmill::{Result, SequenceName};
@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 
 use super::wire::{KeyValue, Range};
 
-/// The layout of a value. Another version's are refused.
+/// The layout version of a value. Other versions are rejected.
 const FORMAT: i128 = 1;
 
-/// A sequence as it was read or written.
+/// A sequence that was read or written.
 pub(super) type Stored = Seen<Version>;
 
-/// What a change of it is tied to.
+/// The condition for changing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) value: Vec<u8>,
     pub(super) mod_revision: i64,
 }
 
-/// Which keys are sequences: those that begin so, with no further slash.
+/// The key prefix. The keys under it with no further slash are sequences.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     prefix: String,
@@ -35,7 +35,7 @@ impl Place {
         Self { prefix: prefix.into() }
     }
 
-    /// Where the records are: under another prefix within this one, where no sequences are.
+    /// The prefix of the records: inside this one, but with a slash, so no sequence has it.
     pub(super) fn of_records(&self) -> Self {
         Self { prefix: format!("{}witness/", self.prefix) }
     }
@@ -44,17 +44,17 @@ impl Place {
         format!("{}{}", self.prefix, escape(name))
     }
 
-    /// The one key of this name.
+    /// The range with only this name's key.
     pub(super) fn the_key(&self, name: &SequenceName) -> Range {
         Range { key: self.key(name).into_bytes(), ..Range::default() }
     }
 
-    /// The first key that can be a sequence's, and a key that is none: no name is empty.
+    /// The first possible key. It is not itself a sequence's, since no name is empty.
     pub(super) fn first(&self) -> Vec<u8> {
         self.prefix.clone().into_bytes()
     }
 
-    /// The first key after all that begin with the prefix, which ends with a slash.
+    /// The first key after all keys with the prefix, which ends with a slash.
     pub(super) fn end(&self) -> Vec<u8> {
         let mut end = self.first();
         if let Some(last) = end.last_mut() {
@@ -63,15 +63,15 @@ impl Place {
         end
     }
 
-    /// The keys of a page: the first, and the first after all of them. Escaped,
-    /// names that begin alike still do.
+    /// The first key of a page, and the first key after all of its keys. Escaped names keep common
+    /// prefixes.
     fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
         let keys = Page::of(format!("{}{}", self.prefix, escape(&page.prefix)));
         let end = paging::end(&keys.prefix).map_or_else(|| self.end(), String::into_bytes);
         (keys.prefix.into_bytes(), end)
     }
 
-    /// The range of a page, which begins behind its cursor.
+    /// The range of a page, starting after its cursor.
     pub(super) fn page(&self, page: &Page) -> Result<Range> {
         let (mut key, end) = self.range(page);
         if let Some(after) = &page.after {
@@ -81,17 +81,17 @@ impl Place {
         Ok(Range { key, end, limit: i64::from(paging::limit(page)) })
     }
 
-    /// The name that a key stands for, or the key where it stands for none.
+    /// The name of a key, or the key if it has no valid name.
     pub(super) fn shown(&self, key: &[u8]) -> String {
         self.name(key).map_or_else(|| String::from_utf8_lossy(key).into_owned(), |name| name.to_string())
     }
 
-    /// Whether a key under the prefix is under another one within it.
+    /// Whether a key is under another prefix inside this one.
     pub(super) fn is_deeper(&self, key: &[u8]) -> bool {
         key.get(self.prefix.len()..).is_some_and(|rest| rest.contains(&b'/'))
     }
 
-    /// A key and its value as a sequence, or what is wrong with it.
+    /// Decodes a key and its value as a sequence.
     pub(super) fn decode(&self, stored: KeyValue) -> Result<Stored> {
         let name = self.name(&stored.key).ok_or(Fault::from("is no sequence's name"));
         let info = name
@@ -105,7 +105,7 @@ impl Place {
     }
 }
 
-/// A slash would make it a key of a prefix within ours.
+/// Escapes slashes: they would put the key under another prefix inside this one.
 fn escape(name: &str) -> String {
     name.replace('%', "%25").replace('/', "%2F")
 }
@@ -115,7 +115,7 @@ fn unescape(key: &str) -> Option<SequenceName> {
     SequenceName::new(&name).ok().filter(|name| escape(name) == key)
 }
 
-/// The value of a sequence that is being written now.
+/// Encodes a sequence with a new claim.
 pub(super) fn encode(info: &SequenceInfo) -> Vec<u8> {
     let value = json!({
         "format": FORMAT,
@@ -129,7 +129,7 @@ pub(super) fn encode(info: &SequenceInfo) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// As random as what tells incarnations apart.
+/// As random as an incarnation.
 fn claim() -> u64 {
     Identity::fresh().incarnation
 }

@@ -1,22 +1,22 @@
-//! How a sequence is changed: one transaction, on the condition that its key is as it was last seen.
+//! Changes a sequence in one transaction, on condition that its key is as it was last seen.
 //!
-//! # Why a request may be sent twice
+//! # Why resending is safe
 //!
-//! A key's `mod_revision` is the revision of the write that made it what it is. Every write has a revision of
-//! its own, so once a key has been written or deleted, no later state of it has the same `mod_revision`
-//! again. A transaction that demands the one that was seen can therefore be applied once at most, however
-//! many copies of it are on their way and however late they arrive; and of all transactions that demand the
-//! same one, one is applied at most. The value is demanded too, which holds a claim that is random and new
-//! with every write: after a restore, the same revision may come again with another value.
+//! A key's `mod_revision` is the revision of its last write. Every write has its own revision, so after a
+//! key is written or deleted, no later state has the same `mod_revision`. A transaction that requires the
+//! `mod_revision` it saw is therefore applied at most once, however many copies are sent and however late
+//! they arrive. Of all transactions that require the same `mod_revision`, at most one is applied. The value
+//! is required too. It contains a claim that is random and new for every write: after a restore, the same
+//! revision may come again, but with another value.
 //!
-//! So a copy that is answered settles what the others did. Applied: the ids are ours. Not applied, and the
-//! key holds the bytes that we wrote: an earlier copy was applied, and the ids are ours. Not applied, and it
-//! holds something else: no copy can be applied any more, but an earlier one may have been, before others
-//! went on from it. That is an unknown outcome, and a gap.
+//! So the answer to one copy settles the others. If it was applied, the ids are ours. If it was not applied
+//! and the key holds our bytes, an earlier copy was applied, and the ids are ours. If the key holds
+//! something else, no copy can be applied any more, but an earlier one may have been applied before other
+//! writes. That is an unknown outcome, and a gap.
 //!
-//! That a key is *absent* can be so again and again: it is deleted, and a copy that was late creates it anew
-//! with an incarnation that has been in use. So what creates a sequence is sent once. If it is not answered,
-//! a read may find the bytes that it wrote.
+//! A key can be *absent* again: after a delete, a late copy could create it again with an incarnation that
+//! was already used. So a transaction that creates a sequence is sent once. If it is not answered, a read
+//! may find the bytes that it wrote.
 
 use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -43,17 +43,17 @@ impl Sequences {
         Self { client, place, records, seen: Remembered::default() }
     }
 
-    /// Whether the cluster has shown that it is not the one it was.
+    /// Whether the cluster was found to have gone back in time.
     pub(super) fn is_refused(&self) -> bool {
         self.client.guard().floor().is_err()
     }
 
-    /// The cluster that answered last, in words.
+    /// The cluster that answered last, for messages.
     pub(super) fn cluster(&self) -> Option<String> {
         Some(format!("etcd cluster {:x}", self.client.guard().cluster()?))
     }
 
-    /// Asks for what nobody has, to know whether anybody answers.
+    /// Reads a key that never exists, to check that the cluster answers.
     pub(super) async fn greet(&self) -> Result<()> {
         let range = Range { key: self.place.first(), ..Range::default() };
         self.client.range(&range).await.map(drop)
@@ -72,7 +72,7 @@ impl Sequences {
         Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
     }
 
-    /// Reads a page. Where it ended is a key.
+    /// Reads a page. Its cursor is a key.
     pub(super) async fn listed<P: Fill>(
         &self,
         place: &Place,
@@ -85,7 +85,7 @@ impl Sequences {
         Ok(P::of(next, kvs.map(|kv| (place.shown(&kv.key), decode(kv)))))
     }
 
-    /// Turns the stored sequence into the wanted one, unless something else is stored.
+    /// Replaces the stored sequence with the wanted one if it is unchanged.
     async fn write(
         &self,
         name: &SequenceName,
@@ -144,9 +144,9 @@ impl Sequences {
         }
     }
 
-    /// Finds out what became of a transaction that failed, where a read can tell: of one that was sent once
-    /// and not answered, it may find what that wrote; if it does not, that may yet come. Of one whose answer
-    /// leaves it open, nothing may come any more.
+    /// Settles a failed transaction by a read, if possible. If a transaction was sent once and not
+    /// answered, the read may find its bytes; if not, it may still be applied later. After a full-database
+    /// error it cannot be applied later.
     async fn settle(
         &self,
         name: &SequenceName,
@@ -161,15 +161,15 @@ impl Sequences {
         let revision = |stored: Option<&Stored>| stored.map(|stored| stored.version.mod_revision);
         match self.look_up(name).await {
             Ok(Some(now)) if Some(now.version.value.as_slice()) == value => Ok(Swapped::Done),
-            // Unchanged: as little was reserved as by a read.
+            // Unchanged: nothing was reserved.
             Ok(now) if is_settled && revision(now.as_ref()) == revision(stored) => Err(read_failed(failure)),
             Err(error) if error.kind() == ErrorKind::StoreViolation => Err(error),
             _ => Err(write_failed(failure)),
         }
     }
 
-    /// Remembers what an answer said, unless a newer one came meanwhile. `before` was seen before the request
-    /// was sent: a key that was last written earlier than that has gone back.
+    /// Caches an answer unless a newer one arrived in between. `before` was cached before the request was
+    /// sent: if the key's last write is earlier than that, the cluster went back.
     fn learn(&self, name: &SequenceName, before: Option<&Stored>, now: Option<Stored>) -> Result<()> {
         let revision = |stored: &Stored| stored.version.mod_revision;
         if let (Some(before), Some(now)) = (before.map(revision), now.as_ref().map(revision))
@@ -186,9 +186,9 @@ impl CompareAndSet for Sequences {
     type Version = Version;
 
     fn can(&self) -> Capabilities {
-        // A gap where a lost reserve was applied and others went on from it before it could be looked for.
-        // Not in batches: a transaction's conditions hold together or not at all, so all would fail for the
-        // one sequence that others write.
+        // A lost reserve is a gap if it was applied and another writer followed before the read. `batches`
+        // is off: a transaction's conditions hold or fail together, so all would fail for one contended
+        // sequence.
         Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 

@@ -1,7 +1,7 @@
-//! The few messages of etcd's API (v3) that are needed, as its `rpc.proto` numbers them.
+//! The required messages of etcd's API (v3), with the field numbers of its `rpc.proto`.
 //!
-//! Written down by hand, since a crate that generates them wants `protoc` on every machine that builds this
-//! one. A field that is not here is not sent, and skipped when it comes.
+//! Written by hand, since crates that generate them need `protoc` at build time. Fields not listed here are
+//! not sent, and skipped on receipt.
 
 use idmill::{Error, ErrorKind, Result};
 use prost::{Message, Oneof};
@@ -10,7 +10,7 @@ pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
 pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(super) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 
-/// Of every answer: which cluster gave it, and how far that had come.
+/// Part of every answer: the cluster, and its revision.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(super) struct Header {
     #[prost(uint64, tag = "1")]
@@ -23,19 +23,19 @@ pub(super) struct Header {
 pub(super) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
-    /// The revision of the cluster at which the key was last written.
+    /// The cluster's revision at the key's last write.
     #[prost(int64, tag = "3")]
     pub(super) mod_revision: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(super) value: Vec<u8>,
 }
 
-/// Linearizable, since `serializable` (7) is left out.
+/// Linearizable, since `serializable` (7) is omitted.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Range {
     #[prost(bytes = "vec", tag = "1")]
     pub(super) key: Vec<u8>,
-    /// Exclusive; empty for the one key.
+    /// Exclusive; empty for a single key.
     #[prost(bytes = "vec", tag = "2")]
     pub(super) end: Vec<u8>,
     #[prost(int64, tag = "3")]
@@ -66,7 +66,7 @@ pub(super) struct Delete {
     pub(super) key: Vec<u8>,
 }
 
-/// What a key has to be like. `result` (1) is left out, which is EQUAL.
+/// A condition on a key. `result` (1) is omitted, which means EQUAL.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Compare {
     #[prost(int32, tag = "2")]
@@ -88,17 +88,17 @@ enum Operand {
 }
 
 impl Compare {
-    /// There is no such key.
+    /// The key does not exist.
     pub(super) fn absent(key: &[u8]) -> Self {
         Self { target: 1, key: key.to_vec(), operand: Some(Operand::Created(0)) }
     }
 
-    /// It was last written at this revision.
+    /// The key was last written at this revision.
     pub(super) fn modified(key: &[u8], revision: i64) -> Self {
         Self { target: 2, key: key.to_vec(), operand: Some(Operand::Modified(revision)) }
     }
 
-    /// It has this value.
+    /// The key has this value.
     pub(super) fn value(key: &[u8], value: &[u8]) -> Self {
         Self { target: 3, key: key.to_vec(), operand: Some(Operand::Value(value.to_vec())) }
     }
@@ -120,7 +120,7 @@ pub(super) enum Request {
     Delete(Delete),
 }
 
-/// If all that is compared is so, `success`, else `failure`; in one step.
+/// Atomically runs `success` if all comparisons hold, and `failure` otherwise.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Txn {
     #[prost(message, repeated, tag = "1")]
@@ -149,7 +149,7 @@ pub(super) struct TxnAnswer {
 }
 
 impl TxnAnswer {
-    /// The keys that the one range of the transaction found.
+    /// The keys found by the transaction's single range.
     pub(super) fn found(self) -> Result<Vec<KeyValue>> {
         let range = self.answers.into_iter().next().and_then(|answer| answer.range);
         range.map(|range| range.kvs).ok_or_else(|| {
@@ -159,14 +159,14 @@ impl TxnAnswer {
     }
 }
 
-/// Of the others nothing is of interest.
+/// Only the answer to a range is decoded.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct StepAnswer {
     #[prost(message, optional, tag = "1")]
     range: Option<RangeAnswer>,
 }
 
-/// Its fields are never printed: `prost` would.
+/// Never prints its fields; `prost` would.
 #[derive(Clone, PartialEq, Eq, Message)]
 #[prost(skip_debug)]
 pub(super) struct Authenticate {

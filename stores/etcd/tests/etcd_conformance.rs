@@ -1,4 +1,4 @@
-//! etcd, one member: as it is now, and the oldest that is taken.
+//! etcd with one member: the current version and the oldest supported one.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn oldest() -> Suite {
 
 fn over(engine: &'static str) -> Suite {
     Suite::new(engine, |endpoint: Endpoint| async move {
-        // It may be sent a second time, and both have to end within the suite's pauses.
+        // A request may be resent, and both attempts must end within the suite's pauses.
         let options = EtcdOptions::new([endpoint.address().to_string()]).timeout(endpoint.timeout() / 2);
         let store: Arc<dyn Store> = Arc::new(EtcdStore::open_with(options).await?);
         Ok(store)

@@ -1,5 +1,5 @@
 //! Ids that grow across several instances of a service, from a durable counter behind a window on
-//! memcached, while the cache forgets.
+//! memcached, while the cache is flushed.
 //!
 //! ```console
 //! $ memcached -p 11211 &
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let behind = Schemes::default().with(idmill_sqlite::SCHEMES)?.open(&store).await?;
     let before = next(&*behind).await?;
 
-    // Each stands for a process of its own: they share the cache and the store, and nothing else.
+    // Each acts as a separate process: they share only the cache and the store.
     let instances: Vec<Arc<Tier>> = (0..INSTANCES)
         .map(|_| Ok(Arc::new(Tiered::new(behind.clone(), MemcachedWindow::new(options.clone())?))))
         .collect::<idmill::Result<_>>()?;
@@ -76,13 +76,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What the store would grant next.
+/// The next id that the store would grant.
 async fn next(store: &dyn Store) -> idmill::Result<u64> {
     let info = store.inspect(&idmill::SequenceName::new("orders")?).await?;
     Ok(info.and_then(|info| info.next).unwrap_or(1))
 }
 
-/// Lets the cache forget everything, again and again.
+/// Flushes the cache repeatedly.
 async fn forget(address: String, done: Arc<AtomicBool>) -> std::io::Result<u32> {
     let (mut cache, mut times) = (TcpStream::connect(address).await?, 0);
     while !done.load(Ordering::SeqCst) {

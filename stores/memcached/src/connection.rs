@@ -1,8 +1,8 @@
 //! One connection, shared by all callers of a process.
 //!
-//! Not one of the client crates: they hand a connection to one caller at a time, and most send a command
-//! again when a connection breaks. Here callers pipeline on one connection, a caller that gives up leaves the
-//! others' replies in order, nothing is ever sent twice, and a failure says whether the command had left.
+//! The client crates are not suitable: they give a connection to one caller at a time, and most resend a
+//! command when a connection breaks. Here callers pipeline on one connection, a dropped caller leaves the
+//! other replies in order, nothing is sent twice, and a failure shows whether the command was sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::dial::{Dial, Stream};
 use super::wire::{NOOP, Reply, parse};
 
-/// So many commands wait to be sent, and so many for their replies; more callers wait for their turn.
+/// Limit for commands waiting to be sent, and for commands waiting for replies. Further callers wait.
 const DEPTH: usize = 128;
-/// What is said of a server that speaks otherwise.
+/// Advice for a server with another protocol.
 const MODERN: &str = "it takes memcached 1.6, without a proxy";
 
 /// Why there is no reply.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// The command never left.
+    /// The command was not sent.
     NotSent(Arc<str>),
-    /// It did, or may have.
+    /// It was sent, or may have been.
     Lost(Arc<str>),
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Connection {
     patience: Duration,
 }
 
-/// Commands that leave together, and who waits for their replies.
+/// Commands that are sent together, and the caller that waits for their replies.
 #[derive(Debug)]
 struct Exchange {
     bytes: Vec<u8>,
@@ -53,8 +53,8 @@ struct Exchange {
 }
 
 impl Connection {
-    /// Connects, and hears that the server knows meta commands. Nothing is drawn over a connection that never
-    /// answered: else a server that hangs would find a heap of draws that nobody waits for any more.
+    /// Connects and checks that the server supports meta commands. Until a server has answered once, no
+    /// draw is sent to it: otherwise a hanging server would collect draws whose callers have given up.
     pub(super) async fn open(
         dial: &dyn Dial,
         address: &str,
@@ -72,7 +72,7 @@ impl Connection {
         Ok(Self { number, queue, task: task.abort_handle(), patience })
     }
 
-    /// Tells it from every other connection of this window.
+    /// Distinguishes this connection from the window's other connections.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -81,8 +81,8 @@ impl Connection {
         self.queue.is_closed()
     }
 
-    /// Sends commands once, together, and awaits their replies until the deadline. Dropped halfway, they may
-    /// be sent or not.
+    /// Sends commands together, once, and awaits their replies until the deadline. If the future is
+    /// dropped, the commands may or may not be sent.
     pub(super) async fn exchange(
         &self,
         bytes: Vec<u8>,
@@ -111,13 +111,13 @@ impl Connection {
             return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was given up".into())));
         }
         let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
-        // A call that waited long for the connection has little time left for the answer: that is not the
-        // connection's fault.
+        // A call that waited long for the connection has little time left for the answer. That is no reason
+        // to close the connection.
         if began.elapsed() < self.patience / 2 {
             return Err(Failure::Lost(silent));
         }
-        // Nobody can rely on this connection any more. Ending it drops what it has under
-        // way, and each of those answers.
+        // The connection is no longer usable. Aborting its task drops its pending exchanges, and each drop
+        // answers its caller.
         self.task.abort();
         let answer = reply.await.unwrap_or_else(|_| Err(Failure::Lost("".into())));
         answer.map_err(|failure| match failure {
@@ -138,7 +138,7 @@ impl Drop for Exchange {
         let Some(caller) = self.caller.take() else { return };
         let reason = self.reason.take().unwrap_or_else(|| "the connection was given up".into());
         let failure = if self.sent { Failure::Lost(reason) } else { Failure::NotSent(reason) };
-        // It may have gone.
+        // The caller may be gone.
         let _ = caller.send(Err(failure));
     }
 }
@@ -162,13 +162,13 @@ async fn greet(dial: &dyn Dial, address: &str) -> Result<Box<dyn Stream>, Arc<st
 struct Pipeline {
     stream: Box<dyn Stream>,
     waiting: mpsc::Receiver<Exchange>,
-    /// Sent; their replies come in this order.
+    /// Sent exchanges; replies arrive in this order.
     pending: VecDeque<Exchange>,
     input: Vec<u8>,
 }
 
 impl Pipeline {
-    /// Until it fails or nobody is left; says why.
+    /// Runs until an error, or until all callers are gone. Returns the reason.
     async fn run(&mut self) -> Arc<str> {
         loop {
             let outcome = match self.next().await {
@@ -199,12 +199,12 @@ impl Pipeline {
         }
     }
 
-    /// Sends what waits, together.
+    /// Sends all waiting commands together.
     async fn send(&mut self, exchange: Exchange) -> Result<(), Arc<str>> {
         let mut output = Vec::new();
         let mut next = Some(exchange);
         while let Some(mut exchange) = next {
-            // Ids for a caller that has gone would be a gap.
+            // Ids for a dropped caller would be a gap.
             if exchange.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
                 output.append(&mut exchange.bytes);
                 exchange.sent = true;
@@ -215,7 +215,7 @@ impl Pipeline {
         self.stream.write_all(&output).await.map_err(|error| error.to_string().into())
     }
 
-    /// Hands out the replies that are whole.
+    /// Delivers complete replies.
     fn deliver(&mut self) -> Result<(), Arc<str>> {
         let understood = |bytes: &[u8]| {
             parse(bytes)
@@ -226,8 +226,8 @@ impl Pipeline {
             let Some(exchange) = self.pending.front_mut() else {
                 return Err("the server answered what was not asked".into());
             };
-            // After an error it is not known how the server read what follows: this is
-            // the last reply to be believed.
+            // After an error, the server may have misread the following commands, so this is the last valid
+            // reply.
             let error = if let Reply::Error(text) = &reply { Some(explained(text)) } else { None };
             exchange.replies.push(reply);
             if exchange.replies.len() == exchange.expected || error.is_some() {
@@ -242,7 +242,7 @@ impl Pipeline {
         let Some(mut exchange) = self.pending.pop_front() else { return };
         let replies = std::mem::take(&mut exchange.replies);
         if let Some(caller) = exchange.caller.take() {
-            // It may have gone: what the command did is then a gap.
+            // The caller may be gone: ids of the command are then a gap.
             let _ = caller.send(Ok(replies));
         }
     }
@@ -265,7 +265,7 @@ enum Event {
     End(Arc<str>),
 }
 
-/// A refusal in words: two letters of the protocol tell nobody anything.
+/// Explains a rejection: the protocol's two-letter codes are not readable.
 fn explained(text: &str) -> Arc<str> {
     match text {
         "EN" | "NS" => {

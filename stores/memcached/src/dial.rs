@@ -1,4 +1,4 @@
-//! How a window reaches its server: by TCP, or by what stands in for it in a simulation.
+//! Connects a window to its server: over TCP, or to the server of a simulation.
 
 use std::{fmt, io};
 
@@ -6,17 +6,17 @@ use idmill::store::StoreFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-/// What carries bytes to a server and back.
+/// A byte stream to a server.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// How a server is reached.
+/// Opens connections to a server.
 pub trait Dial: fmt::Debug + Send + Sync + 'static {
-    /// A new connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// There is none to be had.
+    /// The connection failed.
     fn dial<'a>(&'a self, address: &'a str) -> StoreFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
@@ -27,7 +27,7 @@ impl Dial for Tcp {
     fn dial<'a>(&'a self, address: &'a str) -> StoreFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;
-            // A draw is one small packet each way: waiting for more to send would be all of its time.
+            // A draw is one small packet each way, which Nagle's algorithm would delay.
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })

@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 use idmill::store::{Identity, SequenceInfo};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// The layout of the item. Another layout gets another number, and thereby other keys.
+/// The layout version of the item. It is part of the key, so another version uses other keys.
 const FORMAT: u32 = 2;
-/// memcached takes no longer key.
+/// memcached's limit for keys.
 pub(super) const LONGEST_KEY: usize = 250;
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// The item's key. Incarnation and epoch tell it from every other; the name is there for people, as far as
-/// there is room.
+/// The key of the item. Incarnation and epoch make it unique; the name is only for readability, and may be
+/// cut.
 pub(super) fn key(prefix: &str, info: &SequenceInfo) -> String {
     let Identity { incarnation, epoch } = info.identity;
     let mut key = format!("{prefix}:{FORMAT}:{incarnation:x}:{epoch}:");
     let _ = write!(key, "{}", utf8_percent_encode(info.name.as_str(), PLAIN));
-    // All of it is ASCII.
+    // Safe: the key is all ASCII.
     key.truncate(LONGEST_KEY);
     key
 }

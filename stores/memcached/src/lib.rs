@@ -7,8 +7,8 @@
 //! # The window
 //!
 //! [`MemcachedWindow`] puts a window on memcached in front of any store; [`MemcachedOptions`] describes its
-//! URL. The protocol, and why it is correct, are in [`cache`]. This crate sends its commands, and reports
-//! every answer it did not get.
+//! URL. [`cache`] describes the protocol and why it is correct. This crate sends its commands, and reports
+//! a missing answer as an error.
 
 mod connection;
 mod dial;
@@ -48,16 +48,17 @@ pub use idmill_shared_cache::WindowStats as MemcachedStats;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::window::<MemcachedOptions>("memcached", "memcached://HOST:PORT")];
 
-/// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
+/// The first wait of a draw during a refill by another caller: about as long as a reserve takes.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// So long at least whoever finds the window used up waits for the range that somebody prepares.
+/// Minimum time that a draw waits for a range that is being prepared when the window is used up.
 const PATIENCE: Duration = Duration::from_millis(50);
 const UNNUMBERED: &str = "it was started with -C (--disable-cas), and numbers no items: nothing could be put into the window safely. Start \
                           it without";
 
-/// When so many blocks are left, the winner looks where the sequence stands before it reserves. What it knows
-/// from before may be as old as the refresh interval, in which others may have reserved about as much.
+/// When fewer blocks than this are left, the winner reads the sequence before it reserves. The cached
+/// position can be as old as the refresh interval, and other processes may have reserved about this much
+/// since.
 const NEAR_THE_END: u64 = 1_000;
 
 /// A window on one memcached server, for any store. See [`Tiered`].
@@ -84,7 +85,7 @@ pub struct MemcachedWindow {
     sequences: Acquainted<Known>,
     connection: SharedConnection<Connection>,
     counts: Counts,
-    /// When it was made: from here draws are timed.
+    /// Creation time; draws are timed from here.
     began: Instant,
 }
 
@@ -97,14 +98,14 @@ pub struct MemcachedToken {
 
 #[derive(Clone, Copy, Debug)]
 enum Right {
-    /// A stub in the cache, which this process won.
+    /// A stub in the cache that this process created.
     Stub { fence: Fence, asked: Instant, lives: Duration },
-    /// The draw that moved the window over its mark: where it ends, and how many ids were left.
+    /// The draw that moved the window over its mark, with the window's end and the number of ids left.
     Low { asked: Instant, end: u64, left: u64 },
 }
 
 impl Right {
-    /// When the cache was asked.
+    /// When the command was sent.
     fn asked(&self) -> Instant {
         match *self {
             Self::Stub { asked, .. } | Self::Low { asked, .. } => asked,
@@ -135,22 +136,22 @@ impl MemcachedWindow {
         })
     }
 
-    /// What this window has done so far.
+    /// Returns the counters of this window.
     pub fn stats(&self) -> MemcachedStats {
         self.counts.stats()
     }
 
-    /// When a call that begins now has to end.
+    /// Deadline of a call that begins now.
     fn deadline(&self) -> Instant {
         Instant::now() + self.options.window.timeout
     }
 
-    /// The connection in use, if it is alive as far as is known.
+    /// The current connection, unless it is closed.
     fn live(&self) -> Option<Arc<Connection>> {
         self.connection.get().filter(|connection| !connection.is_closed())
     }
 
-    /// The connection in use, or a new one.
+    /// The current connection, or a new one.
     async fn connected(&self, deadline: Instant) -> Result<Arc<Connection>> {
         let connect = || {
             let number = self.counts.connections.add(1);
@@ -165,7 +166,7 @@ impl MemcachedWindow {
         opened.map_err(|error| self.error(error.kind(), &error.to_string()))
     }
 
-    /// Sends one command, once. Returns its last reply.
+    /// Sends one command once. Returns its last reply.
     async fn send(
         &self,
         connection: &Connection,
@@ -179,7 +180,7 @@ impl MemcachedWindow {
         last.ok_or_else(|| Failure::Lost("no reply".into()))
     }
 
-    /// How long a stub lives that is placed now, in whole seconds.
+    /// Lifetime of a stub created now, in whole seconds.
     fn life(&self, known: &Known) -> Duration {
         let life = known.pace.life(&self.options.window.limits());
         Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0))
@@ -187,8 +188,8 @@ impl MemcachedWindow {
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
-        // Who cannot hold every id looks first, where that may matter: what it draws
-        // and cannot hold would be lost.
+        // A caller that cannot hold every id looks first if the window is near its ceiling: drawn ids that
+        // it cannot hold would be lost.
         let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling, 0);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
@@ -198,7 +199,8 @@ impl MemcachedWindow {
         loop {
             let asked = Instant::now();
             let (next, position) = match self.step(&connection, &known, command, deadline).await {
-                // Found closed only now. Nothing was sent, and nothing that was learnt on it counts any more.
+                // The connection was closed, and nothing was sent. Start again, since a cas from it is no
+                // longer valid.
                 Err(Failure::NotSent(_)) if again => {
                     again = false;
                     connection = self.connected(deadline).await?;
@@ -229,7 +231,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Whether the range behind this end, which somebody prepares, was waited for long enough.
+    /// Whether the prepared range after this end was waited for long enough.
     fn waited_for(&self, request: &Reserve, end: u64) -> bool {
         let (now, mut since) = (Instant::now(), None);
         self.sequences.update(&request.name, |latest| since = Some(latest.found_dry(end, now)));
@@ -237,8 +239,8 @@ impl MemcachedWindow {
         since.is_none_or(|since| now - since >= patience.unwrap_or_default().max(PATIENCE))
     }
 
-    /// One command of a draw, and what its answer leads to; and the next id in the
-    /// window, where it was looked at.
+    /// Sends one command of a draw. Returns the next step, and the window's next id if the command was a
+    /// look.
     async fn step(
         &self,
         connection: &Connection,
@@ -273,10 +275,10 @@ impl MemcachedWindow {
         let Taken { range, after, low } = taken;
         let mut prepare = low;
         self.sequences.update(&request.name, |latest| {
-            // So far at least the store has granted.
+            // The store has granted at least up to here.
             latest.advance(known.identity, known.layout().id(after.end));
-            // A mark is a power of two, from a quarter to half of what there was: so this neither grows nor
-            // shrinks from one window to the next by itself.
+            // A mark is a power of two, between a quarter and half of the window's size. So three times the
+            // mark estimates that size, without growth or shrinkage from one window to the next.
             latest.pace.found(after.mark.saturating_mul(3));
             let limits = self.options.window.limits();
             latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());
@@ -288,7 +290,7 @@ impl MemcachedWindow {
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }
 
-    /// Deletes the item: what is left of its block is a gap.
+    /// Deletes the item: the rest of its block becomes a gap.
     async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
         self.introduce(sequence);
         let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
@@ -353,8 +355,8 @@ impl Window for MemcachedWindow {
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Near its end, so that the last ids are not clipped from a block that nobody needs whole; and before
-        // ids are reserved for a caller that could not hold them.
+        // Near the end of the sequence, so that the last ids are not cut from a block that is not needed as
+        // a whole; and before ids are reserved for a caller that could not hold them.
         self.sequences.last_known(&request.name).is_none_or(|known| {
             if known.near(request.ceiling, 0) {
                 return true;
@@ -389,7 +391,7 @@ impl Window for MemcachedWindow {
     }
 }
 
-/// A draw from a window whose next id is this one, of no more than the caller can hold.
+/// A draw of at most the ids up to the caller's ceiling, given the window's next id.
 fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
     let Some(room) = request.ceiling.checked_sub(position.unwrap_or_default()) else {
         return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));

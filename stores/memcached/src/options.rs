@@ -1,4 +1,4 @@
-//! The memcached server and how its window is used, and their URL form.
+//! The memcached server, the window's settings, and their URL form.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ idmill_kit::options! {
     use window as |entry| Some(in_seconds(entry));
 }
 
-/// memcached counts the lives of its items in seconds, of which the first may be a short one.
+/// memcached counts lifetimes in seconds, and the first second may be shorter.
 fn in_seconds(mut entry: Entry<'_>) -> Entry<'_> {
     if entry.about.key == "stub" {
         entry.about.kind = duration("2s", "1h").in_steps_of("1s");
@@ -38,14 +38,15 @@ fn in_seconds(mut entry: Entry<'_>) -> Entry<'_> {
 }
 
 impl MemcachedOptions {
-    /// The server at `HOST:PORT`, with every option at its default. Checked when the window is made.
+    /// Options for the server at `HOST:PORT`, with every option at its default. Checked when the window is
+    /// created.
     pub fn new(address: impl Into<String>) -> Self {
         Self::with_defaults(address.into(), WindowOptions::default())
     }
 
     idmill_shared_cache::window_setters!();
 
-    /// The address of the server, as given.
+    /// Returns the address of the server as given.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -65,7 +66,7 @@ impl MemcachedOptions {
     }
 }
 
-/// Of a URL the port may be missing; of what a program names, not.
+/// Parses an address. In a URL the port is optional; in code it is required.
 fn server(address: &str, default: Option<u16>) -> Result<Address> {
     if address.contains('@') {
         return Err(refuse("a user and a password are not supported for memcached: restrict its network"));

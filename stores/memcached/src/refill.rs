@@ -1,4 +1,4 @@
-//! What becomes of a range that was reserved for a window.
+//! Puts reserved ranges into a window.
 
 use idmill::store::{Grant, Reserve};
 use idmill::{ErrorKind, Result};
@@ -13,10 +13,10 @@ use super::connection::{Connection, Failure};
 use super::wire::Reply;
 use super::{MemcachedToken, MemcachedWindow, Right};
 
-/// How often moving the end of a window is tried before the range is given up. Each time
-/// another draw came in between.
+/// How often extending a window is tried before the range is abandoned. Each failure means that another
+/// draw was faster.
 const TRIES: usize = 200;
-/// How many ranges are not prepared after one that did not follow the window.
+/// How many preparations are skipped after a range that did not follow the window.
 const APART: u32 = 16;
 
 impl MemcachedWindow {
@@ -28,7 +28,7 @@ impl MemcachedWindow {
     ) -> Result<Installed> {
         let MemcachedToken { right, known } = token;
         if grant.identity != known.identity {
-            // Its window has another key. Nothing of it belongs under this one.
+            // This sequence's window has another key, so the range does not belong under this one.
             self.sequences.forget(&request.name);
             self.give_back(right, &known).await;
             return Ok(Installed::Refused);
@@ -53,7 +53,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Puts a range in the place of a stub.
+    /// Replaces a stub with a range.
     async fn put(&self, request: &Reserve, known: &Known, fence: Fence, grant: Grant) -> Installed {
         let Some(connection) = self.live() else { return Installed::Refused };
         let refill = cache::refill(known.layout(), fence, connection.number(), grant.range, request.count);
@@ -69,7 +69,7 @@ impl MemcachedWindow {
         Installed::Ids(grant.range(refill.own))
     }
 
-    /// Moves the window's end on, if it still is where it was.
+    /// Extends the window if its end is unchanged.
     async fn extend(&self, request: &Reserve, known: &Known, end: u64, grant: Grant) -> Installed {
         let deadline = self.deadline();
         for _ in 0..TRIES {
@@ -78,7 +78,7 @@ impl MemcachedWindow {
             let seen = looked.ok().and_then(|reply| reply.seen().ok());
             let extend = seen.and_then(|seen| cache::extend(known.layout(), end, grant.range, seen));
             let Some(extend) = extend else { break };
-            // On the connection on which its cas was seen.
+            // A cas is valid only on the connection that returned it.
             match self.holds(&connection, known, extend.command, deadline).await {
                 Installed::Done => {
                     self.counts.ahead.add(1);
@@ -96,7 +96,7 @@ impl MemcachedWindow {
         Installed::Refused
     }
 
-    /// Whether a command that has a condition is done.
+    /// Sends a conditional command. Returns whether it was applied.
     async fn holds(
         &self,
         connection: &Connection,
@@ -111,7 +111,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Deletes a stub, so that nobody waits for it to expire. If that fails, it does.
+    /// Deletes a stub, so that other callers need not wait until it expires. If this fails, it expires.
     pub(super) async fn give_back(&self, right: Right, known: &Known) {
         let (Some(connection), Right::Stub { fence, .. }) = (self.live(), right) else { return };
         if let Some(cas) = fence.cas_on(connection.number()) {

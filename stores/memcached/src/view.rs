@@ -1,4 +1,4 @@
-//! The window as others see it, who do not draw.
+//! A read-only view of the window.
 
 use idmill::Result;
 use idmill::store::{SequenceInfo, StoreFuture};
@@ -16,11 +16,11 @@ impl MemcachedWindow {
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
         let looked = self.send(&connection, &known, Command::Peek, deadline).await;
-        // A look changes nothing, so nothing of it is unknown.
+        // A look changes nothing, so its outcome is never unknown.
         let failed = |reason| self.failed(&Failure::NotSent(reason));
         let reply = looked.map_err(|(Failure::NotSent(reason) | Failure::Lost(reason))| failed(reason))?;
         match reply.seen().map_err(|other| failed(unexpected(&other)))? {
-            // The start and what is counted from it can be 2^64 together.
+            // The sum can be 2^64.
             Seen::Number { number, .. } => Ok(Layout::decode(number)
                 .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),
             _ => Ok(None),

@@ -1,14 +1,14 @@
-//! Meta commands of memcached as bytes, and its replies: pure.
+//! Encodes memcached's meta commands and parses its replies. Does no I/O.
 
 use std::fmt::Write as _;
 
 use idmill_shared_cache::cache::{Added, Command, Seen};
 
-/// Longer than any line that memcached answers ours with.
+/// Longer than any valid reply line to these commands.
 const LONGEST_LINE: usize = 512;
-/// Longer than any item of ours: a number has at most twenty digits, and spaces behind it after a wrap.
+/// Longer than any of our items: at most twenty digits, padded with spaces after a wrap.
 const LONGEST_VALUE: usize = 64;
-/// What a client asks a new connection: older servers, and some proxies, do not know meta commands.
+/// Sent first on a new connection: older servers and some proxies do not support meta commands.
 pub(super) const NOOP: &[u8] = b"mn\r\n";
 
 /// One reply.
@@ -16,26 +16,26 @@ pub(super) const NOOP: &[u8] = b"mn\r\n";
 pub(super) enum Reply {
     /// `HD`.
     Done,
-    /// `NF`, and `EN` after a look that places nothing: there is no such item.
+    /// `NF`, or `EN` after a look that creates nothing: the item does not exist.
     Missing,
-    /// `EX`: its cas is another.
+    /// `EX`: the item has another cas.
     Changed,
     /// `MN`: the answer to [`NOOP`].
     Noop,
     /// `VA`: an item.
     Item(Item),
-    /// `CLIENT_ERROR … non-numeric value`: the item cannot be added to.
+    /// `CLIENT_ERROR … non-numeric value`: the item cannot be incremented.
     NotANumber,
-    /// Any other error, or a code that none of our commands is answered with.
+    /// Any other error, or a code that none of our commands returns.
     Error(String),
 }
 
-/// An item, as far as its flags were asked for.
+/// An item, with the flags that were requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Item {
     value: Value,
     cas: Option<u64>,
-    /// `W`: a stub that was placed for this very look.
+    /// `W`: a stub that was created by this look.
     won: bool,
     /// `t-1`: it does not expire.
     stays: bool,
@@ -49,17 +49,17 @@ enum Value {
     Other,
 }
 
-/// Bytes that are no reply; nothing that comes after them can be understood.
+/// Bytes that are not a reply. The bytes after them cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
 
-/// A command as bytes, and how many replies it has.
+/// Encodes a command. Returns its bytes and its number of replies.
 pub(super) fn write(command: Command, key: &str, ttl: u64) -> (Vec<u8>, usize) {
     let text = match command {
         Command::Add { count } => format!("ma {key} D{count} v c\r\n"),
         Command::Look => look(key, ttl),
         Command::Peek => format!("mg {key} c v t\r\n"),
-        // In this order on one connection: the look sees what the deletion left.
+        // On one connection in this order, the look runs after the deletion.
         Command::Clear { cas } => format!("md {key} C{cas}\r\n{}", look(key, ttl)),
         Command::Put { cas, number } => {
             let number = number.to_string();
@@ -76,7 +76,7 @@ fn look(key: &str, ttl: u64) -> String {
     format!("mg {key} N{ttl} c v t\r\n")
 }
 
-/// Reads the first reply, and says how long it is; `None` if more bytes are needed.
+/// Parses the first reply. Returns it with its length, or `None` if more bytes are needed.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Malformed> {
     let Some(end) = bytes.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
         return if bytes.len() < LONGEST_LINE { Ok(None) } else { Err(malformed(bytes)) };
@@ -128,7 +128,7 @@ fn read_value(value: &[u8]) -> Value {
     }
 }
 
-/// Digits alone: `parse` would take a sign too.
+/// Accepts only digits: `parse` would accept a sign too.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -142,7 +142,7 @@ fn malformed(bytes: &[u8]) -> Malformed {
 }
 
 impl Reply {
-    /// The answer to [`Command::Add`], or what it is instead.
+    /// Decodes the answer to [`Command::Add`]; returns any other reply as the error.
     pub(super) fn added(self) -> Result<Added, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
@@ -154,14 +154,14 @@ impl Reply {
         }
     }
 
-    /// The answer to [`Command::Look`] or [`Command::Peek`], or what it is instead.
+    /// Decodes the answer to [`Command::Look`] or [`Command::Peek`]; returns any other reply as the error.
     pub(super) fn seen(self) -> Result<Seen, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
                 Ok(Seen::Number { number, cas })
             }
             Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => Ok(Seen::Won { cas }),
-            // A stub expires; what is empty and stays is not one.
+            // A stub expires; an empty item that does not expire is foreign.
             Self::Item(Item { value: Value::Empty, stays: false, .. }) => Ok(Seen::Stub),
             Self::Item(_) => Ok(Seen::Foreign),
             Self::Missing => Ok(Seen::Nothing),
@@ -169,7 +169,7 @@ impl Reply {
         }
     }
 
-    /// The answer to a command that has a condition: whether that held.
+    /// Decodes the answer to a conditional command: whether the condition held.
     pub(super) fn held(self) -> Result<bool, Self> {
         match self {
             Self::Done => Ok(true),
@@ -191,7 +191,7 @@ mod tests {
         reply
     }
 
-    /// Replies of memcached 1.6.18 to these very commands.
+    /// Replies of memcached 1.6.18 to exactly these commands.
     #[test]
     fn replies_are_read_as_what_they_mean() {
         let number = 4_294_967_305;
@@ -259,7 +259,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever arrives, and however it is cut: no panic, progress, and the same replies.
+        /// For any bytes, cut at any place: no panic, progress, and the same replies.
         #[test]
         fn replies_do_not_depend_on_how_they_arrive(
             pieces in prop::collection::vec(prop_oneof![
@@ -273,7 +273,7 @@ mod tests {
         }
     }
 
-    /// What comes of bytes that arrive in pieces; ends with the first that is malformed.
+    /// Parses bytes that arrive in pieces, up to the first malformed reply.
     fn read(pieces: &[&[u8]]) -> Vec<Reply> {
         let (mut buffer, mut replies) = (Vec::new(), Vec::new());
         for piece in pieces {

@@ -1,4 +1,4 @@
-//! Windows on memcached, in front of the stores that need no engine of their own.
+//! Windows on memcached, in front of stores that need no engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// What is in the window, and a block for each kill of the engine or pause of a client in one
-/// trial: evicted, or abandoned.
+/// The ids in the window, plus a block for each kill of the engine or pause of a client in one trial:
+/// evicted or abandoned.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
 
@@ -30,7 +30,7 @@ fn memory() -> Suite {
         let store: Arc<dyn Store> = Arc::new(store.clone());
         async move { Ok(Arc::new(Tiered::new(store, window(&endpoint)?)) as Arc<dyn Store>) }
     };
-    // What was granted is in the store behind, and survives whatever befalls the cache.
+    // Grants are in the store behind the window, and do not depend on the cache.
     Suite::new("memcached-memory", connect)
         .engine(OnDemand::new("memcached"))
         .window(AHEAD)

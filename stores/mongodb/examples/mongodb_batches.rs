@@ -1,9 +1,9 @@
-//! Batches over MongoDB: 100 callers at once at a batch of 10 move the counter by exactly 100, and several
-//! instances share one document.
+//! Batches over MongoDB: 100 concurrent callers with batches of 10 move the counter by exactly 100, and
+//! several instances share one document.
 //!
 //! `cargo run --release -p idmill-mongodb --example mongodb_batches -- mongodb://localhost/test`
 //!
-//! Without a server, which `IDMILL_MONGODB` may name too, it starts the one of the tests.
+//! Without a URL here or in `IDMILL_MONGODB`, it starts the server of the tests.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -36,7 +36,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     assert_eq!((drawn.len() as u64, advanced), (CALLERS, CALLERS.into()));
     ids.close().await;
 
-    // Each with its own connection, as other processes would have.
+    // Each with its own connection, like another process.
     let mut all = BTreeSet::new();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..INSTANCES {
@@ -57,14 +57,14 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Batches, and nothing ahead of need: whoever finds memory empty waits for the one fetch that is under way.
+/// Batches without prefetch: a caller that finds no ids in memory waits for the current fetch.
 async fn instance(url: &str) -> Result<(Sequences, Allocator<u64>)> {
     let ids = connect(url).await?;
     let orders = ids.sequence::<u64>("example-batches").step(BATCH).watermark(0).await?;
     Ok((ids, orders))
 }
 
-/// So many callers at once, one id each.
+/// Draws one id for each of `callers` concurrent callers.
 async fn draw(orders: &Allocator<u64>, callers: u64) -> Result<BTreeSet<u64>> {
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..callers {

@@ -1,7 +1,7 @@
-//! The driver's and the server's errors, sorted by what they say about the ids.
+//! Classifies the errors of the driver and the server by their effect on ids.
 //!
-//! Each command is sent once ([`super::commands`]), so that every error speaks of the one time that it was.
-//! What is *not* certain to have left no trace is unknown: a server that steps down, shuts down or gives up
+//! Each command is sent once ([`super::commands`]), so an error always describes that one attempt. Unless a
+//! write certainly left no trace, its outcome is unknown: a server that steps down, shuts down or stops
 //! waiting may do so after the write and before the reply.
 
 use std::fmt;
@@ -21,20 +21,20 @@ pub(super) use idmill_kit::Asked;
 /// How a command can fail.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// The driver's error, which the server's refusal of a whole command is too.
+    /// The driver's error, including a whole command that the server rejected.
     Driver(MongoError),
-    /// The server refused the write, in a reply that is otherwise well.
+    /// The server rejected the write, in a reply with `ok: 1`.
     Write { code: i32, message: String },
-    /// The write is done, and not as durable as was asked for.
+    /// The write was applied, but not with the requested durability.
     Unconfirmed { code: i32, message: String },
-    /// No answer within the store's own timeout.
+    /// No answer within the store's timeout.
     Silent(Duration),
-    /// A reply that is not what the command answers with.
+    /// A reply that does not fit the command.
     Reply(String),
 }
 
 impl Fault {
-    /// Whether a document of this `_id` was there already.
+    /// Whether a document with this `_id` already existed.
     pub(super) fn is_duplicate(&self) -> bool {
         self.code() == Some(DUPLICATE_KEY)
     }
@@ -58,7 +58,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Not the error itself, which prints the server's reply in bytes.
+            // Not the error itself, whose text contains the server's reply as bytes.
             Self::Driver(error) => match &*error.kind {
                 Mongo::ServerSelection { message, .. } => f.write_str(&unreachable(message)),
                 kind => write!(f, "{kind}"),
@@ -79,7 +79,7 @@ impl From<MongoError> for Fault {
     }
 }
 
-/// Which servers did not answer, and why: the driver prints its view of them as its code has it.
+/// Lists the servers that did not answer, with the reasons. The driver prints its topology in debug format.
 fn unreachable(message: &str) -> String {
     let servers = message.split("{ Address: ").skip(1).map(|server| {
         let address = server.split([',', ' ']).next().unwrap_or_default();
@@ -88,7 +88,7 @@ fn unreachable(message: &str) -> String {
     });
     let servers: Vec<_> = servers.collect();
     if servers.is_empty() {
-        // Such as that there are servers, and none of the kind that was asked for.
+        // For example, there are servers but none of the required kind.
         return message.split(" Topology:").next().unwrap_or(message).to_owned();
     }
     format!(
@@ -100,7 +100,7 @@ fn unreachable(message: &str) -> String {
 
 const DUPLICATE_KEY: i32 = 11000;
 
-/// What a reply that the server calls well says about the write in it.
+/// Finds a failed write in a reply with `ok: 1`.
 pub(super) fn check_reply(reply: Document) -> Result<Document, Fault> {
     let refused = reply.get_array("writeErrors").ok().and_then(|errors| errors.first());
     if let Some((code, message)) = refused.and_then(Bson::as_document).map(complaint) {
@@ -117,9 +117,9 @@ fn complaint(document: &Document) -> (i32, String) {
     (code, document.get_str("errmsg").unwrap_or("no message").to_owned())
 }
 
-/// What a failure means.
+/// The error kind of a failure.
 pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
-    // Nothing in a transaction lasts unless the caller commits in spite of the error.
+    // In a transaction nothing is kept unless the caller commits despite the error.
     asked.kind(match fault {
         Fault::Driver(error) => of_driver(error, asked),
         Fault::Write { code, .. } => of_code(*code, asked),
@@ -129,13 +129,13 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
-    // The server, or the driver while it made the connection, says that nothing was begun.
+    // The labels mean that nothing was begun. They come from the server, or from the driver's handshake.
     let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
     let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
     match &*error.kind {
         Mongo::Command(_) | Mongo::Io(_) if untouched => ErrorKind::Unavailable,
         Mongo::Command(command) => of_code(command.code, asked),
-        // There was nobody to send it to.
+        // No server to send it to.
         Mongo::ServerSelection { .. } | Mongo::DnsResolve { .. } => ErrorKind::Unavailable,
         Mongo::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => ErrorKind::Unavailable,
         Mongo::Authentication { .. } => ErrorKind::Denied,
@@ -146,13 +146,13 @@ fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
         Mongo::IncompatibleServer { .. } => ErrorKind::Unsupported,
         Mongo::Shutdown => ErrorKind::Closed,
         Mongo::Bson(_) | Mongo::InvalidResponse { .. } => ErrorKind::StoreViolation,
-        // Io: cut, perhaps after it was sent. ConnectionPoolCleared: the same, found by the driver's monitor.
-        // And what the driver may come to say one day.
+        // Io: the connection broke, perhaps after the command was sent. ConnectionPoolCleared: the same,
+        // detected by the driver's monitor. And future errors of the driver.
         _ => ErrorKind::UnknownOutcome,
     }
 }
 
-/// By MongoDB's list of error codes.
+/// Classifies by MongoDB's list of error codes.
 fn of_code(code: i32, asked: Asked) -> ErrorKind {
     match code {
         // Unauthorized, AuthenticationFailed.
@@ -160,35 +160,36 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
         // NamespaceNotFound, InvalidNamespace.
         26 => ErrorKind::NotFound,
         73 => ErrorKind::InvalidInput,
-        // IllegalOperation, CommandNotFound, OperationNotSupportedInTransaction, FailedToParse: what a server
-        // without transactions answers to the fields of one.
+        // IllegalOperation, CommandNotFound, OperationNotSupportedInTransaction, FailedToParse: how servers
+        // without transactions answer a command that has transaction fields.
         9 | 20 | 59 | 263 if asked == Asked::InTransaction => ErrorKind::Unsupported,
         // FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented, APIStrictError.
         9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
-        // In a transaction, the creation race: the server has aborted it. Elsewhere, someone's unique index.
+        // In a transaction: a race to create the sequence, which the server has aborted. Elsewhere: a
+        // foreign unique index.
         DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
-        // And DocumentValidationFailure: somebody's validator.
+        // Also DocumentValidationFailure: a foreign validator.
         DUPLICATE_KEY | 121 => ErrorKind::Conflict,
-        // TypeMismatch, and BadValue, with which $inc refuses to overflow: no document of ours.
+        // TypeMismatch, and BadValue, which $inc returns on overflow: not a document of this store.
         2 | 14 => ErrorKind::StoreViolation,
-        // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary, NotPrimaryOrSecondary: told before a
-        // write begins. FailedToSatisfyReadPreference: a router had no shard to send it to. WriteConflict,
-        // LockTimeout: rolled back.
+        // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary, NotPrimaryOrSecondary: returned
+        // before a write begins. FailedToSatisfyReadPreference: a router had no shard to send it to.
+        // WriteConflict, LockTimeout: rolled back.
         10107 | 13435 | 10058 | 13436 | 133 | 112 | 24 => ErrorKind::Unavailable,
-        // Among them ShutdownInProgress (91), PrimarySteppedDown (189), InterruptedAtShutdown (11600),
-        // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired
-        // (50), ExceededTimeLimit (262), HostUnreachable (6) and NetworkTimeout (89)
-        // between a router and its shard.
+        // Includes ShutdownInProgress (91), PrimarySteppedDown (189), InterruptedAtShutdown (11600),
+        // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired (50),
+        // ExceededTimeLimit (262), HostUnreachable (6) and NetworkTimeout (89) between a router and its
+        // shard.
         _ => ErrorKind::UnknownOutcome,
     }
 }
 
-/// A failure as this crate's error.
+/// Converts a failure, with advice.
 pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     let kind = classify(fault, asked);
     let error = advised(kind, fault, remedy(fault, kind, asked));
     match fault {
-        // Its kind alone, whose text is legible; the error prints the reply in bytes.
+        // Only the kind, which has readable text; the error's text contains the reply as bytes.
         Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
             error.because((*cause.kind).clone())
         }
@@ -232,8 +233,8 @@ mod tests {
 
     use super::*;
 
-    /// As the driver makes it of a reply; the replies are the servers' own, where a
-    /// comment does not say otherwise.
+    /// Builds the error as the driver does from a reply. The replies are from real servers unless a comment
+    /// says otherwise.
     fn command(code: i32, name: &str, message: &str) -> Fault {
         let reply = doc! { "ok": 0.0, "code": code, "codeName": name, "errmsg": message };
         let error: CommandError = mongodb::bson::deserialize_from_document(reply).unwrap();
@@ -248,7 +249,7 @@ mod tests {
         check_reply(reply).unwrap_err()
     }
 
-    /// What FerretDB, and the driver in front of it, said when it was killed, cut off and asked for nonsense.
+    /// Errors of FerretDB and of the driver when it was killed, disconnected or sent invalid commands.
     fn from_ferretdb() -> Vec<(Fault, ErrorKind)> {
         let duplicate = doc! {
             "n": 0, "ok": 1.0, "writeErrors": [{
@@ -275,7 +276,7 @@ mod tests {
         ]
     }
 
-    /// What only a replica set or a router says, by MongoDB's list of codes.
+    /// Replies that only a replica set or a router returns, from MongoDB's list of codes.
     fn from_documentation() -> Vec<(Fault, ErrorKind)> {
         let unconfirmed = |code: i32, name: &str| {
             let error =
@@ -285,7 +286,7 @@ mod tests {
         vec![
             (unconfirmed(64, "WriteConcernTimeout"), UnknownOutcome),
             (unconfirmed(100, "UnsatisfiableWriteConcern"), UnknownOutcome),
-            // Even one that would be certain, had the command itself been refused with it.
+            // Even a code that would be certain if the command itself had been rejected with it.
             (unconfirmed(10107, "NotWritablePrimary"), UnknownOutcome),
             (command(10107, "NotWritablePrimary", "not primary"), Unavailable),
             (command(13435, "NotPrimaryNoSecondaryOk", "not primary"), Unavailable),

@@ -1,11 +1,10 @@
-//! Sending commands: each once, each within the store's timeout, each write to a majority.
+//! Sends commands: each once, within the store's timeout, and each write to a majority.
 //!
-//! The driver's own methods would send a write again where the client's `retryWrites` is on, as it is by
-//! default. Against a replica set that is not wrong: the server knows the second by its transaction number,
-//! and answers with the first one's result. But the error that comes back in the end may speak of the
-//! second alone ("not primary"), while the first was applied. Commands that are run as documents are never
-//! sent again after they may have arrived, whatever the client's options; so an error that says that
-//! nothing was done can be believed.
+//! The driver's own methods resend a write if the client's `retryWrites` is on, which is the default. On a
+//! replica set that is safe: the server detects the second by its transaction number, and returns the first
+//! one's result. But the final error may describe only the second attempt ("not primary") although the
+//! first was applied. Commands run as documents are never resent after they may have arrived, whatever the
+//! client's options. So an error that means "not applied" is reliable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +16,17 @@ use tokio::sync::OnceCell;
 
 use super::classify::{Fault, check_reply};
 
-/// A collection, and how long one command may take.
+/// A collection, and the timeout of one command.
 #[derive(Clone)]
 pub(super) struct Commands {
     database: Database,
     collection: String,
     pub(super) timeout: Duration,
-    /// How one document is read; asked of the server once.
+    /// Read concern for one document; queried from the server once.
     concern: Arc<OnceCell<ReadConcern>>,
 }
 
-/// The caller's session, whose transaction a command belongs to, or none.
+/// The caller's session, if the command belongs to its transaction.
 pub(super) type Session<'a> = Option<&'a mut ClientSession>;
 
 impl Commands {
@@ -35,7 +34,7 @@ impl Commands {
         Self { database, collection, timeout, concern: Arc::default() }
     }
 
-    /// The same, of another collection beside it.
+    /// The same for another collection of the database.
     pub(super) fn beside(&self, collection: String) -> Self {
         Self { collection, ..self.clone() }
     }
@@ -48,7 +47,7 @@ impl Commands {
         format!("{}.{}", self.database.name(), self.collection)
     }
 
-    /// Adds a document; a [`Fault`] that is a duplicate if there is one of its `_id`.
+    /// Inserts a document. Returns a duplicate [`Fault`] if its `_id` exists.
     pub(super) async fn insert(&self, session: Session<'_>, document: Document) -> Result<(), Fault> {
         let command = doc! { "insert": &self.collection, "documents": [document] };
         match count(&self.write(session, command).await?)? {
@@ -57,8 +56,7 @@ impl Commands {
         }
     }
 
-    /// Changes the one document that matches, atomically; returns it as it is
-    /// afterwards, or `None` if none matched.
+    /// Atomically changes the one document that matches. Returns its new state, or `None` if none matched.
     pub(super) async fn modify(
         &self,
         session: Session<'_>,
@@ -75,7 +73,7 @@ impl Commands {
         }
     }
 
-    /// Removes the one document that matches; `false` if none did.
+    /// Removes the one document that matches; returns `false` if none did.
     pub(super) async fn remove(&self, matching: Document) -> Result<bool, Fault> {
         let command = doc! { "delete": &self.collection, "deletes": [{ "q": matching, "limit": 1 }] };
         Ok(count(&self.write(None, command).await?)? > 0)
@@ -83,10 +81,11 @@ impl Commands {
 
     async fn write(&self, session: Session<'_>, mut command: Document) -> Result<Document, Fault> {
         let running = if let Some(session) = session {
-            // What a transaction writes is as durable as its commit, to which alone a write concern applies.
+            // In a transaction, durability depends on the commit, and only the commit takes a write
+            // concern.
             self.database.run_command(command).session(session)
         } else {
-            // The server gives up before we do, so that it can say that it has.
+            // The server's timeout is shorter than ours, so that it can report its own.
             let patience = i64::try_from(self.server_timeout().as_millis()).unwrap_or(i64::MAX);
             command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": patience });
             self.database.run_command(command)
@@ -94,7 +93,7 @@ impl Commands {
         check_reply(self.timely(running).await?)
     }
 
-    /// The document of this `_id`, as it really is now: see [`Self::concern`].
+    /// Reads the current state of a document: see [`Self::concern`].
     pub(super) async fn find(
         &self,
         session: Session<'_>,
@@ -108,7 +107,7 @@ impl Commands {
         self.timely(collection.find_one(matching).max_time(self.server_timeout())).await
     }
 
-    /// So many of the documents that match, by their `_id`, none of which a failover can undo.
+    /// Returns at most `most` matching documents in the order of `_id`. A failover cannot undo any of them.
     pub(super) async fn find_some(&self, matching: Document, most: i32) -> Result<Vec<Document>, Fault> {
         let collection = self.collection(Some(ReadConcern::majority()));
         self.timely(async {
@@ -123,7 +122,7 @@ impl Commands {
         .await
     }
 
-    /// The document with the largest value of this field, of those that have one.
+    /// The document with the largest non-null value of this field.
     pub(super) async fn top(&self, field: &str) -> Result<Option<Document>, Fault> {
         let collection = self.collection(Some(ReadConcern::majority()));
         let finding = collection.find_one(doc! { field: { "$exists": true, "$ne": Bson::Null } });
@@ -131,7 +130,7 @@ impl Commands {
         self.timely(finding.max_time(self.server_timeout())).await
     }
 
-    /// Whether there is such a collection; needs no privilege beyond those on it.
+    /// Returns whether the collection exists. Needs no privilege beyond those on the collection.
     pub(super) async fn exists(&self) -> Result<bool, Fault> {
         let command = doc! {
             "listCollections": 1, "filter": { "name": &self.collection },
@@ -144,8 +143,8 @@ impl Commands {
             .map_err(|_| Fault::Reply("to listCollections has no list".into()))
     }
 
-    /// How one document is read. *Linearizable*, so that neither a primary that has been deposed nor one that
-    /// is new can answer with what was; a single server knows no such thing, and needs none.
+    /// The read concern for one document. *Linearizable* on a replica set: neither a deposed nor a new
+    /// primary can return stale data. A single server does not support it, and does not need it.
     pub(super) async fn concern(&self) -> Result<ReadConcern, Fault> {
         let asking = self.concern.get_or_try_init(|| async {
             let hello = self.timely(self.database.run_command(doc! { "hello": 1 })).await?;
@@ -172,8 +171,8 @@ impl Commands {
         &self,
         running: impl IntoFuture<Output = mongodb::error::Result<R>>,
     ) -> Result<R, Fault> {
-        // The driver itself would wait for ever for a server that takes a request and never answers. A
-        // request that is dropped closes its connection, so that no late answer can be taken for another's.
+        // The driver would wait forever for a server that accepts a request and never answers. A dropped
+        // request closes its connection, so a late answer cannot be matched to another request.
         match tokio::time::timeout(self.timeout, running.into_future()).await {
             Ok(outcome) => Ok(outcome?),
             Err(_) => Err(Fault::Silent(self.timeout)),
@@ -181,7 +180,7 @@ impl Commands {
     }
 }
 
-/// How many documents a write says that it touched.
+/// The number of documents that a write touched.
 fn count(reply: &Document) -> Result<i64, Fault> {
     match reply.get("n") {
         Some(Bson::Int32(n)) => Ok((*n).into()),

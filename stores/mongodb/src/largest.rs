@@ -10,11 +10,11 @@ use mongodb::bson::{Bson, Document, doc};
 use super::classify::{Fault, failed};
 use super::commands::Commands;
 
-/// Up to here, a double is exact.
+/// A double is exact up to this value.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Looks for the largest id. MongoDB sorts every number below every text, so that one of those among the ids
-/// is what is found. The first part of the path is the collection, the others lead into its documents.
+/// Finds the largest id. MongoDB sorts every number below every text, so a text among the ids is found
+/// first. The first part of the path is the collection; the others are the field inside its documents.
 pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
     let (collection, field) = path.parts().split_first().expect("two parts or more");
     let commands = Commands::new(database, collection.clone(), timeout);
@@ -34,7 +34,7 @@ pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Dura
     Ok(Largest::new(id, "a number", None))
 }
 
-/// Nothing in an empty collection; but a field that is nowhere was mistyped.
+/// An empty collection has no ids. In any other, a field that no document has was mistyped.
 async fn empty(commands: &Commands, path: &ColumnPath) -> Result<Result<Largest>, Fault> {
     if !commands.exists().await? {
         return Ok(Err(path.missing("collection")));

@@ -13,13 +13,13 @@
 //! The guide describes durability and how ids are reserved. For ids without gaps, on a server with
 //! transactions, see [`InTransaction`].
 //!
-//! Besides what the page names, MongoDB does not protect against a document changed by hand, or
+//! In addition to the limits in the guide, MongoDB does not protect against a document changed by hand, or
 //! `writeConcernMajorityJournalDefault: false` together with a power failure of a majority.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then carries it out, and the range it
-//! reserved becomes a gap. The store closes the call's connection.
+//! A call that is dropped may already have been sent. The server then executes it, and the reserved range
+//! becomes a gap. The store closes the call's connection.
 
 mod classify;
 mod commands;
@@ -52,7 +52,7 @@ use self::reserve::{DUPLICATES, Fit};
 
 pub use self::options::MongoOptions;
 pub use self::transaction::{InTransaction, next_in, reserve_in};
-/// The driver, in the version whose sessions [`reserve_in`] takes.
+/// The driver, in the version whose sessions [`reserve_in`] accepts.
 pub use ::mongodb as driver;
 pub use idmill;
 
@@ -69,7 +69,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<MongoOptions>(url).await
 }
 
-/// How long one command may take unless told otherwise.
+/// Default timeout of one command.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Sequences in a MongoDB collection. See the [crate docs](self) for its guarantees.
@@ -78,16 +78,15 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct MongoStore {
     commands: Commands,
-    /// The max of sequences that were created with another than those who reserve
-    /// would: saves them two round trips.
+    /// The max of each sequence whose max differs from the one in the request. Saves two round trips.
     maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
-    /// Whether no collection is to be created.
+    /// Whether a missing collection is an error.
     must_exist: bool,
 }
 
 impl MongoStore {
-    /// Uses a collection of the caller's client. Nothing else should write to this collection. Sends nothing
-    /// yet.
+    /// Uses a collection of the caller's client. Nothing else should write to this collection. Sends
+    /// nothing yet.
     ///
     /// The store ignores the read and write concerns of the collection and the client, and uses its own. Set
     /// the client's `server_selection_timeout` below this store's [timeout](Self::timeout); otherwise a
@@ -98,15 +97,15 @@ impl MongoStore {
         Self::over(Commands::new(database, namespace.coll, DEFAULT_TIMEOUT))
     }
 
-    /// How long one command may take, 1 ms or more; default 10 s. A reserve is usually one command, and three
-    /// when it creates the sequence.
+    /// Sets the timeout of one command: at least 1 ms, 10 s by default. A reserve is usually one command,
+    /// and three when it creates the sequence.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.commands.timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// Connects to the server that a URL names. See [`MongoOptions`].
+    /// Connects to the server in a URL. See [`MongoOptions`].
     ///
     /// # Errors
     /// Those of [`MongoOptions::parse`] and of [`open_with`](Self::open_with).
@@ -114,13 +113,13 @@ impl MongoStore {
         Self::open_with(MongoOptions::parse(url)?).await
     }
 
-    /// Connects to a server and checks what kind it is. Creates nothing.
+    /// Connects to a server and detects its kind. Creates nothing.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the driver refuses an option;
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the driver rejects an option;
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if no primary can be reached;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the collection is
-    /// missing and the options require it.
+    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the collection
+    /// is missing and the options require it.
     pub async fn open_with(options: MongoOptions) -> Result<Self> {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
@@ -147,7 +146,7 @@ impl MongoStore {
             if !fault.is_duplicate() || duplicates >= DUPLICATES {
                 return Err(failed(&fault, Asked::Write));
             }
-            // Of this name, or of something that a unique index of somebody's forbids.
+            // A duplicate of the name, or of a value in a foreign unique index.
             if self.try_inspect(name).await?.is_some() {
                 return Err(already_exists(name));
             }
@@ -180,13 +179,13 @@ impl MongoStore {
         Contention::new().until(set).await
     }
 
-    /// Writes, if nothing has changed since it was read.
+    /// Writes if the document is unchanged since it was read.
     async fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Result<bool> {
         let outcome = self.commands.modify(None, schema::unchanged(seen), schema::replace(after)).await;
         Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
     }
 
-    /// Reads, and writes once, if nothing has changed meanwhile.
+    /// Reads, and writes once if the document is unchanged.
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let Some(seen) = self.try_inspect(&back.name).await? else { return Ok(false) };
         let mut after = seen.clone();
@@ -199,7 +198,7 @@ impl MongoStore {
     }
 }
 
-/// The documents of a page, each read together with its name.
+/// Reads the documents of a page. Each one is decoded with its name.
 async fn listed<P: Fill>(
     commands: &Commands,
     page: &Page,
@@ -209,7 +208,7 @@ async fn listed<P: Fill>(
         let found = commands.find_some(matching, paging::limit(page)).await;
         found.map_err(|fault| failed(&fault, Asked::Read))
     };
-    // What has no name is reported once, with the first page.
+    // Documents without a name are reported once, with the first page.
     let first = page.after.is_none() && page.prefix.is_empty();
     let mut all: Vec<Document> = if first { read(schema::unnamed()).await? } else { Vec::new() };
     let found: Vec<Document> = read(schema::within_page(page)).await?;
@@ -228,7 +227,7 @@ impl Store for MongoStore {
     idmill::store_calls!(reserve give_back create inspect list set remove record swap_record list_records);
 }
 
-/// Not the client, whose options hold a password.
+/// Omits the client, whose options contain a password.
 impl fmt::Debug for MongoStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MongoStore").field("collection", &self.commands.namespace()).finish_non_exhaustive()

@@ -19,7 +19,7 @@ use super::largest::largest;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
 const DEFAULT_DATABASE: &str = "idmill";
-/// The scheme by which the hosts are looked up.
+/// The scheme for hosts that are looked up in the DNS.
 const SRV: &str = "mongodb+srv";
 
 idmill_kit::options! {
@@ -77,7 +77,7 @@ impl MongoOptions {
                            or name the hosts, as in `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`";
             return Err(Error::new(ErrorKind::Unsupported, message).during(idmill::Operation::Connect));
         }
-        // On which the driver would panic.
+        // The driver panics on these.
         if !place.is_ascii() || !query.is_ascii() {
             return Err(refuse(
                 "the URL has characters beyond ASCII: percent-encode them, as in %C3%BC for an ü",
@@ -90,7 +90,7 @@ impl MongoOptions {
         let mut once = Once::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            // The driver takes `readPreferenceTags` more than once.
+            // The driver accepts `readPreferenceTags` more than once.
             if key != "readpreferencetags" {
                 once.take(&key)?;
             }
@@ -100,7 +100,7 @@ impl MongoOptions {
         Ok(options)
     }
 
-    /// The same, but connecting fails unless the collection exists.
+    /// Makes connecting fail if the collection does not exist.
     #[must_use]
     pub fn must_exist(mut self) -> Self {
         self.must_exist = true;
@@ -114,8 +114,7 @@ impl MongoOptions {
             return Ok(());
         }
         match key {
-            // Taken for granted, and often part of a URL that was copied: welcome if
-            // they say what is done anyway.
+            // Copied URLs often have these options. A value that the store uses anyway is accepted.
             "w" if value != "majority" => Err(refuse(format!(
                 "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
             ))),
@@ -130,7 +129,7 @@ impl MongoOptions {
         }
     }
 
-    /// Everything that can be known to be wrong without asking the network.
+    /// Checks everything that needs no connection.
     fn check(&self) -> Result<()> {
         self.check_values()?;
         let database = self.database_name();
@@ -141,7 +140,7 @@ impl MongoOptions {
         ConnectionString::parse(self.uri()).map(drop).map_err(|error| self.unreadable(&error))
     }
 
-    /// The driver's complaint about the URL, unless there is a secret in the URL that it might cite.
+    /// The driver's error for the URL, unless the URL contains a secret that the error might quote.
     fn unreadable(&self, error: &mongodb::error::Error) -> Error {
         let known = format!("{}, and the options of a MongoDB connection string", self.known());
         let has_login = self.authority.user.is_some() || self.authority.password.is_some();
@@ -154,7 +153,7 @@ impl MongoOptions {
         refuse(format!("`{self}`: {error}; there are {known}", error = error.kind))
     }
 
-    /// As the driver reads it, with the password.
+    /// The URL for the driver, with the password.
     fn uri(&self) -> String {
         self.with_driver(&self.authority.revealed(), &self.driver.join("&"))
     }
@@ -194,11 +193,11 @@ impl MongoOptions {
         Ok(MongoStore { must_exist: self.must_exist, ..MongoStore::over(commands) })
     }
 
-    /// Of a client that connects when it is first used.
+    /// The database of a client that connects on first use.
     async fn database(&self) -> Result<Database> {
         let parsed = ClientOptions::parse(self.uri()).await;
         let mut options = parsed.map_err(|error| match &*error.kind {
-            // Not found there either: it may be on its way, or this machine cut off.
+            // The DNS has no such host: it may be created later, or this machine is disconnected.
             mongodb::error::ErrorKind::DnsResolve { message, .. } => {
                 let text = format!("{self}: the DNS does not say which hosts that is: {message}");
                 Error::new(ErrorKind::Unavailable, text)
@@ -210,8 +209,8 @@ impl MongoOptions {
         Ok(client.database(&self.database_name()))
     }
 
-    /// What the URL leaves open, so that an unreachable server is told apart from one that does not answer:
-    /// its selection is given up well before the command is.
+    /// Sets timeouts that the URL leaves open. Server selection ends well before the command's timeout, so
+    /// that an unreachable server is not reported as one that does not answer.
     fn complete(&self, options: &mut ClientOptions) {
         let half = self.timeout / 2;
         let selection = options.server_selection_timeout.get_or_insert(half);
@@ -237,8 +236,8 @@ fn hide_secret(option: &str) -> String {
     if is_secret(option) { format!("{key}={HIDDEN}") } else { option.to_owned() }
 }
 
-/// The driver's options that hold a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, and the
-/// properties of an authentication mechanism, in which a session token may stand.
+/// Whether a driver option contains a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, or the
+/// properties of an authentication mechanism, which may contain a session token.
 fn is_secret(option: &str) -> bool {
     let key = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
     key.contains("password") || key == "authmechanismproperties"

@@ -1,6 +1,6 @@
-//! Records: documents of a collection of their own, which the server makes for the first of them.
+//! Records: documents of a separate collection, which the server creates for the first one.
 //!
-//! Each command is sent once, as all of them are: what was not answered is an unknown outcome.
+//! Like all commands, each one is sent once: without an answer, its outcome is unknown.
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -46,7 +46,7 @@ impl MongoStore {
         }
         match witness.insert(None, schema::encode_record(name, wanted)).await {
             Ok(()) => Ok(true),
-            // Of this name, or of something that a unique index of somebody's forbids.
+            // A duplicate of the name, or of a value in a foreign unique index.
             Err(fault) if fault.is_duplicate() && self.try_record(name).await?.is_some() => Ok(false),
             Err(fault) => Err(failed(&fault, Asked::Write)),
         }

@@ -1,12 +1,12 @@
-//! Reserving, on the server, in one round trip as a rule.
+//! Reserves on the server, usually in one round trip.
 //!
-//! 1. `findAndModify` with `$inc`, under the condition that the ids fit. It is atomic on the one document.
-//! 2. If that matched nothing, the document is read. If it is missing, it is inserted with the first range
-//!    taken; a process that loses that race begins again. If it has fewer ids left than were asked for, they
-//!    are taken under the condition that nothing has changed. Otherwise its max was not the expected one, and
-//!    step 1 is done again with the one it has.
+//! 1. `findAndModify` with `$inc`, on condition that the ids fit. It is atomic on the one document.
+//! 2. If nothing matched, the document is read. If it is missing, it is inserted with the first range
+//!    already taken; a process that loses this race starts again. If it has fewer ids left than requested,
+//!    they are taken on condition that nothing has changed. Otherwise the stored max differs from the
+//!    expected one, and step 1 is repeated with the stored max.
 //!
-//! Nothing is ever sent again unless the server said that it did nothing.
+//! A command is resent only if the server reported that it did nothing.
 
 use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
@@ -16,16 +16,16 @@ use super::classify::{Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
 
-/// How often a document may be called a duplicate although there is none: it was removed each time, which is
-/// rare, or another unique index refuses it.
+/// How often an insert may fail as a duplicate although the document is missing: it was removed each time,
+/// which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
-/// Whether fewer ids than were asked for are of use.
+/// Whether a grant may have fewer ids than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// What is left of the sequence.
+    /// Yes: take the ids that are left.
     UpTo,
-    /// All of them or none, and none below this id.
+    /// No: all ids or none, and none below this id.
     Exactly { floor: u64 },
 }
 
@@ -37,14 +37,14 @@ impl Fit {
         }
     }
 
-    /// Whether this grant may be taken.
+    /// Checks whether this grant may be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
         must_fit(grant, &request.name, request.count, floor, request.ceiling)
     }
 }
 
-/// Reserves; `hint` is the max that the sequence is thought to have.
+/// Reserves ids; `hint` is the expected max of the sequence.
 pub(super) async fn reserve(
     commands: &Commands,
     mut session: Session<'_>,
@@ -82,7 +82,7 @@ pub(super) async fn reserve(
     }
 }
 
-/// The sequence as it is now.
+/// Reads the current state of the sequence.
 async fn seen(commands: &Commands, session: Session<'_>, request: &Reserve) -> Result<Option<SequenceInfo>> {
     let asked = if session.is_some() { Asked::InTransaction } else { Asked::Read };
     let found = commands.find(session, schema::by_name(&request.name)).await;
@@ -90,7 +90,8 @@ async fn seen(commands: &Commands, session: Session<'_>, request: &Reserve) -> R
     found.map(|document| schema::decode(&document, &request.name)).transpose()
 }
 
-/// Creates the sequence with the first range taken; the inner error says that it was created meanwhile.
+/// Creates the sequence with the first range taken. The inner error means that another process created it
+/// first.
 async fn begin(
     commands: &Commands,
     session: Session<'_>,
@@ -103,7 +104,7 @@ async fn begin(
     let in_transaction = session.is_some();
     match commands.insert(session, schema::encode(&info)).await {
         Ok(()) => Ok(Ok(grant)),
-        // A transaction has ended with that.
+        // In a transaction, this error has aborted the transaction.
         Err(fault) if fault.is_duplicate() && !in_transaction => Ok(Err(fault)),
         Err(fault) => {
             let asked = if in_transaction { Asked::InTransaction } else { Asked::Write };
@@ -112,7 +113,8 @@ async fn begin(
     }
 }
 
-/// Takes what is left, should that be less than was asked for; `None` if it is not, or no longer there.
+/// Takes the remaining ids if they are fewer than requested; `None` if they are not, or if the document
+/// changed.
 async fn tail(
     commands: &Commands,
     session: Session<'_>,

@@ -1,8 +1,8 @@
-//! The documents, and the commands that touch them.
+//! The documents, and the filters and updates on them.
 //!
-//! A sequence is one document whose `_id` is its name. It keeps the *last* id that was reserved and not the
-//! next one, which for a sequence that is used up to `i64::MAX` would not fit. Every number is a 64-bit
-//! integer, as `$inc` needs it; 32-bit ones, which a shell writes, are read too.
+//! A sequence is one document whose `_id` is its name. It stores the *last* reserved id, since the next one
+//! would not fit for a sequence that is used up to `i64::MAX`. Every number is a 64-bit integer, as `$inc`
+//! needs; 32-bit integers, as written by a shell, are read too.
 
 use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -13,11 +13,11 @@ use mongodb::bson::{Bson, Document, doc};
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
 /// The largest id: MongoDB's integers have 63 bits and a sign.
 pub(super) const LARGEST: u64 = i64::MAX.cast_unsigned();
-/// The layout of a document. Another version's are neither matched by our writes nor read.
+/// The layout version of a document. Other versions are not matched by writes, and rejected by reads.
 const FORMAT: i64 = 1;
 
-/// The bounds with which a sequence is created. That of a `u64` without a max of its
-/// own ends where this store does.
+/// The bounds with which a sequence is created. For a `u64` without a max of its own, the largest id of
+/// this store is the max.
 ///
 /// # Errors
 /// [`ErrorKind::InvalidInput`] for bounds beyond that.
@@ -29,12 +29,12 @@ pub(super) fn storable(bounds: Bounds) -> Result<Bounds> {
     Ok(bounds)
 }
 
-/// The max that a sequence probably has of which nothing is known yet.
+/// The most likely max of a sequence that was not read yet.
 pub(super) fn likely_max(request: &Reserve) -> u64 {
     request.create.map_or(LARGEST, |create| create.max().min(LARGEST))
 }
 
-/// Refuses what does not fit.
+/// Rejects an id above `LARGEST`.
 pub(super) fn within(what: &str, id: u64) -> Result<()> {
     if id > LARGEST { Err(too_large(what, id)) } else { Ok(()) }
 }
@@ -51,7 +51,7 @@ pub(super) const NAME: Kind = text(
     "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`",
     is_collection,
 );
-/// Some more than that, for the collection of the records.
+/// Larger than that, for the name of the records collection.
 const LONGEST_WITNESS: usize = 140;
 
 fn is_collection(name: &str) -> bool {
@@ -75,12 +75,12 @@ pub(super) fn encode(info: &SequenceInfo) -> Document {
     }
 }
 
-/// The last id reserved; one below the first where none is.
+/// The last reserved id; one below the first if none is reserved.
 fn last(info: &SequenceInfo) -> i64 {
     info.next.map_or_else(|| signed(info.bounds.max()), |next| signed(next) - 1)
 }
 
-/// What goes into a document was checked to fit, or was read from one.
+/// Cannot fail: stored values were checked to fit, or read from a document.
 fn signed(id: u64) -> i64 {
     i64::try_from(id).expect("an id that is stored fits 63 bits")
 }
@@ -98,12 +98,12 @@ pub(super) fn within_page(page: &Page) -> Document {
     doc! { "_id": range }
 }
 
-/// Matches what has no name: an `_id` of another type.
+/// Matches documents without a name: an `_id` of another type.
 pub(super) fn unnamed() -> Document {
     doc! { "_id": { "$not": { "$type": "string" } } }
 }
 
-/// The name of a document, or what stands in its place.
+/// The name of a document, or its `_id` of another type.
 pub(super) fn shown(document: &Document) -> String {
     match document.get("_id") {
         Some(Bson::String(name)) => name.clone(),
@@ -116,12 +116,12 @@ pub(super) fn by_name(name: &SequenceName) -> Document {
     doc! { "_id": name.as_str() }
 }
 
-/// Matches while `count` more ids fit at or below `limit`, and `limit` is within the stored max. With
-/// the `$inc` of [`advance`], on one document, that makes a reserve which goes past neither; and
-/// which, sent twice, reserves twice.
+/// Matches while `count` more ids fit at or below `limit`, and `limit` is within the stored max. Together
+/// with the `$inc` of [`advance`] on the same document, this is a reserve that never exceeds either limit.
+/// If it were sent twice, it would reserve twice.
 pub(super) fn with_room(request: &Reserve, limit: u64, floor: u64) -> Option<Document> {
     let limit = limit.min(LARGEST);
-    // `last` is -1 at the least: a sequence may start at 0.
+    // `last` is at least -1: a sequence may start at 0.
     let highest = i128::from(limit) - i128::from(request.count.max(1));
     let highest = i64::try_from(highest).ok().filter(|highest| *highest >= -1)?;
     Some(doc! {
@@ -136,7 +136,7 @@ pub(super) fn advance(count: u64) -> Document {
     doc! { "$inc": { "last": i64::try_from(count.max(1)).unwrap_or(i64::MAX) } }
 }
 
-/// Matches while the sequence is what was seen: a write that it guards cannot be applied twice.
+/// Matches while the sequence is unchanged: a write with this filter cannot be applied twice.
 pub(super) fn unchanged(seen: &SequenceInfo) -> Document {
     doc! {
         "_id": seen.name.as_str(),
@@ -148,14 +148,14 @@ pub(super) fn unchanged(seen: &SequenceInfo) -> Document {
     }
 }
 
-/// Everything that can change about a sequence.
+/// All fields that can change.
 pub(super) fn replace(info: &SequenceInfo) -> Document {
     doc! { "$set": {
         "last": last(info), "max": signed(info.bounds.max()), "epoch": signed(info.identity.epoch),
     } }
 }
 
-/// What [`advance`] reserved, from the document as it left it.
+/// The ids reserved by [`advance`], computed from the document after it.
 pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> {
     let after = decode(document, &request.name)?;
     let start = after.reached().checked_sub(u128::from(request.count.max(1)));
@@ -167,10 +167,11 @@ pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> 
     }
 }
 
-/// A document as a sequence.
+/// Decodes the document of this name.
 ///
 /// # Errors
-/// [`ErrorKind::StoreViolation`] for what cannot be; [`ErrorKind::Unsupported`] for another version's.
+/// [`ErrorKind::StoreViolation`] if it is invalid; [`ErrorKind::Unsupported`] if it has another format
+/// version.
 pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
     let info = decode_any(document)?;
     if info.name.as_str() == asked {
@@ -184,7 +185,7 @@ pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
     Err(Error::new(ErrorKind::StoreViolation, message))
 }
 
-/// A document as a sequence, whatever its name.
+/// Decodes a document of any name.
 pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
     let shown = document.get("_id").map_or_else(|| "without an `_id`".to_owned(), ToString::to_string);
     read(document).map_err(|fault| fault.of(format_args!("the document {shown}")))
@@ -215,12 +216,12 @@ fn read(document: &Document) -> Result<SequenceInfo, Fault> {
     numbers.or_used_up(name)
 }
 
-/// The collection of the records, beside that of the sequences.
+/// The records collection of a sequences collection.
 pub(super) fn witness(collection: &str) -> Result<String> {
     witness_beside(collection, LONGEST_WITNESS)
 }
 
-/// A record, under its name; matches one that is still so, too.
+/// A record as a document; also the filter that matches it while it is unchanged.
 pub(super) fn encode_record(name: &SequenceName, record: &str) -> Document {
     doc! { "_id": name.as_str(), "record": record, "format": FORMAT }
 }
@@ -229,7 +230,7 @@ pub(super) fn replace_record(record: &str) -> Document {
     doc! { "$set": { "record": record } }
 }
 
-/// A document as a record of this name.
+/// Decodes the record of this name.
 pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> {
     let found = shown(document);
     if found != asked {
@@ -283,8 +284,8 @@ mod tests {
             prop_assert_eq!(decode(&encode(&info), &text).unwrap(), info);
         }
 
-        /// The guard and the increment, played through here as the server would, agree with the arithmetic
-        /// that all stores share; and where the guard does not match, a grant would have been short.
+        /// Simulates the guard and the increment as the server would apply them. They agree with the
+        /// arithmetic shared by all stores, and if the guard does not match, a grant would have been short.
         #[test]
         fn a_guarded_increment_is_the_shared_arithmetic(
             start in prop_oneof![0..20_u64, LARGEST - 20..=LARGEST], size in 0..40_u64, drawn in 0..45_u64,

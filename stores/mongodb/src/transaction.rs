@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or abort with it.
+//! Ids inside the caller's own transaction: gapless, since they commit or abort with it.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,8 +15,8 @@ use super::commands::Commands;
 use super::reserve::{Fit, reserve};
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Reserves the next id of a sequence inside the caller's transaction: [`InTransaction`] with every setting
+/// at its default.
 ///
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -42,8 +42,8 @@ pub async fn next_in<T: Id>(session: &mut ClientSession, database: &Database, na
     InTransaction::new(database, name)?.next(session).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Reserves the next `count` ids of a sequence inside the caller's transaction: [`InTransaction`] with
+/// every setting at its default.
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
@@ -56,18 +56,18 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(database, name)?.reserve(session, count).await
 }
 
-/// A sequence that is drawn from inside the caller's own transactions: on a replica set or a sharded cluster,
-/// since a single server has none.
+/// Reserves ids of a sequence inside the caller's own transactions. Needs a replica set or a sharded
+/// cluster, since a single server has no transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that aborts gives its ids to
-/// the next one. The price is that two transactions cannot draw from one sequence at the same time: the
-/// second to try is aborted by the server ([`Unavailable`](idmill::ErrorKind::Unavailable)), and has to
-/// begin again. So draw late and commit soon.
+/// The ids commit with the documents that use them, so there are no gaps: a transaction that aborts leaves
+/// its ids to the next one. The cost is that two transactions cannot reserve from one sequence at the same
+/// time: the server aborts the second ([`Unavailable`](idmill::ErrorKind::Unavailable)), which must begin
+/// again. So reserve late and commit soon.
 ///
-/// The commit must be as durable as the ids: a write concern of `majority` for the transaction, which is the
-/// default of a replica set since MongoDB 5. The sequences are those of [`MongoStore`](super::MongoStore) and
-/// are created on first use, in the same transaction; both may draw from one without ever sharing an id, but
-/// then it has the gaps of the latter.
+/// The commit must be as durable as the ids: use the write concern `majority` for the transaction, which is
+/// the default of a replica set since MongoDB 5. The sequences are those of
+/// [`MongoStore`](super::MongoStore), and are created on first use in the same transaction. You may use one
+/// sequence with both, without duplicates, but the store's reserves leave gaps.
 #[derive(Clone)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -78,10 +78,11 @@ pub struct InTransaction<T> {
 }
 
 impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the collection `idmill_sequences`, with the bounds of the id's type.
+    /// Uses the sequence of this name, in the collection `idmill_sequences`, with the bounds of the id's
+    /// type.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
     pub fn new(database: &Database, name: &str) -> Result<Self> {
         let (database, collection) = (database.clone(), DEFAULT_COLLECTION.to_owned());
         Ok(Self {
@@ -93,24 +94,24 @@ impl<T: Id> InTransaction<T> {
         })
     }
 
-    /// The bounds with which to create the sequence, should it not exist yet.
+    /// Sets the bounds with which the sequence is created if it does not exist.
     #[must_use]
     pub fn bounds(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// Another collection.
+    /// Sets the collection.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
     pub fn collection(mut self, collection: &str) -> Result<Self> {
         NAME.check("collection", collection)?;
         collection.clone_into(&mut self.collection);
         Ok(self)
     }
 
-    /// The next id.
+    /// Reserves the next id.
     ///
     /// # Errors
     /// Those of [`reserve`](Self::reserve).
@@ -119,17 +120,17 @@ impl<T: Id> InTransaction<T> {
         Ok(range.first().expect("a grant has as many ids as were asked for"))
     }
 
-    /// The next `count` ids, exactly. After an error, and after this future was dropped, abort the
-    /// transaction: one that is committed all the same may have a gap.
+    /// Reserves exactly the next `count` ids. After an error, or if this future was dropped, abort the
+    /// transaction: if it is committed anyway, there may be a gap.
     ///
     /// # Errors
     /// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
     /// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type
     /// cannot hold the next id, or the session is not in a transaction;
     /// [`Unsupported`](idmill::ErrorKind::Unsupported) if the server has no transactions;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction got in between or the server
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction was faster or the server
     /// cannot be reached; [`Denied`](idmill::ErrorKind::Denied);
-    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if what is stored cannot be.
+    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored document is invalid.
     pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<IdRange<T>> {
         let outcome = self.try_reserve(session, count).await;
         outcome.and_then(typed).map_err(|error| error.of(&self.name).during(Operation::Reserve))
@@ -147,12 +148,13 @@ impl<T: Id> InTransaction<T> {
     }
 }
 
-/// Outside a transaction the ids would be taken at once and for good. The driver does not tell whether a
-/// session is in one, but refuses to start a second; which it does, or does not, without asking the server.
+/// Outside a transaction the ids would be taken immediately and permanently. The driver does not expose
+/// whether a session is in a transaction, but it rejects a second `start_transaction`, without a request to
+/// the server.
 async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
     match session.start_transaction().await {
         Ok(()) => {
-            // Nothing was sent in it, so that nothing is sent to end it.
+            // Nothing was sent in this transaction, so the abort sends nothing either.
             let _ = session.abort_transaction().await;
             let message = "the session is not in a transaction: call `start_transaction` before the first id, and \
                            `commit_transaction` after the last";
@@ -165,7 +167,7 @@ async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
     }
 }
 
-/// Not the client, whose options hold a password.
+/// Omits the client, whose options contain a password.
 impl<T> fmt::Debug for InTransaction<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let collection = format!("{}.{}", self.database.name(), self.collection);

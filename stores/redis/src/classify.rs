@@ -1,8 +1,8 @@
-//! What errors say about the ids.
+//! Classifies errors by their effect on ids.
 //!
-//! Every script writes last and with one command, so that a refusal of the server's own, known by its
-//! code, means that nothing was changed. What is not known by its code may come from a proxy, or
-//! after the write: that is unknown.
+//! Every script writes last and with one command, so an error with a known code from the server means that
+//! nothing was changed. Any other error may come from a proxy, or from after the write: its outcome is
+//! unknown.
 
 use std::borrow::Cow;
 
@@ -21,20 +21,20 @@ pub(crate) const REDIS: Dialect = Dialect {
 
 fn of_code(code: &str, detail: &str) -> ErrorKind {
     match code {
-        // Said before a command runs, or by the one write of a script.
+        // Returned before a command runs, or by a script's single write.
         "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "BUSY" | "OOM" | "MISCONF"
         | "NOREPLICAS" | "NOSCRIPT" => ErrorKind::Unavailable,
         "MOVED" | "ASK" | "CROSSSLOT" => ErrorKind::Unsupported,
         "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
-        // Of a key that is ours by its name.
+        // The key has our name, but another type.
         "WRONGTYPE" => ErrorKind::Conflict,
-        // How a script is told of NOPERM by Redis 7.0, of a call that was then not made.
+        // How Redis 7.0 reports NOPERM inside a script. The denied call was not executed.
         "ERR" if detail.starts_with("The user executing the script can't") => ErrorKind::Denied,
         "ERR" if detail.starts_with("unknown command") => ErrorKind::Unsupported,
-        // While connecting: the number comes from the URL.
+        // While connecting: the database number comes from the URL.
         "ERR" if detail.starts_with("DB index is out of range") => ErrorKind::InvalidInput,
         "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
-        // Among them UNBLOCKED, which a WAIT ends with when the server becomes a replica: after the write.
+        // Includes UNBLOCKED, which ends a WAIT after the write when the server becomes a replica.
         _ => ErrorKind::UnknownOutcome,
     }
 }
@@ -78,7 +78,7 @@ mod tests {
         Fault::server(code, Some(detail))
     }
 
-    /// What Redis 7.0.15 said to these scripts when it was in that state.
+    /// Errors of these scripts on Redis 7.0.15 in the named state.
     fn from_redis() -> Vec<(Fault, ErrorKind)> {
         [
             ("LOADING Redis is loading the dataset in memory", Unavailable),
@@ -103,7 +103,7 @@ mod tests {
         .to_vec()
     }
 
-    /// What only a cluster or a proxy says, and what may come to be said one day.
+    /// Errors that only a cluster or a proxy returns, and unknown future ones.
     fn from_documentation() -> Vec<(Fault, ErrorKind)> {
         [
             ("MOVED 3999 127.0.0.1:6381", Unsupported),

@@ -10,15 +10,15 @@
 //!
 //! # What holds
 //!
-//! The guide describes which settings make grants durable ([`Keeps`]), how a promoted replica is
-//! detected ([`Failover`]), and what is not noticed. A reserve is one script on one hash. A script is sent
-//! again only if the server says that it does not know it. Ids go up to 2^64 - 1, since they never pass
-//! through a Lua number.
+//! The guide describes which settings make grants durable ([`Keeps`]), how a promoted replica is detected
+//! ([`Failover`]), and which cases are not detected. A reserve is one script on one hash. A script is sent
+//! again only if the server does not have it loaded. Ids go up to 2^64 - 1, since they never pass through a
+//! Lua number.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then carries it out, and the range it
-//! reserved becomes a gap.
+//! A call that is dropped may already have been sent. The server then executes it, and the reserved range
+//! becomes a gap.
 
 pub(crate) mod classify;
 pub(crate) mod link;
@@ -61,7 +61,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<RedisOptions>(url).await
 }
 
-/// How many sequences are read at a time when all are listed.
+/// Number of sequences read per request when all are listed.
 const AT_ONCE: usize = 500;
 
 /// Sequences on a Redis or Valkey server. See the [crate docs](self) for its guarantees.
@@ -75,7 +75,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Connects to the server that a URL names. See [`RedisOptions`].
+    /// Connects to the server in a URL. See [`RedisOptions`].
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and those of
@@ -172,7 +172,7 @@ impl RedisStore {
         self.list_set(&self.schema.names(), page, |name| self.schema.read(name), read).await
     }
 
-    /// Goes through a set of names as Redis does, which keeps no order among them, and reads what is kept under each.
+    /// Scans a set of names, which Redis returns in no order, and reads the value of each name.
     async fn list_set<P: Fill>(
         &self,
         set: &str,
@@ -196,7 +196,7 @@ impl RedisStore {
                 let answer = answer.map_err(|fault| self.link.failed(&fault, Asked::Read))?;
                 match self.checked(answer, &call.keys[0]).and_then(|answer| read(&answer, name)) {
                     Ok(Some(row)) => listed.add(name, Ok(row)),
-                    // Removed meanwhile.
+                    // Removed since the scan.
                     Ok(None) => {}
                     Err(error) if error.status() == Status::Permanent => listed.add(name, Err(error)),
                     Err(error) => return Err(error),
@@ -206,7 +206,7 @@ impl RedisStore {
         Ok(listed)
     }
 
-    /// Members of a set of names that begin as the page's do, and where the next begin.
+    /// Scans members of a set that begin with the page's prefix, and returns the next cursor.
     async fn scan(&self, set: &str, page: &Page) -> Result<(Option<Cursor>, Vec<String>)> {
         let from = page.after.as_ref().map_or("0", Cursor::as_str);
         if !from.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -220,7 +220,7 @@ impl RedisStore {
         Ok(((next != "0").then(|| Cursor::new(next)), members))
     }
 
-    /// The sequences whose reserves are refused, since another server wrote them: at most a page of them.
+    /// Lists the sequences whose reserves are refused because another server wrote them: at most one page.
     async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
         let (mut refused, mut pages) = (Vec::new(), Pages::new(self, Page::default()));
         while let Some(page) = pages.next().await? {
@@ -311,7 +311,7 @@ impl Store for RedisStore {
     idmill::store_calls!(give_back create inspect list set remove server record swap_record list_records);
 }
 
-/// Another master wrote the sequence last.
+/// The error for a sequence that another master wrote last.
 fn refused(answer: &Answer, name: &SequenceName) -> Error {
     let [was, here] = schema::masters(answer, REFUSED_BY).unwrap_or_default();
     Histories { was: &was, here: &here }.refuse(name)

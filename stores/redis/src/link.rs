@@ -1,7 +1,7 @@
 //! One connection to one server, shared by all callers of a process.
 //!
-//! Nothing is sent again. Nor are the driver's answers taken on trust: each script repeats a number that was
-//! asked with it, so that an answer to something else is noticed.
+//! Nothing is resent after it may have run. Answers are verified: each script returns a nonce that was sent
+//! with it, so an answer to another request is detected.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,17 +22,17 @@ use super::place::Place;
 use super::verify::{Demands, unverified, verify};
 
 const ADVICE: Advice = Advice { without: "redis://", certificate: None };
-/// Between two questions to a server that is starting.
+/// Pause between attempts while a server loads its data.
 const LOADING: Duration = Duration::from_millis(20);
 
-/// How a server is talked to.
+/// Settings of a connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) place: Place,
     pub(crate) demands: Demands,
-    /// For a call, with the time that it waits for a connection.
+    /// Timeout of a call, including its wait for a connection.
     pub(crate) timeout: Duration,
-    /// How many replicas have to know of a change before it counts.
+    /// Number of replicas that must acknowledge a change.
     pub(crate) replicas: u32,
     pub(crate) scripts: &'static [&'static str],
 }
@@ -43,19 +43,19 @@ pub(crate) struct Call {
     /// One of [`Terms::scripts`].
     pub(crate) script: &'static str,
     pub(crate) keys: Vec<String>,
-    /// After the nonce.
+    /// Arguments after the nonce.
     pub(crate) arguments: Vec<String>,
     pub(crate) asked: Asked,
 }
 
-/// What a script answered after the nonce, and how many replicas know of what it did.
+/// The script's answer after the nonce, and the number of replicas that acknowledged it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) words: Vec<String>,
     replicas: Option<i64>,
 }
 
-/// The connection, made when it is first needed and anew after it failed.
+/// The connection: opened on first use, and reopened after a failure.
 pub(crate) struct Link {
     terms: Terms,
     live: SharedConnection<Live>,
@@ -65,17 +65,17 @@ pub(crate) struct Link {
 
 struct Live {
     line: Line,
-    /// What the server calls the scripts.
+    /// SHA-1 hashes of the scripts, as returned by the server.
     hashes: Vec<String>,
 }
 
 impl Answer {
-    /// The word that says what happened.
+    /// The word that names the result.
     pub(crate) fn word(&self) -> &str {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// The number at this place.
+    /// The number at this index.
     pub(crate) fn number(&self, index: usize) -> Result<u64, Fault> {
         let number = self.words.get(index).and_then(|word| word.parse().ok());
         number.ok_or_else(|| self.garbled())
@@ -85,12 +85,12 @@ impl Answer {
         Fault::Garbled(format!("{:?}", self.words))
     }
 
-    /// Whether the script wrote. Other words leave nothing to be replicated.
+    /// Whether the script wrote. Other results leave nothing to replicate.
     fn wrote(&self) -> bool {
         matches!(self.word(), "done" | "granted" | "ids")
     }
 
-    /// As it is, unless it wrote, and fewer replicas know of it than were to.
+    /// Returns the answer, or an error if it wrote and too few replicas acknowledged it.
     pub(crate) fn replicated(self, wanted: u32) -> Result<Self, Fault> {
         match self.replicas {
             Some(known) if self.wrote() && known < i64::from(wanted) => {
@@ -115,34 +115,33 @@ impl Link {
         &self.terms
     }
 
-    /// How often it sent something and waited for the answer.
+    /// Number of round trips so far.
     pub(crate) fn round_trips(&self) -> u64 {
         self.round_trips.load(Ordering::Relaxed)
     }
 
-    /// Connects, if it is not, and hears whether the server is what it has to be.
+    /// Connects if necessary, and checks the server.
     pub(crate) async fn greet(&self) -> Result<()> {
         self.connected(self.deadline()).await.map(drop)
     }
 
-    /// When a call that begins now has to end.
+    /// Deadline of a call that begins now.
     fn deadline(&self) -> Instant {
         Instant::now() + self.terms.timeout
     }
 
-    /// As this crate's error.
+    /// Converts a fault to this crate's error.
     pub(crate) fn failed(&self, fault: &Fault, asked: Asked) -> Error {
         REDIS.failed(fault, asked, &self.terms.place.server)
     }
 
-    /// Runs one script, once.
+    /// Runs one script once.
     pub(crate) async fn run(&self, call: Call) -> Result<Answer, Fault> {
         let answer = self.run_all(&[call]).await.pop();
         answer.unwrap_or_else(|| Err(Fault::Garbled("no answer".to_owned())))
     }
 
-    /// Some members of a set, about as many as asked for, from this cursor on, and
-    /// the next one, "0" at the end.
+    /// Returns about `count` members of a set from this cursor on, and the next cursor: "0" at the end.
     pub(crate) async fn members(
         &self,
         key: &str,
@@ -158,8 +157,8 @@ impl Link {
         scanned.inspect_err(|fault| self.discard_after(&live, fault))
     }
 
-    /// Runs scripts in one round trip, each once: only one that the server does not know, and
-    /// so did not run, is sent again.
+    /// Runs scripts in one round trip, each once. Only a script that the server did not have loaded, and so
+    /// did not run, is resent.
     pub(crate) async fn run_all(&self, calls: &[Call]) -> Vec<Result<Answer, Fault>> {
         let deadline = self.deadline();
         let mut answers = self.try_all(calls, deadline).await;
@@ -167,7 +166,7 @@ impl Link {
             |answer: &Result<Answer, Fault>| matches!(answer, Err(fault) if fault.words().0 == "NOSCRIPT");
         let again: Vec<usize> = (0..answers.len()).filter(|index| unknown(&answers[*index])).collect();
         if !again.is_empty() {
-            // The next connection loads them.
+            // The next connection loads the scripts.
             if let Some(live) = self.live.get() {
                 self.live.discard(&live);
             }
@@ -199,7 +198,7 @@ impl Link {
         }
         let wait = self.terms.replicas > 0 && calls.iter().any(|call| call.asked == Asked::Write);
         if wait {
-            // Shorter than the answer is waited for.
+            // Shorter than the timeout for the answer.
             let patience = (deadline - Instant::now()) * 3 / 4;
             pipeline.cmd("WAIT").arg(self.terms.replicas).arg(patience.as_millis().max(1).to_string());
         }
@@ -231,7 +230,7 @@ impl Link {
         }
     }
 
-    /// Ends a connection that can no longer be used. The outcome of the calls under way on it is unknown.
+    /// Closes a connection that can no longer be used. Calls in progress on it have an unknown outcome.
     fn discard_after(&self, live: &Arc<Live>, fault: &Fault) {
         if matches!(fault, Fault::Server { .. } | Fault::Late(_)) {
             return;
@@ -263,7 +262,7 @@ impl Terms {
         let mut connection = line.connection.clone();
         loop {
             match self.introduce(&mut connection).await {
-                // It has just been started, and reads its files: until then it answers nothing else.
+                // The server has just started and is loading its data: until then it answers nothing else.
                 Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
                 Err(Fault::NotSent(error)) => return Err(error),
                 Err(fault) => return Err(REDIS.refused(&fault)),
@@ -272,7 +271,7 @@ impl Terms {
         }
     }
 
-    /// Hears what the server is, and tells it the scripts; answers with what it calls them.
+    /// Checks the server and loads the scripts. Returns their hashes.
     async fn introduce(&self, connection: &mut MultiplexedConnection) -> Result<Vec<String>, Fault> {
         let mut questions = Pipeline::new();
         questions.cmd("INFO").cmd("CONFIG").arg("GET").arg("*append*");
@@ -324,7 +323,7 @@ fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Re
     let replicas = match wait.then(|| values.pop()).flatten() {
         None => None,
         Some(Value::Int(known)) => Some(known),
-        // After the scripts: whatever they did is done.
+        // WAIT runs after the scripts, so their effects stand.
         Some(Value::ServerError(_)) => Some(0),
         Some(other) => return Err(Fault::Garbled(format!("{other:?}"))),
     };
@@ -332,11 +331,11 @@ fn read_all(mut values: Vec<Value>, nonces: &[u64], wait: bool) -> Result<Vec<Re
         Value::ServerError(error) => Ok(Err(Fault::server(error.code(), error.details()))),
         value => read(&value, *nonce).map(|words| Ok(Answer { words, replicas })),
     });
-    // One that is not what was asked for casts doubt on all.
+    // One mismatched answer makes all of them unreliable.
     answers.collect()
 }
 
-/// The next cursor, and a piece of a set; what is no text is shown as far as it can be.
+/// Decodes the next cursor and some members; bytes that are not UTF-8 are replaced.
 fn scanned(value: Option<&Value>) -> Result<(String, Vec<String>), Fault> {
     let garbled = || Fault::Garbled(format!("{value:?}"));
     if let Some(Value::ServerError(error)) = value {
@@ -367,7 +366,7 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// Not the terms, which hold a password.
+/// Omits the terms, which contain a password.
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("server", &self.terms.place.server).finish_non_exhaustive()
@@ -382,7 +381,7 @@ mod tests {
         Value::Array([nonce, word].map(|text| Value::BulkString(text.into())).to_vec())
     }
 
-    /// Each would wait as long again for an attempt of its own.
+    /// Otherwise each caller would wait for its own attempt to time out.
     #[tokio::test(start_paused = true)]
     async fn callers_wait_one_timeout_for_a_silent_server() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! The server and how it keeps sequences, and their URL form.
+//! The server, how it keeps sequences, and the URL form.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Keeps {
     /// `trust`: the server is assumed to keep its grants, without a check. For servers that do not answer
     /// `CONFIG GET`.
     Trust,
-    /// `process`: a crash may lose grants, and ids are then handed out twice.
+    /// `process`: a crash may lose grants, which repeats ids.
     Process,
 }
 
@@ -69,7 +69,7 @@ idmill_kit::options! {
 }
 
 impl RedisOptions {
-    /// The server at `HOST:PORT`, with every option at its default.
+    /// Options for the server at `HOST:PORT`, with every option at its default.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an address.
@@ -77,7 +77,7 @@ impl RedisOptions {
         Place::at(address).map(Self::with_defaults)
     }
 
-    /// The user to log in as, which may be empty, and its password.
+    /// Sets the user, which may be empty, and the password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.place.authority.log_in(user, password);
@@ -131,13 +131,13 @@ impl Word for Keeps {
     ];
 }
 
-/// Nothing is created by opening it.
+/// Opening creates nothing.
 impl Target for RedisOptions {
     idmill_kit::target!(|options| options.place.scheme() => RedisStore::open_with);
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
-            // Who says `failover` otherwise is refused nothing.
+            // Any other `failover` refuses nothing.
             if self.after_failover() != Failover::Refuse {
                 return Ok(Vec::new());
             }
@@ -211,7 +211,7 @@ mod tests {
     fn the_page_has_the_options() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
         RedisOptions::new("h").unwrap().documented(page, "options");
-        // Here too, since two tests at a time would write one file.
+        // In the same test, since two concurrent tests would write the same file.
         crate::window::RedisWindowOptions::new("h").unwrap().documented(page, "options of the window");
     }
 

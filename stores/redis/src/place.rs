@@ -1,4 +1,4 @@
-//! Which server, as a URL says it: `redis://USER:PASSWORD@HOST:PORT/DB`, and `rediss://` over TLS.
+//! A server's address in URLs: `redis://USER:PASSWORD@HOST:PORT/DB`, and `rediss://` over TLS.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use idmill_kit::{Address, Authority, refuse};
 const DEFAULT_PORT: u16 = 6379;
 pub(crate) const TLS: &str = "rediss";
 
-/// A server, and who asks it.
+/// A server, and the user to log in as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The user to log in as, and the one host.
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place at `HOST:PORT`, or `HOST` alone.
+    /// The place at `HOST:PORT` or `HOST`.
     pub(crate) fn at(address: &str) -> Result<Self> {
         Self::of(Authority::of([address]))
     }
@@ -31,7 +31,7 @@ impl Place {
         Ok(Self { authority, server, tls: Tls::fixed(false), database: 0 })
     }
 
-    /// Reads what lies between the scheme's colon and the question mark.
+    /// Parses the URL between the scheme's colon and the question mark.
     pub(crate) fn parse(scheme: &str, place: &str) -> Result<Self> {
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
         let place = Self::of(Authority::parse(authority)?)?;
@@ -42,7 +42,7 @@ impl Place {
         if self.tls.is_on() { TLS } else { "redis" }
     }
 
-    /// Everything that can be known to be wrong without asking the server.
+    /// Checks everything that needs no connection.
     pub(crate) fn check(&self) -> Result<()> {
         let Authority { user, password, .. } = &self.authority;
         if user.is_some() && password.as_ref().is_none_or(String::is_empty) {
@@ -53,7 +53,7 @@ impl Place {
 }
 
 impl Options for Place {
-    /// The scheme says whether there is TLS.
+    /// Only `ca`: TLS itself follows from the scheme.
     fn entries(&mut self) -> Vec<Entry<'_>> {
         self.tls.entries().into_iter().filter_map(|entry| entry.among(&["ca"])).collect()
     }

@@ -1,4 +1,4 @@
-//! How sequences lie in Redis, and what the scripts are asked and answer.
+//! The Redis keys of sequences, and the arguments and answers of the scripts.
 
 use idmill::store::{Bounds, GiveBack, Grant, Identity, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, IdRange, Result, SequenceName};
@@ -35,8 +35,8 @@ const SERVER: &str = script!("scripts/record.lua" "scripts/server.lua");
 pub(super) const SCRIPTS: [&str; 10] =
     [RESERVE, GIVE_BACK, CREATE, READ, SET, REMOVE, MOVED, READ_RECORD, SWAP_RECORD, SERVER];
 
-/// Where the sequences of one prefix are: a hash each, and a set of their names; and its records, likewise.
-/// The braces have a cluster keep all of them in one slot, so that a script may touch two.
+/// The keys of one prefix: a hash per sequence and a set of their names; the same for records. The braces
+/// put all keys into one cluster slot, so that a script may use two of them.
 #[derive(Clone, Debug)]
 pub(super) struct Schema {
     prefix: String,
@@ -64,7 +64,7 @@ impl Schema {
 
     pub(super) fn reserve(&self, request: &Reserve) -> Call {
         let name = &request.name;
-        // Empty where it has to exist.
+        // Empty if the sequence must already exist.
         let bound =
             |of: fn(Bounds) -> u64| request.create.map_or_else(String::new, |create| of(create).to_string());
         let failover = match self.failover {
@@ -99,7 +99,7 @@ impl Schema {
         self.call(MOVED, name, Vec::new())
     }
 
-    /// `anew`: somebody says where to go on.
+    /// `anew`: the change sets `next` explicitly.
     pub(super) fn set(&self, seen: &SequenceInfo, after: &SequenceInfo, anew: bool) -> Call {
         let (bounds, was) = (seen.bounds, seen.identity);
         let mut numbers = vec![bounds.start().into(), bounds.max().into(), seen.reached()];
@@ -123,7 +123,7 @@ impl Schema {
         format!("{{{}}}:w:{name}", self.prefix)
     }
 
-    /// Which server it is, whatever the prefix.
+    /// Returns the run id of the server, whatever the prefix.
     pub(super) fn server(&self) -> Call {
         Call { script: SERVER, keys: vec![self.record_names()], arguments: Vec::new(), asked: Asked::Read }
     }
@@ -135,7 +135,7 @@ impl Schema {
 
     pub(super) fn swap_record(&self, name: &SequenceName, seen: Option<&str>, wanted: &str) -> Call {
         let keys = vec![self.record_key(name), self.record_names()];
-        // Nothing can be left out of a record.
+        // Records have no ids to skip, so a failover is either allowed or refused.
         let failover = if self.failover == Failover::Allow { "allow" } else { "refuse" };
         let texts = [failover, name, wanted].into_iter().chain(seen);
         let arguments = texts.map(str::to_owned).collect();
@@ -143,7 +143,7 @@ impl Schema {
     }
 }
 
-/// Why a script did nothing, in words that more than one of them uses.
+/// Converts refusals that several scripts share.
 pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
     Some(match answer.word() {
         "replica" => Error::new(ErrorKind::Unavailable, "the server has become a replica: name the master"),
@@ -161,18 +161,18 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
     })
 }
 
-/// Which server wrote the sequence last, and which this is, from this word of an answer on; empty words if it
-/// was this one. They differ if that server was another, of which this one was a replica.
+/// The master that wrote the sequence last, and this server, from this word of an answer on. `None` if they
+/// are the same. They differ after this server was a replica of another master.
 pub(super) fn masters(answer: &Answer, from: usize) -> Option<[String; 2]> {
     let word = |at| answer.words.get(at).filter(|word: &&String| !word.is_empty());
     Some([word(from)?, word(from + 1)?].map(|replid| format!("master {replid}")))
 }
 
-/// Where [`masters`] are in what a reserve was granted, and in what it was refused.
+/// Index of [`masters`] in a granted and in a refused reserve.
 pub(super) const GRANTED_BY: usize = 7;
 pub(super) const REFUSED_BY: usize = 1;
 
-/// What a reserve was granted.
+/// Decodes a granted reserve.
 pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault> {
     let info = decode(answer, &request.name)?;
     let (first, past) = (answer.number(6)?, info.reached());
@@ -186,9 +186,9 @@ pub(super) fn granted(answer: &Answer, request: &Reserve) -> Result<Grant, Fault
     }
 }
 
-/// A sequence as a script tells it.
+/// Decodes a sequence from a script's answer.
 pub(super) fn decode(answer: &Answer, name: &SequenceName) -> Result<SequenceInfo, Fault> {
-    // Of these, `next` alone can be 2^64.
+    // Only `next` can be 2^64.
     let number = |at| answer.number(at).map(i128::from);
     let next = answer.words.get(3).and_then(|word| word.parse().ok()).ok_or_else(|| answer.garbled())?;
     let (start, max, incarnation, epoch) = (number(1)?, number(2)?, number(4)?, number(5)?);

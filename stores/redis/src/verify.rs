@@ -1,22 +1,22 @@
-//! Whether a server may be trusted with a sequence: asked on every new connection, of what it says of itself.
+//! Checks on every new connection whether the server's configuration is safe for sequences.
 
 use std::collections::HashMap;
 
 use idmill::{Error, ErrorKind, Result};
 
-/// What is demanded of a server.
+/// Requirements for a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demands {
-    /// That it is a master.
+    /// It is a master.
     Master,
-    /// Also that it evicts none of our keys.
+    /// Also, it evicts none of our keys.
     Keeps,
-    /// Also that a grant survives a crash once it is answered.
+    /// Also, an answered grant survives a crash.
     Disk,
 }
 
-/// Refuses a server that does not keep what it promises. `info` is the answer to INFO, `config` that to
-/// `CONFIG GET *append*`, where it was asked for.
+/// Rejects a server that does not meet the demands. `info` is the answer to INFO; `config` is the answer to
+/// `CONFIG GET *append*`, if that was sent.
 pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, String>) -> Result<()> {
     let is = |key: &str| {
         info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap_or_default()
@@ -53,7 +53,7 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, Stri
     )))
 }
 
-/// The refusal of a server that does not say.
+/// The error for a server that does not report its configuration.
 pub(crate) fn unverified(reason: &str) -> Error {
     let remedy = "make sure that it has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and say so with \
                   ?durability=trust (Keeps::Trust); or accept that a crash repeats ids with ?durability=process (Keeps::Process)";

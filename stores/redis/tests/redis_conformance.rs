@@ -1,4 +1,4 @@
-//! Redis as a store, and its window in front of the stores that need no engine of their own.
+//! Redis as a store, and its window in front of stores that need no engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// What is in the window, and a block for each kill of the engine or pause of a client in
-/// one trial: void, or abandoned.
+/// The ids in the window, plus a block for each kill of the engine or pause of a client in one trial: void
+/// or abandoned.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
 
@@ -28,7 +28,7 @@ fn store() -> Suite {
 
 fn window(endpoint: &Endpoint) -> Result<RedisWindow> {
     let options = RedisWindowOptions::new(&endpoint.address().to_string())?.block(BLOCK).max_skip(None);
-    // A stub that is shorter than the pauses of the suite.
+    // A claim that is shorter than the pauses of the suite.
     let options = options.stub(Duration::from_secs(1)).timeout(endpoint.timeout() / 2);
     RedisWindow::new(options.refresh(Duration::from_millis(100)))
 }
@@ -39,7 +39,7 @@ fn window_memory() -> Suite {
         let store: Arc<dyn Store> = Arc::new(store.clone());
         async move { Ok(Arc::new(Tiered::new(store, window(&endpoint)?)) as Arc<dyn Store>) }
     };
-    // What was granted is in the store behind, and survives whatever befalls the window.
+    // Grants are in the store behind the window, and do not depend on the window.
     Suite::new("redis-window-memory", connect)
         .engine(OnDemand::new("redis"))
         .window(AHEAD)

@@ -7,14 +7,14 @@
 //!
 //! # The crate
 //!
-//! [`RemoteStore`] is the store, and [`RemoteOptions`] describes the URL. [`protocol`] is what it and the
-//! server say to each other. Without the feature `client`, which is on by default, the protocol is all there
-//! is: so the server has it, without a driver.
+//! [`RemoteStore`] is the store, and [`RemoteOptions`] describes the URL. [`protocol`] has the messages
+//! between client and server. The feature `client` is on by default. Without it, the crate has only the
+//! protocol and needs no driver; the server uses it this way.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then carries it out, and the range it
-//! reserved becomes a gap.
+//! A call that is dropped may already have been sent. The server then executes it, and the reserved range
+//! becomes a gap.
 
 #[cfg(feature = "client")]
 mod client;

@@ -1,8 +1,8 @@
-//! The store behind servers: behind one, and behind two over one file. A server is this executable again,
-//! with a variable in its environment, over an SQLite file.
+//! The store behind servers: behind one, and behind two over one file. A server is this executable, with a
+//! variable in its environment, over an SQLite file.
 //!
-//! What happens to the database behind a server is its own suite's: what is killed, paused and cut off here
-//! are servers, and the connections to them.
+//! Faults of the database behind a server are covered by its own suite. Here the servers are killed and
+//! paused, and the connections to them cut.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ use idmill_remote::RemoteStore;
 use idmill_server::Server;
 use idmill_sqlite::SqliteStore;
 
-/// Tells this executable to be a server: where, and over which file.
+/// Makes this executable a server: its address and its file.
 const ADDRESS: &str = "IDMILL_REMOTE_ADDRESS";
 const FILE: &str = "IDMILL_REMOTE_FILE";
 
-/// One server, or two over one file, of which a kill meets one after the other.
+/// One server, or two over one file. Kills alternate between them.
 #[derive(Debug)]
 struct Servers {
     all: Vec<Daemon>,
     kills: AtomicUsize,
 }
 
-/// Made when the first server starts: processes that work for the suite start none. Dropped after those who
-/// write there.
+/// Created when the first server starts: worker processes of the suite start none. Dropped after the
+/// servers, which write there.
 type Dir = Arc<OnceLock<tempfile::TempDir>>;
 
 impl Servers {
@@ -101,7 +101,7 @@ fn one() -> Suite {
     .engine(Servers::new(1))
 }
 
-/// Where the second server is, for processes that work for the suite.
+/// A file with the second server's address, for worker processes of the suite.
 const SECOND: &str = "second";
 
 fn two() -> Suite {
@@ -115,7 +115,8 @@ fn two() -> Suite {
     .skip("unreachable", "the second server is reached, and grants")
 }
 
-/// As the process of the suite has it, which writes it down for the others: theirs are other ports.
+/// The second server's address. The suite's process writes it to a file for the others, whose own ports
+/// differ.
 fn second_of(dir: &Path, is_suite: bool, own: SocketAddr) -> SocketAddr {
     let file = dir.join(SECOND);
     if is_suite {
@@ -125,7 +126,7 @@ fn second_of(dir: &Path, is_suite: bool, own: SocketAddr) -> SocketAddr {
     written.parse().expect("an address")
 }
 
-/// What `idmill serve --create` does, over this file.
+/// Like `idmill serve --create`, over this file.
 async fn serve(address: SocketAddr, file: PathBuf) {
     let store = SqliteStore::open(file).await.expect("it opens");
     let sequences = Sequences::new(store).expect("in a runtime");

@@ -1,11 +1,11 @@
-//! The five ways to number things in Spanner, side by side: values per second and how long a
-//! transaction takes that draws one.
+//! Compares the five ways to number things in Spanner: values per second, and the duration of a transaction
+//! that draws one.
 //!
 //! `cargo run --release -p idmill-spanner --example spanner_modes -- --threads 10,50 --seconds 5`
 //!
 //! Without `--database` it uses the emulator of `SPANNER_EMULATOR_HOST`, or starts one through
-//! `ci/engines/spanner`. Each transaction lasts 10 ms beside its draws (`--transaction MS`). Of the emulator,
-//! which runs one transaction at a time, the first two modes show less than Spanner does.
+//! `ci/engines/spanner`. Each transaction lasts 10 ms in addition to its draws (`--transaction MS`). The
+//! emulator runs one transaction at a time, so the first two modes are slower on it than on Spanner.
 
 use std::env;
 use std::error::Error;
@@ -20,7 +20,7 @@ use idmill_testing::engines::Engine;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// What each mode is called, and how it draws.
+/// The name of each mode, and how it draws.
 const MODES: [(&str, How); 5] = [
     ("in-transaction", How::Inside(1)),
     ("in-transaction, ten", How::Inside(10)),
@@ -31,9 +31,9 @@ const MODES: [(&str, How); 5] = [
 
 #[derive(Clone, Copy)]
 enum How {
-    /// So many values within each transaction.
+    /// This number of values within each transaction.
     Inside(usize),
-    /// Each in a transaction of its own.
+    /// Each in its own transaction.
     Each,
     /// 200 at a time.
     Batch { watermark: u64 },
@@ -62,7 +62,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Draws for a while, and says in a line what came of it.
+/// Draws for a while, and prints the result in one line.
 async fn measure(
     store: &SpannerStore,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! The errors of a caller's own transactions, and which of them say that Spanner aborted it.
+//! Errors of the caller's own transactions, and how to detect an abort.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,12 +11,11 @@ use idmill::Error;
 
 use crate::classify::{client_failed, commit_failed, no_session, status_of};
 
-/// The error of a closure for the driver's `read_write_transaction`: what idmill says, with what the driver
-/// wants to know.
+/// Error type for closures of the driver's `read_write_transaction`.
 ///
-/// It comes from an [`idmill::Error`] and from the driver's errors by `?`, and becomes an [`idmill::Error`]
-/// the same way. The driver runs a transaction again if it finds an abort in the closure's error; so it does
-/// in this one.
+/// `?` converts an [`idmill::Error`] and the driver's errors to it, and converts it to an
+/// [`idmill::Error`]. The driver runs a transaction again if the closure's error contains an abort; it
+/// finds an abort in this type too.
 #[derive(Clone, Debug)]
 pub struct TransactionError(Error);
 
@@ -58,14 +57,14 @@ impl From<TransactionError> for Error {
     }
 }
 
-/// The driver hands over the error of a COMMIT this way too, so that every error is read as if it were one.
+/// The driver passes the error of a COMMIT this way too, so every error is treated as one.
 impl From<Status> for TransactionError {
     fn from(status: Status) -> Self {
         Self(commit_failed(status))
     }
 }
 
-/// For what is done with the driver beside the draws. Read as if it were the error of a COMMIT, which it may
+/// For other calls to the driver in the same transaction. Treated as the error of a COMMIT, which it may
 /// be.
 impl From<ClientError> for TransactionError {
     fn from(error: ClientError) -> Self {
@@ -82,10 +81,10 @@ impl From<SessionError> for TransactionError {
     }
 }
 
-/// An error that can say that Spanner aborted the transaction: certainly not applied, and to be run again
-/// from its beginning. For [`until_committed`](crate::until_committed).
+/// An error that can mean that Spanner aborted the transaction: it was certainly not applied, and must be
+/// run again from its beginning. For [`until_committed`](crate::until_committed).
 pub trait Abort {
-    /// Whether it says so.
+    /// Returns whether the error is an abort.
     fn is_abort(&self) -> bool;
 }
 

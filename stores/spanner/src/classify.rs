@@ -1,8 +1,8 @@
-//! Spanner's errors, sorted by what they say about the ids.
+//! Classifies Spanner's errors by their effect on ids.
 //!
-//! Nothing is written before COMMIT: mutations wait in the client, and what DML wrote is visible to its own
-//! transaction alone. So the kinds of [`classify`] only have to say whether another try may succeed. A COMMIT
-//! that fails is another matter: see [`commit_failed`].
+//! Nothing is written before COMMIT: mutations are buffered in the client, and rows written by DML are
+//! visible only to their own transaction. So [`classify`] only has to decide whether a retry may succeed.
+//! For a failed COMMIT, see [`commit_failed`].
 
 use gcloud_gax::conn::Error as ConnectionError;
 use gcloud_gax::grpc::{Code, Status};
@@ -12,24 +12,24 @@ use idmill::{Error, ErrorKind};
 use idmill_kit::mode::GONE;
 use idmill_kit::{advised, causes};
 
-/// What an error of any request but COMMIT means.
+/// The error kind of a failed request other than COMMIT.
 pub(super) fn classify(status: &Status) -> ErrorKind {
     let says = |words: &str| status.message().contains(words);
     match status.code() {
-        // The server forgets sessions that are idle for an hour; the driver replaces this one.
+        // The server deletes sessions that are idle for an hour; the driver replaces this one.
         Code::NotFound if says("Session not found") => ErrorKind::Unavailable,
         Code::NotFound => ErrorKind::NotFound,
         Code::InvalidArgument if is_missing_table(status) => ErrorKind::NotFound,
         Code::FailedPrecondition if is_too_long(status) => ErrorKind::InvalidInput,
-        // The SQL is ours: it is invalid where the table is not. The others are of a check, a unique index, a
-        // column that must not be null, or of somebody who inserts without reading.
+        // The SQL is ours, so it is invalid only if the table is not ours. The other codes come from a
+        // check, a unique index, a NOT NULL column, or a program that inserts without reading first.
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists => {
             ErrorKind::Conflict
         }
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
         Code::Unimplemented => ErrorKind::Unsupported,
         Code::DataLoss => ErrorKind::StoreViolation,
-        // Aborted, and what a network or a busy server brings about.
+        // Aborted, and errors of a network or a busy server.
         // Code::Unknown is a connection that broke.
         Code::Aborted
         | Code::Unavailable
@@ -58,9 +58,9 @@ fn is_too_long(status: &Status) -> bool {
     status.message().contains("exceeds the maximum size limit")
 }
 
-/// Whether a failed COMMIT has certainly not been applied: Spanner itself refused it.
+/// Whether a failed COMMIT has certainly not been applied: Spanner itself rejected it.
 ///
-/// Not among them are those that a network, a proxy or the driver may raise after the request has left.
+/// Excludes the codes that a network, a proxy or the driver may produce after the request was sent.
 fn is_refusal(code: Code) -> bool {
     matches!(
         code,
@@ -76,22 +76,23 @@ fn is_refusal(code: Code) -> bool {
     )
 }
 
-/// An error of any request but COMMIT: nothing was reserved.
+/// Converts the error of a request other than COMMIT: nothing was reserved.
 pub(super) fn failed(status: Status) -> Error {
     let kind = classify(&status);
-    // Below the first line there is the SQL, which is ours.
+    // The lines after the first contain our SQL.
     let message = status.message().lines().next().unwrap_or_default();
     let said = format!("Spanner: {message} ({:?})", status.code());
     advised(kind, said, remedy(&status, kind)).because(status)
 }
 
-/// Whether a change of the schema was refused, for now, because of another or of a transaction. Told by the
-/// words alone: the code stands for what will never work, too.
+/// Whether a schema change was rejected temporarily, because of another change or a transaction. Only the
+/// text shows this: the code is also used for permanent errors.
 pub(super) fn is_schema_busy(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition && status.message().contains("concurrent schema change")
 }
 
-/// An error of creating a table, a database or an instance: what is invalid is what they are called.
+/// Converts the error of creating a table, a database or an instance. An invalid argument is an invalid
+/// name.
 pub(super) fn not_created(status: Status) -> Error {
     if is_schema_busy(&status) {
         return Error::new(ErrorKind::Unavailable, format!("Spanner: {}", status.message())).because(status);
@@ -103,8 +104,8 @@ pub(super) fn not_created(status: Status) -> Error {
     Error::new(ErrorKind::InvalidInput, message).because(status)
 }
 
-/// An error of COMMIT, which is sent once and never again. Where it is not a
-/// refusal, it may have been applied.
+/// Converts the error of COMMIT, which is never resent. Unless Spanner rejected it, it may have been
+/// applied.
 pub(super) fn commit_failed(status: Status) -> Error {
     if is_refusal(status.code()) {
         return failed(status);
@@ -114,7 +115,7 @@ pub(super) fn commit_failed(status: Status) -> Error {
     Error::new(ErrorKind::UnknownOutcome, message).because(status)
 }
 
-/// An error of the pool of sessions: nothing was sent.
+/// Converts an error of the session pool: nothing was sent.
 pub(super) fn no_session(error: SessionError) -> Error {
     match error {
         SessionError::GRPC(status) => failed(status),
@@ -124,7 +125,7 @@ pub(super) fn no_session(error: SessionError) -> Error {
     }
 }
 
-/// An error of the client outside any COMMIT.
+/// Converts an error of the client outside COMMIT.
 pub(super) fn client_failed(error: ClientError) -> Error {
     match error {
         ClientError::GRPC(status) => failed(status),
@@ -135,7 +136,7 @@ pub(super) fn client_failed(error: ClientError) -> Error {
     }
 }
 
-/// An error of connecting to this server.
+/// Converts the error of connecting to this server.
 pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
     let (kind, what) = match &error {
         ConnectionError::Auth(_) => (ErrorKind::Denied, "no access token for"),
@@ -145,7 +146,7 @@ pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
     Error::new(kind, format!("{what} {server}: {}", with_causes(&error))).because(error)
 }
 
-/// The driver's own text often says no more than "transport error".
+/// Adds the causes: the driver's own text is often only "transport error".
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     causes(error).map(ToString::to_string).fold(String::new(), |text, said| match text.as_str() {
         "" => said,
@@ -174,7 +175,7 @@ fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
     })
 }
 
-/// What Spanner said, if it was Spanner that failed.
+/// The status from Spanner, if the error has one.
 pub(super) fn status_of(error: &Error) -> Option<&Status> {
     std::error::Error::source(error)?.downcast_ref()
 }
@@ -184,8 +185,8 @@ mod tests {
     use super::*;
     use crate::aborted::Abort as _;
 
-    /// What the emulator (1.5.28) and the driver (1.9) said, word for word; the tests over the real engine in
-    /// `tests/spanner` bring each of the first group about again.
+    /// Exact messages of the emulator (1.5.28) and the driver (1.9). The tests in `tests/spanner` reproduce
+    /// each of the first group with the real engine.
     const SEEN: [(Code, &str, ErrorKind, &str); 14] = [
         (Code::InvalidArgument, "Table not found: nowhere [at 1:46]", ErrorKind::NotFound, "restore it"),
         (Code::NotFound, "Table not found: nowhere", ErrorKind::NotFound, "restore it"),

@@ -1,4 +1,4 @@
-//! One database: how it is reached and made ready, and how reads and transactions are run on it.
+//! Connects to one database, prepares it, and runs reads and transactions on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,20 +36,19 @@ use super::classify::{
 use super::options::{Checked, Database as Name};
 use super::schema::{Stored, Table};
 
-/// How long one request may take. A server that has gone silent is noticed after this.
+/// Timeout of one request. A silent server is detected after this.
 const REQUEST: Duration = Duration::from_secs(10);
-/// For how long a transaction that is aborted again and again is tried, and a change of
-/// the schema that is sent away.
+/// For how long a transaction that keeps aborting, or a rejected schema change, is retried.
 const ABORTED: Duration = Duration::from_secs(30);
-/// Under which name Spanner's statistics of locks and transactions show us.
+/// Our tag in Spanner's lock and transaction statistics.
 const TAG: &str = "idmill";
 
-/// A client and the table that sequences are in.
+/// A client and the table of sequences.
 #[derive(Clone)]
 pub(super) struct Database {
     client: Client,
     table: Table,
-    /// Where tables may be created.
+    /// Set only if tables may be created.
     creates: Option<Arc<Checked>>,
 }
 
@@ -60,7 +59,7 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Connects, creating what is missing where the options say so.
+    /// Connects, and creates missing parts if the options allow it.
     pub(super) async fn open(options: Checked) -> Result<Self> {
         let client = match connect(&options).await {
             Err(error) if options.may_create_database() && is(&error, is_missing_database) => {
@@ -83,7 +82,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Over a client of the caller's.
+    /// Uses the caller's client.
     pub(super) async fn with_client(client: Client, table: Table) -> Result<Self> {
         let database = Self { client, table, creates: None };
         database.check_table().await?;
@@ -109,7 +108,7 @@ impl Database {
         Ok(stored(&self.table, &found)?.into_iter().filter_map(|stored| stored.info).collect())
     }
 
-    /// Reads a page. Its rows are not to fail together.
+    /// Reads a page. A row that cannot be decoded does not fail the others.
     pub(super) async fn select_page(&self, page: &Page) -> Result<Listing> {
         let mut single = self.client.single().await.map_err(client_failed)?;
         let (fields, found) = read(&mut single, self.table.select_page(page)).await?;
@@ -119,7 +118,7 @@ impl Database {
         Ok(Listing::by_name(page, rows.collect()))
     }
 
-    /// Reads a sequence and writes what `decide` makes of it, in a transaction of its own.
+    /// Reads a sequence and writes the result of `decide`, in a separate transaction.
     pub(super) async fn change<R: Send + 'static>(
         &self,
         name: &SequenceName,
@@ -129,8 +128,8 @@ impl Database {
         self.run(select, move |found| decide((table.clone(), stored(&table, &found)?.swap_remove(0)))).await
     }
 
-    /// Reads rows and writes what `decide` makes of them, in a transaction of its own, as often as Spanner
-    /// aborts it. An abort is certain to have changed nothing.
+    /// Reads rows and writes the result of `decide`, in a separate transaction. Retries while Spanner
+    /// aborts it: an aborted transaction certainly changed nothing.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         select: Statement,
@@ -139,14 +138,14 @@ impl Database {
         while_it_passes(Abort::is_abort, ABORTED, || self.attempt(select.clone(), decide.clone())).await
     }
 
-    /// Creates another table, where tables may be created; whether they may.
+    /// Creates another table if tables may be created. Returns whether they may.
     pub(super) async fn create_also(&self, ddl: String) -> Result<bool> {
         let Some(options) = &self.creates else { return Ok(false) };
         create_table(options, ddl).await.map(|()| true)
     }
 
-    /// Runs the transaction once, in a task, so that a caller who goes away does not leave its locks behind:
-    /// it is then rolled back if COMMIT has not been sent yet.
+    /// Runs the transaction once, in a task, so that a dropped caller does not leave locks behind: the
+    /// transaction is rolled back if COMMIT has not been sent yet.
     async fn attempt<R: Send + 'static>(
         &self,
         select: Statement,
@@ -164,7 +163,7 @@ impl Database {
         runtime.spawn(async move {
             let sender = Arc::new(sender);
             let outcome = database.transact(select, decide, sender.clone()).await;
-            // The driver has dropped the closure, and the other owner with it.
+            // The driver has dropped the closure, and with it the other `Arc`.
             if let Some(sender) = Arc::into_inner(sender) {
                 let _ = sender.send(outcome);
             }
@@ -193,7 +192,7 @@ impl Database {
                     if caller.is_closed() {
                         return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "nobody waits for it")));
                     }
-                    // The driver sends COMMIT next. Only this task reads it.
+                    // The driver sends COMMIT next. Relaxed: only this task reads the flag.
                     mark.store(true, Ordering::Relaxed);
                     Ok(answer)
                 })
@@ -203,18 +202,18 @@ impl Database {
         outcome.await.map(|(_, result)| result).map_err(|failure| match failure {
             Failure::Ours(error) => error,
             Failure::Session(error) => no_session(error),
-            // From the same task.
+            // Relaxed: stored by the same task.
             Failure::Driver(status) if at_commit.load(Ordering::Relaxed) => commit_failed(*status),
             Failure::Driver(status) => failed(*status),
         })
     }
 }
 
-/// The columns and the rows that a statement found.
+/// The columns and rows of an answer.
 pub(super) type Found = (Vec<Field>, Vec<Row>);
 
-/// Makes of what was read what is to be answered once it has committed, and what is to be written with the
-/// commit. Run again where the transaction is.
+/// Maps the rows that were read to the result of the transaction and the mutations to commit. Called again
+/// for each attempt of the transaction.
 pub(super) trait Decide<A, R>:
     Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
 {
@@ -224,7 +223,7 @@ impl<A, R, F: Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> D
 
 pub(super) type Mutations = Vec<gcloud_googleapis::spanner::v1::Mutation>;
 
-/// Why a transaction of ours did not commit.
+/// Why one of our transactions did not commit.
 #[derive(Debug)]
 pub(super) enum Failure {
     Ours(Error),
@@ -232,8 +231,8 @@ pub(super) enum Failure {
     Session(SessionError),
 }
 
-/// Never a status: the driver would run the transaction again by itself, at most five times and without
-/// jitter, and we would not know whether an abort was the last word.
+/// Never returns a status: the driver would retry the transaction up to five times without jitter, and we
+/// would not know whether the last attempt was aborted.
 impl TryAs<Status> for Failure {
     fn try_as(&self) -> Option<&Status> {
         None
@@ -258,7 +257,7 @@ impl From<SessionError> for Failure {
     }
 }
 
-/// Reads a sequence inside a transaction, and takes its lock.
+/// Reads a sequence inside a transaction, and locks its row.
 pub(super) async fn read_for_update(
     tx: &mut ReadWriteTransaction,
     table: &Table,
@@ -268,7 +267,7 @@ pub(super) async fn read_for_update(
     Ok(stored(table, &found)?.swap_remove(0))
 }
 
-/// The sequences that a statement found; one element without a sequence if there is none.
+/// Decodes the sequences of an answer; returns one element without a sequence if there are none.
 fn stored(table: &Table, (fields, found): &Found) -> Result<Vec<Stored>> {
     let columns = table.columns(fields)?;
     let layout = columns.layout();
@@ -283,18 +282,18 @@ fn stored(table: &Table, (fields, found): &Found) -> Result<Vec<Stored>> {
     Ok(all)
 }
 
-/// The rows that a statement finds, and their columns.
+/// Runs a query. Returns its rows and their columns.
 pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<Found> {
     let mut rows = tx.query_with_option(statement, query_once()).await.map_err(failed)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().await.map_err(failed)? {
         found.push(row);
     }
-    // Known from the first answer on.
+    // The columns are known from the first part of the answer.
     Ok((rows.columns_metadata().to_vec(), found))
 }
 
-/// Attempts it again, after a pause, for as long as what it fails of `passes`, and until `limit` is over.
+/// Retries with pauses while the error satisfies `passes`, for at most `limit`.
 pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     passes: impl Fn(&E) -> bool,
     limit: Duration,
@@ -311,8 +310,8 @@ pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// The pauses between two attempts at a transaction that was aborted: 5 ms to 500 ms, doubling, with jitter,
-/// so that those who met once do not meet again.
+/// Pauses between attempts of an aborted transaction: 5 ms to 500 ms, doubling, with jitter, so that two
+/// transactions that collided do not collide again.
 fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(5))
@@ -323,8 +322,8 @@ fn pauses() -> ExponentialBackoff {
         .build()
 }
 
-/// The driver's own retries, off: twenty times it would send a COMMIT that was not answered, and wait for
-/// minutes before it says that a server is away.
+/// Turns off the driver's own retries: it would resend an unanswered COMMIT up to twenty times, and take
+/// minutes to report an unreachable server.
 fn no_retry() -> CallOptions {
     let retry = RetrySetting { take: 0, codes: Vec::new(), ..RetrySetting::default() };
     CallOptions { priority: None, retry: Some(retry) }
@@ -351,12 +350,12 @@ pub(super) fn is(error: &Error, what: fn(&Status) -> bool) -> bool {
 }
 
 impl Checked {
-    /// An emulator's memory begins empty, and costs nobody anything.
+    /// Only on an emulator, whose databases are empty at start and cost nothing.
     fn may_create_database(&self) -> bool {
         self.mode == Mode::Create && self.emulator.is_some()
     }
 
-    /// What there is no connection to, where there is none.
+    /// The server's name in connection errors.
     fn server(&self) -> &str {
         self.emulator.as_deref().unwrap_or("spanner.googleapis.com")
     }
@@ -366,7 +365,7 @@ async fn connect(options: &Checked) -> Result<Client> {
     let mut config = ClientConfig::default();
     let channels = ChannelConfig { connect_timeout: REQUEST, timeout: REQUEST, ..ChannelConfig::default() };
     config.channel_config = channels;
-    // A session is used by one refill at a time; more of them are made as they are needed.
+    // One refill uses a session at a time; the pool grows on demand.
     config.session_config.min_opened = config.channel_config.num_channels;
     config = match &options.emulator {
         Some(address) => {
@@ -375,7 +374,7 @@ async fn connect(options: &Checked) -> Result<Client> {
         }
         None => config.with_auth().await.map_err(no_credentials)?,
     };
-    // An emulator that is starting, or a database that is missing, is told by the first session.
+    // The first session fails if the emulator is still starting or the database is missing.
     let connecting = tokio::time::timeout(REQUEST, Client::new(options.database.path(), config));
     connecting.await.map_err(|_| no_answer(options))?.map_err(|error| match error {
         ClientError::Connection(error) => no_connection(error, options.server()),
@@ -406,8 +405,7 @@ fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Erro
     Error::new(ErrorKind::Denied, format!("no Google credentials: {error}; {remedy}")).because(error)
 }
 
-/// Where somebody else changes the schema at the same time, Spanner lets us wait for our turn,
-/// and the emulator sends us away.
+/// During a concurrent schema change, Spanner makes the request wait, but the emulator rejects it.
 async fn create_table(options: &Checked, ddl: String) -> Result<()> {
     let admin = admin(options).await?;
     let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options, ddl.clone()));
@@ -424,7 +422,7 @@ async fn define_table(admin: &AdminClient, options: &Checked, ddl: String) -> Re
     creating.wait(None).await.map(drop)
 }
 
-/// Each step does nothing where another process was quicker.
+/// Each step does nothing if another process was faster.
 async fn create_database(options: &Checked) -> Result<()> {
     let admin = admin(options).await?;
     let name = &options.database;
@@ -448,7 +446,7 @@ fn instance(name: &Name) -> CreateInstanceRequest {
     CreateInstanceRequest { parent: name.project_path(), instance_id: name.instance.clone(), instance: None }
 }
 
-/// What was created, or nothing if it is there already.
+/// Returns the created object, or `None` if it exists already.
 fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
     match outcome {
         Ok(created) => Ok(Some(created)),
@@ -461,8 +459,8 @@ fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
 mod tests {
     use tonic::transport::{ClientTlsConfig, Endpoint};
 
-    /// Other stores bring a cryptography of their own, and with two, rustls does not
-    /// choose. Seen with all features on.
+    /// With two cryptography providers compiled in, rustls does not choose one. Other stores add a second;
+    /// seen with all features on.
     #[test]
     fn tls_can_be_set_up_whatever_else_is_compiled_in() {
         let endpoint = Endpoint::from_static("https://spanner.googleapis.com");

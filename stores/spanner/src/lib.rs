@@ -54,7 +54,7 @@ use self::schema::{Layout, Stored, Table};
 pub use self::aborted::{Abort, TransactionError};
 pub use self::options::SpannerOptions;
 pub use self::transaction::{InTransaction, SequenceTransaction, next_in, reserve_in, until_committed};
-/// The driver, in the version whose transactions [`reserve_in`] takes.
+/// The driver, in the version whose transactions [`reserve_in`] accepts.
 pub use gcloud_spanner;
 pub use idmill;
 pub use idmill_kit::Mode;
@@ -107,8 +107,8 @@ impl SpannerStore {
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// Uses the caller's client. The table must exist; [`ddl`](Self::ddl) returns the statement that creates
-    /// it.
+    /// Uses the caller's client. The table must exist; [`ddl`](Self::ddl) returns the statement that
+    /// creates it.
     ///
     /// # Errors
     /// Those of [`open_with`](Self::open_with).
@@ -125,7 +125,7 @@ impl SpannerStore {
         self.database.client()
     }
 
-    /// The statement that creates a table, for schemas that are kept in files.
+    /// Returns the statement that creates a table, for schemas that are kept in files.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
@@ -133,11 +133,12 @@ impl SpannerStore {
         Ok(Table::new(table)?.ddl())
     }
 
-    /// The statement that creates the table of the records beside that table, for the same. The store runs it
-    /// before it writes the first of them, in [`Mode::Create`].
+    /// Returns the statement that creates the records table of a sequences table, for schemas that are kept
+    /// in files. In [`Mode::Create`], the store runs it before it writes the first record.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid, or too long for a table beside it.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid, or too long to derive the records
+    /// table's name.
     pub fn witness_ddl(table: &str) -> Result<String> {
         Table::new(table)?.witness_ddl()
     }
@@ -207,7 +208,7 @@ impl SpannerStore {
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let owned = back.clone();
         self.change(&back.name, move |(table, stored)| {
-            // A table as published does not show whether the sequence is still the same.
+            // A plain table does not show whether the sequence is still the same one.
             let info = stored.info.filter(|_| stored.layout != Layout::Plain);
             let taken = info.and_then(|mut info| info.take_back(&owned).then_some(info));
             Ok((taken.is_some(), taken.map(|info| table.advance(&info)).into_iter().collect()))
@@ -229,8 +230,8 @@ impl SpannerStore {
             if stored.info.is_none() {
                 return Ok((false, Vec::new()));
             }
-            // Created again, it could not be told from the one before, whose ids
-            // others may still have in memory.
+            // A sequence created again would be indistinguishable from this one, whose ids other processes
+            // may still have in memory.
             if stored.layout == Layout::Plain {
                 return Err(
                     table.lacks_columns(&wanted, "telling it from one of the same name that comes later")
@@ -243,12 +244,12 @@ impl SpannerStore {
 }
 
 impl Store for SpannerStore {
-    /// The capabilities of Spanner, also over an emulator, although an emulator forgets everything when its
+    /// The capabilities of Spanner. An emulator reports the same, although it loses everything when its
     /// process ends.
     ///
     /// `batches` is off: one transaction over several rows waits for the most contended row, which another
-    /// transaction may hold for seconds, and is aborted as a whole. Separate concurrent transactions take as
-    /// many round trips, and do not wait for each other.
+    /// transaction may hold for seconds, and is aborted as a whole. Separate concurrent transactions need
+    /// the same number of round trips, and do not wait for each other.
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }

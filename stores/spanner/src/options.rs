@@ -1,4 +1,4 @@
-//! The database and how to reach it, and its URL form.
+//! The database, how to reach it, and its URL form.
 
 use idmill::Result;
 use idmill_kit::options::{ADDRESS, Options as _, words};
@@ -8,7 +8,7 @@ use super::SpannerStore;
 use super::schema::{DEFAULT_TABLE, NAME, Table};
 
 const FORM: &str = "write `spanner://projects/PROJECT/instances/INSTANCE/databases/DATABASE`";
-/// What the official clients read, too.
+/// The official clients read it too.
 const EMULATOR_VARIABLE: &str = "SPANNER_EMULATOR_HOST";
 
 idmill_kit::options! {
@@ -37,13 +37,13 @@ idmill_kit::options! {
 }
 
 impl SpannerOptions {
-    /// The database with this full name, `projects/P/instances/I/databases/D`, and every option at its
-    /// default.
+    /// Options for the database with this full name, `projects/P/instances/I/databases/D`, with every
+    /// option at its default.
     pub fn new(database: impl Into<String>) -> Self {
         Self::with_defaults(database.into())
     }
 
-    /// The table that sequences are kept in.
+    /// Returns the name of the table of sequences.
     pub fn table_name(&self) -> &str {
         &self.table
     }
@@ -57,13 +57,13 @@ impl SpannerOptions {
         format!("spanner://{}", self.database)
     }
 
-    /// Everything that can be known to be wrong without asking anybody.
+    /// Checks everything that needs no connection.
     fn check(&self) -> Result<(Database, Table)> {
         self.check_values()?;
         Ok((Database::new(&self.database)?, Table::new(&self.table)?))
     }
 
-    /// Options that can be opened. An emulator that is named beats that of the environment.
+    /// Checks the options. An explicit emulator overrides the environment variable.
     pub(super) fn checked(&self) -> Result<Checked> {
         let (database, table) = self.check()?;
         let environment = || std::env::var(EMULATOR_VARIABLE).ok().filter(|value| !value.is_empty());
@@ -75,7 +75,7 @@ impl SpannerOptions {
     }
 }
 
-/// Options that were checked.
+/// Checked options.
 #[derive(Clone, Debug)]
 pub(super) struct Checked {
     pub(super) database: Database,
@@ -84,7 +84,7 @@ pub(super) struct Checked {
     pub(super) mode: Mode,
 }
 
-/// The full name of a database, taken apart.
+/// The parts of a database's full name.
 #[derive(Clone, Debug)]
 pub(super) struct Database {
     pub(super) project: String,

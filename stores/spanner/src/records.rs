@@ -1,4 +1,4 @@
-//! Records, in a table of their own, which is created when the first of them is written.
+//! Records, in a separate table that is created before the first record is written.
 
 use gcloud_googleapis::spanner::v1::Mutation;
 use gcloud_spanner::mutation;
@@ -16,12 +16,12 @@ use super::schema::{LONGEST_NAME, Table};
 const COLUMNS: &str = "name, record";
 
 impl Table {
-    /// The table of the records, beside this one.
+    /// The records table of this table.
     fn witness(&self) -> Result<Self> {
         witness_beside(&self.0, LONGEST_NAME).map(|name| Self(name.into()))
     }
 
-    /// The statement that creates the table of the records.
+    /// The statement that creates the records table.
     pub(super) fn witness_ddl(&self) -> Result<String> {
         Ok(self.witness()?.records_ddl())
     }
@@ -66,7 +66,7 @@ impl SpannerStore {
         found.first().map(|row| witness.decode_record(row).1).transpose()
     }
 
-    /// Reads outside any transaction; nothing where there is no table yet.
+    /// Reads outside any transaction. Returns nothing if the table does not exist yet.
     async fn records_of(&self, statement: Statement) -> Result<Vec<Row>> {
         let mut single = self.client().single().await.map_err(client_failed)?;
         match read(&mut single, statement).await {
@@ -75,7 +75,7 @@ impl SpannerStore {
         }
     }
 
-    /// Writes a record if what was seen is still there.
+    /// Writes a record if the stored one still equals `seen`.
     pub(super) async fn try_swap_record(
         &self,
         name: &SequenceName,

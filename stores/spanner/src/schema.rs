@@ -1,13 +1,13 @@
-//! The table, its rows, and the requests that touch them.
+//! The table, its rows, and the statements on them.
 //!
-//! Two layouts are read, told apart by the columns that each answer brings along, so that a table may
-//! be altered while it is in use:
+//! Two layouts are supported. The columns of each answer show which one it has, so a table may be altered
+//! while it is in use:
 //!
-//! - *full*, as this crate creates it;
-//! - *plain*, as published with the schemes that these stores come from: a name and the next value, nothing
-//!   else. So is each row of a table that was altered from plain to full, until it is set.
+//! - *full*, as created by this crate;
+//! - *plain*, as published with the schemes that these stores are based on: only a name and the next value.
+//!   In a table that was altered from plain to full, each row stays plain until it is set.
 //!
-//! A `u64` is stored as the signed integer of the same 64 bits. Nothing is compared or added in SQL.
+//! A `u64` is stored as the signed integer with the same 64 bits. SQL never compares or adds these values.
 
 use gcloud_googleapis::spanner::v1::struct_type::Field;
 use gcloud_googleapis::spanner::v1::{Mutation, TypeCode};
@@ -24,28 +24,28 @@ pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 /// The name of a table, as an option.
 pub(super) const NAME: Kind =
     text("NAME", "up to 128 ASCII letters, digits and _, beginning with a letter", is_name);
-/// Spanner's own limit for names.
+/// Spanner's limit for names.
 pub(super) const LONGEST_NAME: usize = 128;
-/// What the full layout adds to the plain one.
+/// The columns of the full layout that the plain one lacks.
 const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
-/// The last id of a plain row. One below the largest integer, which `next_value` has
-/// to hold once all are reserved.
+/// The last id of a plain row: one below the largest integer, which `next_value` must hold once all ids are
+/// reserved.
 const PLAIN_MAX: u64 = i64::MAX as u64 - 1;
-/// A plain row cannot say that it was created anew, and cannot be removed here for that reason.
+/// A plain row cannot show that it was created again, so this crate does not remove it.
 const PLAIN_IDENTITY: Identity = Identity { incarnation: 1, epoch: 0 };
 
-/// A table's name that was checked, since it becomes part of the SQL.
+/// A checked table name: it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Table(pub(super) Box<str>);
 
-/// A sequence as an answer brought it.
+/// A decoded answer about one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
-    /// What the table can hold.
+    /// The layout of the table.
     pub(super) layout: Layout,
-    /// What it does hold.
+    /// The sequence, if there is one.
     pub(super) info: Option<SequenceInfo>,
-    /// Whether the row says nothing beyond the plain layout.
+    /// Whether the row has only the values of the plain layout.
     pub(super) plain_row: bool,
 }
 
@@ -67,7 +67,7 @@ impl Table {
         Ok(Self(name.into()))
     }
 
-    /// The statement that creates the table, full.
+    /// The statement that creates the table in the full layout.
     pub(super) fn ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS `{}` (
@@ -82,19 +82,19 @@ impl Table {
         )
     }
 
-    /// The statements that make a plain table full.
+    /// The statements that alter a plain table to full.
     fn alterations(&self, missing: &[&str]) -> String {
         let alter = |column: &&str| format!("ALTER TABLE `{}` ADD COLUMN {column} INT64", self.0);
         missing.iter().map(alter).collect::<Vec<_>>().join("; ")
     }
 
-    /// Reads one row, and takes its lock: others that read it to write it wait here, instead of being
-    /// aborted when both come to write.
+    /// Reads one row and locks it: other transactions that read it for an update wait here, and do not
+    /// abort each other when they write.
     pub(super) fn select_for_update(&self, name: &SequenceName) -> Statement {
         self.named("@{LOCK_SCANNED_RANGES=exclusive} SELECT *", name)
     }
 
-    /// Reads one row.
+    /// Reads one row without a lock.
     pub(super) fn select(&self, name: &SequenceName) -> Statement {
         self.named("SELECT *", name)
     }
@@ -105,12 +105,12 @@ impl Table {
         statement
     }
 
-    /// Reads a page, by name.
+    /// Reads a page in the order of names.
     pub(super) fn select_page(&self, page: &Page) -> Statement {
         self.select_page_of("*", page)
     }
 
-    /// The same, of these columns.
+    /// Reads a page of these columns.
     pub(super) fn select_page_of(&self, columns: &str, page: &Page) -> Statement {
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let mut statement = Statement::new(format!(
@@ -124,12 +124,12 @@ impl Table {
         statement
     }
 
-    /// Reads no row, but which columns there are.
+    /// Reads no row, only the columns of the table.
     pub(super) fn select_none(&self) -> Statement {
         Statement::new(format!("SELECT * FROM `{}` WHERE name IS NULL LIMIT 1", self.0))
     }
 
-    /// What an answer says of the table's layout.
+    /// Finds the columns in an answer.
     pub(super) fn columns(&self, fields: &[Field]) -> Result<Columns> {
         let place = |name: &str| fields.iter().position(|field| field.name.eq_ignore_ascii_case(name));
         let needed = |name: &str, code| {
@@ -169,19 +169,19 @@ impl Table {
         Error::new(ErrorKind::Conflict, message)
     }
 
-    /// The name of a row.
+    /// The name in a row.
     pub(super) fn name(row: &Row, columns: &Columns) -> String {
         row.column::<Option<String>>(columns.name).unwrap_or_default().unwrap_or_default()
     }
 
-    /// A row as a sequence, or what is wrong with it.
+    /// Decodes a row.
     pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<(SequenceInfo, bool)> {
         let name = Self::name(row, columns);
         decode(row, columns, &name)
             .map_err(|fault| fault.of(format_args!("the row {name:?} of `{}`", self.0)))
     }
 
-    /// Refuses what a plain row cannot say.
+    /// The error for a feature that plain rows cannot store.
     pub(super) fn lacks_columns(&self, name: &SequenceName, what: &str) -> Error {
         let message = format!(
             "the table `{}` has no columns for {what}; add them, which leaves its sequences as they are: {}",
@@ -191,14 +191,14 @@ impl Table {
         Error::new(ErrorKind::Unsupported, message).of(name)
     }
 
-    /// A sequence that is being created, as far as the table can hold it.
+    /// A new sequence, if the layout can store its bounds.
     pub(super) fn fresh(&self, name: &SequenceName, bounds: Bounds, layout: Layout) -> Result<SequenceInfo> {
         if layout == Layout::Full {
             let next = Some(bounds.start());
             return Ok(SequenceInfo::stored(name.clone(), next, bounds, Identity::fresh()));
         }
-        // The largest of a type is what a caller has who asked for none; the
-        // caller's type keeps to it by itself.
+        // Callers that set no bounds pass their id type's largest value. The caller enforces that limit
+        // itself.
         let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
         if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
             return Err(self.lacks_columns(name, "other bounds than those of a type, beginning with 1"));
@@ -207,17 +207,17 @@ impl Table {
         Ok(SequenceInfo::stored(name.clone(), next, bounds, PLAIN_IDENTITY))
     }
 
-    /// Adds a row.
+    /// Inserts a row.
     pub(super) fn insert(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
         self.mutation(mutation::insert, info, layout)
     }
 
-    /// Writes where a sequence stands.
+    /// Writes only `next_value`.
     pub(super) fn advance(&self, info: &SequenceInfo) -> Mutation {
         self.mutation(mutation::update, info, Layout::Plain)
     }
 
-    /// Writes all that a row can say.
+    /// Writes all columns of the layout.
     pub(super) fn update(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
         self.mutation(mutation::update, info, layout)
     }
@@ -229,19 +229,19 @@ impl Table {
         write(&self.0, &columns, &values)
     }
 
-    /// Removes a row.
+    /// Deletes a row.
     pub(super) fn delete(&self, name: &SequenceName) -> Mutation {
         mutation::delete(&self.0, Key::new(&name.as_str()))
     }
 
-    /// The same as [`insert`](Self::insert), visible at once to the transaction that runs it.
+    /// Like [`insert`](Self::insert), but visible to the same transaction.
     pub(super) fn insert_now(&self, info: &SequenceInfo, layout: Layout) -> Statement {
         let columns = row(info, layout).0.join(", ");
         let parameters = columns.replace(", ", ", @");
         with_parameters(format!("INSERT INTO `{}` ({columns}) VALUES (@{parameters})", self.0), info, layout)
     }
 
-    /// The same as [`advance`](Self::advance), visible at once to the transaction that runs it.
+    /// Like [`advance`](Self::advance), but visible to the same transaction.
     pub(super) fn advance_now(&self, info: &SequenceInfo) -> Statement {
         let sql = format!("UPDATE `{}` SET next_value = @next_value WHERE name = @name", self.0);
         with_parameters(sql, info, Layout::Plain)
@@ -250,7 +250,7 @@ impl Table {
 
 type Writes = fn(&str, &[&str], &[&dyn ToKind]) -> Mutation;
 
-/// Where an answer has which column.
+/// Positions of the columns in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     name: usize,
@@ -315,7 +315,7 @@ fn full(
     bounds: [i64; 2],
     identity: [i64; 2],
 ) -> Result<SequenceInfo, Fault> {
-    // An id is the 64 bits of its integer.
+    // An id has the same 64 bits as its integer.
     let id = |stored: i64| i128::from(stored.cast_unsigned());
     let ([start, max], [incarnation, epoch]) = (bounds.map(id), identity.map(i128::from));
     if next.is_none() && max != i128::from(u64::MAX) {

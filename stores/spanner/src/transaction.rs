@@ -1,4 +1,4 @@
-//! Ids inside a transaction of the caller's: gapless, since they commit or roll back with it.
+//! Ids inside the caller's own transaction: gapless, since they commit or roll back with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +19,8 @@ use super::classify::{commit_failed, failed};
 use super::database::{Failure, commit_once, query_once, read_for_update, while_it_passes};
 use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
 
-/// The next id of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Reserves the next id of a sequence inside the caller's transaction: [`InTransaction`] with every setting
+/// at its default.
 ///
 /// ```no_run
 /// use idmill_spanner::gcloud_spanner::{client::Client, statement::Statement};
@@ -47,8 +47,8 @@ pub async fn next_in<T: Id>(transaction: &mut ReadWriteTransaction, name: &str) 
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// The next `count` ids of a sequence, inside the caller's transaction: [`InTransaction`]
-/// with everything at its default.
+/// Reserves the next `count` ids of a sequence inside the caller's transaction: [`InTransaction`] with
+/// every setting at its default.
 ///
 /// # Errors
 /// Those of [`InTransaction::reserve`].
@@ -60,19 +60,18 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-/// A sequence that is drawn from inside the caller's own transactions.
+/// Reserves ids of a sequence inside the caller's own transactions.
 ///
-/// The ids commit with what they number, so there are no gaps: a transaction that is rolled back or aborted
-/// gives its ids to the next one. The price is that transactions which draw from one sequence run one after
-/// another, from the draw to their commit.
+/// The ids commit with the rows that use them, so there are no gaps: a transaction that is rolled back or
+/// aborted leaves its ids to the next one. The cost is that transactions on one sequence run one after
+/// another, from the reserve to the commit.
 ///
-/// Each call reads the row with its lock, and writes it by DML: two round trips. What DML wrote is read back
-/// in the same transaction, so any number of calls may follow each other. Where one transaction draws often,
-/// [`SequenceTransaction`] reads and writes once.
+/// Each call reads the row with a lock, and writes it by DML: two round trips. The same transaction can
+/// read its own DML writes, so it can make any number of calls. If one transaction reserves often, use
+/// [`SequenceTransaction`], which reads and writes once.
 ///
-/// The table must exist ([`SpannerStore::ddl`](super::SpannerStore::ddl)); the sequence is
-/// created on first use. It may be shared with a [`SpannerStore`](super::SpannerStore), but then
-/// it has the gaps of the latter.
+/// The table must exist ([`SpannerStore::ddl`](super::SpannerStore::ddl)); the sequence is created on first
+/// use. You may share it with a [`SpannerStore`](super::SpannerStore), but the store's reserves leave gaps.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -82,32 +81,32 @@ pub struct InTransaction<T> {
 }
 
 impl<T: Id> InTransaction<T> {
-    /// The sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
+    /// Uses the sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
     pub fn new(name: &str) -> Result<Self> {
         let (name, table) = (SequenceName::new(name)?, Table::new(DEFAULT_TABLE)?);
         Ok(Self { name, bounds: Bounds::of::<T>(), table, of: PhantomData })
     }
 
-    /// The bounds with which to create the sequence, should it not exist yet.
+    /// Sets the bounds with which the sequence is created if it does not exist.
     #[must_use]
     pub fn bounds(mut self, bounds: Bounds) -> Self {
         self.bounds = bounds;
         self
     }
 
-    /// Another table, as in [`SpannerOptions::table`](super::SpannerOptions::table).
+    /// Sets the table, as in [`SpannerOptions::table`](super::SpannerOptions::table).
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for a name that cannot be.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
     pub fn table(mut self, table: &str) -> Result<Self> {
         self.table = Table::new(table)?;
         Ok(self)
     }
 
-    /// The next id.
+    /// Reserves the next id.
     ///
     /// # Errors
     /// Those of [`reserve`](Self::reserve).
@@ -115,17 +114,17 @@ impl<T: Id> InTransaction<T> {
         self.reserve(transaction, 1).await.map(only)
     }
 
-    /// The next `count` ids, exactly.
+    /// Reserves exactly the next `count` ids.
     ///
-    /// The future, if it is dropped, may have taken ids already: roll the transaction back.
+    /// If the future is dropped, ids may already be taken: roll the transaction back.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](ErrorKind::Exhausted) if fewer than `count` ids
-    /// are left; [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next
-    /// id; [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction, which is then to be
-    /// run again (the driver's `read_write_transaction` and [`until_committed`] do), or cannot be reached;
-    /// [`NotFound`](ErrorKind::NotFound) without the table; [`Denied`](ErrorKind::Denied);
-    /// [`StoreViolation`](ErrorKind::StoreViolation) if what is stored cannot be.
+    /// Nothing is taken in any of these cases. [`Exhausted`](ErrorKind::Exhausted) if fewer than `count`
+    /// ids are left; [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the
+    /// next id; [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached, or aborted the
+    /// transaction: run it again (the driver's `read_write_transaction` and [`until_committed`] do);
+    /// [`NotFound`](ErrorKind::NotFound) if the table is missing; [`Denied`](ErrorKind::Denied);
+    /// [`StoreViolation`](ErrorKind::StoreViolation) if the stored row is invalid.
     pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let stored = read_for_update(transaction, &self.table, &self.name).await?;
@@ -152,7 +151,7 @@ impl<T: Id> InTransaction<T> {
         }
     }
 
-    /// What a transaction starts from.
+    /// The state of the sequence at the first draw of a transaction.
     fn drawn(&self, stored: Stored) -> Result<Drawn> {
         let (exists, layout) = (stored.info.is_some(), stored.layout);
         let info = match stored.info {
@@ -162,7 +161,7 @@ impl<T: Id> InTransaction<T> {
         Ok(Drawn { info, layout, exists, changed: false })
     }
 
-    /// The next `count` ids, exactly; or none, and nothing has changed.
+    /// Takes exactly the next `count` ids. On an error, nothing has changed.
     fn take(&self, drawn: &mut Drawn, count: u64) -> Result<IdRange> {
         if count == 0 {
             return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
@@ -183,7 +182,7 @@ fn only<T: Id>(range: IdRange<T>) -> T {
     range.first().expect("a grant has as many ids as were asked for")
 }
 
-/// Where a sequence stands inside a transaction.
+/// State of a sequence inside a transaction.
 #[derive(Clone, Debug)]
 struct Drawn {
     info: SequenceInfo,
@@ -198,16 +197,16 @@ impl Drawn {
     }
 }
 
-/// A transaction that draws several ids, of one or more sequences: each sequence is read once, by its first
-/// draw, and written once, with the commit, however many ids are drawn.
+/// A transaction that reserves several ids, from one or more sequences. Each sequence is read once, by its
+/// first draw, and written once, with the commit.
 ///
-/// It takes the driver's transaction over, and is committed through [`commit`](Self::commit) alone, which
-/// adds where the sequences stand: a draw cannot be left out of the commit, nor be made past what this
-/// transaction knows. What else a transaction does is done through it: [`update`](Self::update),
-/// [`buffer_write`](Self::buffer_write), and reads as on the driver's own.
+/// It owns the driver's transaction. Only [`commit`](Self::commit) can commit it, and adds the sequences'
+/// new positions, so no draw can be left out of the commit or bypass the transaction's state. Other work in
+/// the transaction goes through [`update`](Self::update) and [`buffer_write`](Self::buffer_write), and
+/// through the driver's read methods.
 ///
-/// Dropped without a commit, nothing is written, and Spanner releases the locks after its idle time of 10 s;
-/// [`rollback`](Self::rollback) does it at once.
+/// If it is dropped without a commit, nothing is written, and Spanner releases the locks after 10 s of idle
+/// time; [`rollback`](Self::rollback) releases them immediately.
 ///
 /// ```no_run
 /// use idmill_spanner::gcloud_spanner::{client::Client, statement::Statement};
@@ -234,23 +233,23 @@ pub struct SequenceTransaction {
 }
 
 impl SequenceTransaction {
-    /// Takes a transaction over. What [`InTransaction`] drew in it before is seen; for what was done with the
-    /// sequences' rows by mutations, which Spanner does not read back, this is too late.
+    /// Takes over a transaction. Earlier draws by [`InTransaction`] are visible to it. Mutations already
+    /// buffered for sequence rows are not: Spanner does not read them back.
     pub fn new(transaction: ReadWriteTransaction) -> Self {
         Self { transaction, drawn: BTreeMap::new() }
     }
 
-    /// The same, over what the driver made of beginning one.
+    /// Takes over the result of the driver's begin call.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) and others, if it could not be begun.
+    /// [`Unavailable`](ErrorKind::Unavailable) and others, if the transaction could not begin.
     pub fn begun(
         outcome: std::result::Result<ReadWriteTransaction, gcloud_spanner::client::Error>,
     ) -> Result<Self> {
         outcome.map(Self::new).map_err(super::classify::client_failed)
     }
 
-    /// The next id.
+    /// Reserves the next id.
     ///
     /// # Errors
     /// Those of [`InTransaction::reserve`].
@@ -258,7 +257,7 @@ impl SequenceTransaction {
         self.reserve(sequence, 1).await.map(only)
     }
 
-    /// The next `count` ids, exactly. Waits for Spanner only if it is the first draw of this sequence.
+    /// Reserves exactly the next `count` ids. Waits for Spanner only in the first draw from this sequence.
     ///
     /// # Errors
     /// Those of [`InTransaction::reserve`].
@@ -275,7 +274,7 @@ impl SequenceTransaction {
         reserving.await.map_err(|error| sequence.named(error))
     }
 
-    /// Runs a statement that writes; how many rows it changed.
+    /// Runs a DML statement. Returns the number of changed rows.
     ///
     /// # Errors
     /// Nothing has been committed. [`Unavailable`](ErrorKind::Unavailable) if the transaction was aborted.
@@ -288,15 +287,15 @@ impl SequenceTransaction {
         self.transaction.buffer_write(mutations);
     }
 
-    /// Commits, once: the ids that were drawn and all else, or nothing.
+    /// Commits the reserved ids and all other writes, or nothing. The commit is sent once.
     ///
-    /// Dropping the future leaves open whether it was committed.
+    /// If the future is dropped, the transaction may or may not have been committed.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted it: certainly nothing was written,
-    /// run it again; [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit was not answered: look
-    /// for what it wrote before running it again; [`Conflict`](ErrorKind::Conflict) and others if
-    /// Spanner refused what was written.
+    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction: nothing was written, run
+    /// it again; [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit was not answered: look for its
+    /// writes before you run it again; [`Conflict`](ErrorKind::Conflict) and others if Spanner rejected the
+    /// writes.
     pub async fn commit(mut self) -> Result<CommitResult> {
         let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);
         let writes = changed.map(|((table, _), drawn)| drawn.write(table)).collect();
@@ -308,8 +307,8 @@ impl SequenceTransaction {
         }
     }
 
-    /// Gives everything up: the ids go to the next transaction. If Spanner cannot be reached, it forgets the
-    /// transaction by itself, later.
+    /// Rolls back: the ids go to the next transaction. If Spanner cannot be reached, it drops the
+    /// transaction later, after its idle time.
     pub async fn rollback(mut self) {
         let gone = Failure::Ours(Error::from(ErrorKind::Closed));
         let _ = self.transaction.end(Err::<(), _>(gone), Some(commit_once())).await;
@@ -337,11 +336,11 @@ impl fmt::Debug for SequenceTransaction {
     }
 }
 
-/// Runs `transaction`, again and again, for as long as Spanner aborts it, with pauses that grow and have
-/// jitter; any other outcome is returned. An abort is certain to have changed nothing. The driver's own loop
-/// gives up after five aborts, which a contended sequence reaches.
+/// Runs `transaction` again for as long as Spanner aborts it, with growing pauses and jitter. Any other
+/// outcome is returned. An abort has certainly changed nothing. The driver's own loop stops after five
+/// aborts, which a contended sequence reaches.
 ///
-/// It goes on until it is dropped: bound it with a timeout around it.
+/// It has no limit of its own: put a timeout around it.
 ///
 /// # Errors
 /// The first error that is not an abort.

@@ -1,4 +1,4 @@
-//! What a process remembers of the sequences that it draws from: only ever used to serve less.
+//! In-memory state of a process about its sequences. It can only cause fewer ids to be served, never more.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,21 +8,20 @@ use idmill_shared_cache::datacenter::{Era, Floor};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Of every sequence that was drawn from.
+/// One entry per sequence that was drawn from.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<HashMap<SequenceName, Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Of the global row, when it was heard of last.
+    /// Era of the global row at the last successful read.
     era: Option<Era>,
-    /// When a check began, and whether the global row could be read; `None` until the
-    /// first, and after a change of ours.
+    /// Start and result of the last check; `None` before the first check and after a local change.
     checked: Option<Checked>,
     floor: Option<Floor>,
-    /// How often the sequence was changed from here.
+    /// Number of local changes to the sequence.
     changes: u64,
-    /// No refill ahead of need before this.
+    /// No early refill before this time.
     rest: Option<Instant>,
 }
 
@@ -32,19 +31,19 @@ struct Checked {
     heard: bool,
 }
 
-/// Whether to ask the global row for its era.
+/// Whether to read the era from the global row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Not now.
+    /// No: the last check is recent.
     Known(Option<Era>),
     /// Yes, and wait for the answer.
     Now,
-    /// Yes, without waiting: the last time there was none.
+    /// Yes, in the background: the last check failed.
     Behind(Option<Era>),
 }
 
 impl Knowledge {
-    /// Whether a check is due; if it is, the next one is due an interval later.
+    /// Returns whether a check is due. If it is, schedules the next one an interval later.
     pub(super) fn due(&self, name: &SequenceName, interval: Duration) -> Check {
         let mut all = self.0.lock();
         let known = all.entry(name.clone()).or_default();
@@ -61,12 +60,12 @@ impl Knowledge {
         look(self.0.lock().entry(name.clone()).or_default())
     }
 
-    /// To be taken before the global row is read: what is heard counts only if nothing was changed since.
+    /// Call before the global row is read. The result is discarded if the sequence was changed in between.
     pub(super) fn begin(&self, name: &SequenceName) -> u64 {
         self.with(name, |known| known.changes)
     }
 
-    /// The era that the global row was read with; `None` if it could not be read.
+    /// Stores the era of the global row; `None` if it could not be read.
     pub(super) fn heard(&self, name: &SequenceName, begun: u64, era: Option<Era>) {
         self.with(name, |known| {
             if known.changes == begun {
@@ -76,12 +75,12 @@ impl Knowledge {
         });
     }
 
-    /// The era heard of last.
+    /// The last known era.
     pub(super) fn era(&self, name: &SequenceName) -> Option<Era> {
         self.with(name, |known| known.era)
     }
 
-    /// To be taken *before* a window is read, which is then held against it.
+    /// Read this *before* the window that is compared with it.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.with(name, |known| known.floor)
     }
@@ -92,7 +91,7 @@ impl Knowledge {
         });
     }
 
-    /// A refill ahead of need came to nothing: let it rest.
+    /// Delays the next early refill after one that gained nothing.
     pub(super) fn refilled(&self, name: &SequenceName, rest: Duration) {
         self.with(name, |known| known.rest = Some(Instant::now() + rest));
     }
@@ -101,8 +100,7 @@ impl Knowledge {
         self.with(name, |known| known.rest).is_none_or(|until| Instant::now() >= until)
     }
 
-    /// The sequence was changed from here: ask before the next draw. What was
-    /// learnt of the window still stands.
+    /// Requires a check before the next draw, after a local change. The floor of the window stays valid.
     pub(super) fn forget(&self, name: &SequenceName) {
         self.with(name, |known| {
             (known.checked, known.rest) = (None, None);

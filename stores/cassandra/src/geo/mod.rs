@@ -1,9 +1,10 @@
-//! Datacenter windows: every datacenter hands out ids by itself, and asks the others only for the next range.
+//! Datacenter windows: every datacenter hands out ids on its own, and contacts the others only for the next
+//! range.
 //!
-//! The decisions are those of [`datacenter`](idmill_shared_cache::datacenter), where the protocol is
-//! described; this executes them. The global counter is a partition that is only ever touched with
-//! SERIAL, each window one that is only ever touched with LOCAL_SERIAL: the two kinds of agreement do
-//! not see each other's unfinished work.
+//! [`datacenter`](idmill_shared_cache::datacenter) describes the protocol and makes the decisions; this
+//! module executes them. The global counter is a partition that is only accessed with SERIAL. Each window
+//! is a partition that is only accessed with LOCAL_SERIAL. The two levels do not see each other's
+//! unfinished writes.
 
 mod knowledge;
 mod windows;
@@ -25,12 +26,12 @@ use super::client::Client;
 use super::schema::Table;
 use super::sequences::{Sequences, global};
 
-/// How long a draw waits to hear whether its window was recalled, before it goes on as the window stands.
+/// How long a draw waits for the recall check before it uses the window as it is.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a claim of unknown outcome is looked after before it is left to the next refill.
+/// How often a claim of unknown outcome is retried before it is left to the next refill.
 const CLAIMS: u32 = 8;
 
-/// What a geo store is made of.
+/// The parts of a geo store.
 #[derive(Debug)]
 pub(super) struct Geo {
     global: Sequences,
@@ -39,7 +40,7 @@ pub(super) struct Geo {
     knowledge: Knowledge,
 }
 
-/// The settings of one.
+/// Settings of a geo store.
 #[derive(Clone, Debug)]
 pub(super) struct GeoSettings {
     pub(super) datacenter: String,
@@ -48,11 +49,11 @@ pub(super) struct GeoSettings {
     pub(super) check: Duration,
 }
 
-/// The windows of one datacenter, and the global counter as their source.
+/// The windows of one datacenter, with the global counter as their source.
 #[derive(Clone, Debug)]
 pub(super) struct DatacenterWindow(Arc<Geo>);
 
-/// A store over both.
+/// Builds the store: windows in front of the global counter.
 pub(super) fn tiered(
     client: Client,
     global: Sequences,
@@ -65,7 +66,7 @@ pub(super) fn tiered(
 }
 
 impl Geo {
-    /// Draws from the window, having made sure of it.
+    /// Validates the window and draws from it.
     async fn draw(self: &Arc<Self>, request: &Reserve) -> Result<Drawn<Token>> {
         let name = &request.name;
         let mut era = self.hear_of_recalls(request).await?;
@@ -85,7 +86,7 @@ impl Geo {
             let outcome = match self.windows.take(name, &take).await {
                 Ok(true) => Outcome::Applied,
                 Ok(false) => Outcome::Refused,
-                // A gap, if it was applied.
+                // If the take was applied, its ids are a gap.
                 Err(error) => return Err(error),
             };
             if let Taken::Ids(ids) = take.after(outcome) {
@@ -98,8 +99,7 @@ impl Geo {
         }
     }
 
-    /// The era of the global row, as far as it is known: no older than the interval between
-    /// checks, while it can be read.
+    /// The era of the global row. While that row can be read, the era is at most one check interval old.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
         match self.knowledge.due(name, self.settings.check) {
@@ -114,7 +114,7 @@ impl Geo {
         let begun = self.knowledge.begin(name);
         match tokio::time::timeout(PATIENCE, self.ask(request)).await {
             Ok(Ok(row)) => Ok(Some(row.era)),
-            // Cut off: the window is served as it stands.
+            // The datacenter is cut off: use the window as it is.
             Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => Ok(self.knowledge.era(name)),
             Ok(Err(error)) => Err(error),
             Err(_) => {
@@ -124,7 +124,7 @@ impl Geo {
         }
     }
 
-    /// Reads the global row, making it where there is none, and remembers its era.
+    /// Reads the global row, creates it if missing, and stores its era.
     async fn ask(&self, request: &Reserve) -> Result<GlobalRow> {
         let begun = self.knowledge.begin(&request.name);
         let row = self.global.ensure(request).await.map(|row| global(&row, &self.settings.datacenter));
@@ -132,7 +132,7 @@ impl Geo {
         row
     }
 
-    /// A window that is less than it was known to be before it was read went back in time.
+    /// Refuses a window that is below the floor known before it was read: it went back in time.
     fn hold_against(
         &self,
         name: &SequenceName,
@@ -148,14 +148,14 @@ impl Geo {
         Ok(())
     }
 
-    /// Makes a window that is missing or of another era one of the global row's, which is read after it.
+    /// Creates a missing window, or resets one of another era. The global row is read after the window.
     async fn mend(&self, request: &Reserve, window: Option<&WindowRow>, floor: Option<Floor>) -> Result<Era> {
         let name = &request.name;
         let global =
             self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was recalled"))?;
         match prepare(window, &global, floor.as_ref()) {
             Prepare::Ready => {}
-            // Whatever becomes of these, the window is read again.
+            // The window is read again, whatever the result.
             Prepare::Create(row) => drop(self.windows.create(name, &row).await?),
             Prepare::Reset(reset) => drop(self.windows.reset(name, &reset).await?),
             Prepare::Again(floor) => self.knowledge.raise(name, floor),
@@ -164,13 +164,13 @@ impl Geo {
         Ok(global.era)
     }
 
-    /// Sets a range aside for the window that the token was given out for.
+    /// Claims a range for the window that the token belongs to.
     async fn claim(&self, request: &Reserve, token: &Token) -> Result<Claimed> {
         let name = &request.name;
         for _ in 0..CLAIMS {
             let begun = self.knowledge.begin(name);
             let row = self.global.look_up(name).await.map_err(|error| self.used_up(error, token))?;
-            // Removed: the next draw asks for it, and makes it anew.
+            // Removed: the next draw reads the global row and creates it again.
             let Some(row) = row else {
                 self.knowledge.forget(name);
                 return Ok(Claimed::Stale);
@@ -198,8 +198,7 @@ impl Geo {
                 return Ok(global.claimed(ids));
             }
         }
-        // Nothing is lost by that: whoever claims under this token gets the range
-        // that is recorded, if one is.
+        // Nothing is lost: the next claim under this token gets the recorded range, if there is one.
         let error =
             Error::new(ErrorKind::Unavailable, "the global counter answered, but no claim was acknowledged");
         Err(self.used_up(error, token))
@@ -210,8 +209,8 @@ impl Geo {
         self.cut_off(error, state)
     }
 
-    /// Says what is waited for. What was asked of the global counter reserves
-    /// nothing for anybody but the window.
+    /// Adds the window's state to the error. A failed request to the global counter reserves nothing
+    /// outside the window, so an unknown outcome becomes `Unavailable`.
     fn cut_off(&self, error: Error, state: &str) -> Error {
         if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome) {
             return error;
@@ -273,8 +272,8 @@ fn named(error: Error, request: &Reserve) -> Error {
     error.of(&request.name).during(Operation::Reserve)
 }
 
-/// The administration of the global counter: what it changes is known at once here, and
-/// elsewhere at the next check.
+/// Administration of the global counter. A change applies immediately in this process, and elsewhere at the
+/// next check.
 impl Store for DatacenterWindow {
     idmill::store_calls!(|this| this.0.global => capabilities reserve inspect list);
 

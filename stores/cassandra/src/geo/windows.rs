@@ -1,4 +1,4 @@
-//! The table of windows: one partition for each datacenter and sequence, agreed on in that datacenter alone.
+//! The windows table: one partition per datacenter and sequence, with agreement only in that datacenter.
 
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Asked;
@@ -12,7 +12,7 @@ const READ: &str = "incarnation, epoch, recalls, start, max, generation, next, u
 const KEY: &str = "WHERE name = ? AND datacenter = ?";
 const ERA: &str = "incarnation = ? AND epoch = ? AND recalls = ?";
 
-/// The table, with its statements, as used from one datacenter.
+/// The windows table and its statements, as used from one datacenter.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     client: Client,
@@ -32,7 +32,8 @@ impl Windows {
         let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} {KEY} IF {ERA}{also}");
         let (serial, read) = (Serial::Local, format!("SELECT {READ} FROM {t} {KEY}"));
         let write = |cql| Statement { cql, serial, asked: Asked::Write };
-        // A take does not touch what is preloaded: it may have been installed since the window was read.
+        // A take does not write the preloaded columns: a range may have been installed since the window was
+        // read.
         let taking = "next = ?, until = ?";
         let switching = "next = ?, until = ?, preloaded_next = null, preloaded_until = null";
         let installing = "preloaded_next = ?, preloaded_until = ?, generation = ?, start = ?, max = ?";
@@ -70,10 +71,10 @@ impl Windows {
         outcome(self.client.write(&self.reset, values).await)
     }
 
-    /// Takes ids: whether this was acknowledged.
+    /// Takes ids. Returns whether the write was applied.
     ///
     /// # Errors
-    /// An unknown outcome is an error as such: the ids, if they were taken, are a gap.
+    /// `UnknownOutcome` is returned as is: if the ids were taken, they are a gap.
     pub(super) async fn take(&self, name: &SequenceName, take: &Take) -> Result<bool> {
         let set = vec![values::id(take.current.start), values::id(take.current.end)];
         let values = [set, self.key(name), era(take.era), vec![values::id(take.seen)]].concat();
@@ -102,7 +103,7 @@ impl Windows {
         vec![values::text(name.as_str()), values::text(&self.datacenter)]
     }
 
-    /// The error for a window that cannot be.
+    /// The error for an invalid window.
     pub(super) fn refuse(&self, name: &SequenceName, fault: &str) -> Error {
         let (table, dc) = (self.table.display(), &self.datacenter);
         let message = format!(
@@ -119,7 +120,7 @@ fn era(era: Era) -> Values {
     values::era(era).to_vec()
 }
 
-/// A row that has nothing preloaded.
+/// All columns of a row with no preloaded range.
 fn whole(row: &WindowRow) -> Values {
     let mut values = era(row.era);
     values.extend([values::id(row.bounds.start().into()), values::id(row.bounds.max().into())]);

@@ -1,4 +1,4 @@
-//! The driver's session, as the options want it.
+//! Builds the driver's session from the options.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -17,12 +17,12 @@ use super::{CassandraOptions, PORT};
 use crate::classify::connect_failed;
 use crate::client::{AGREEMENT, patience};
 
-/// How long a connection is idle before it is asked whether anybody is there.
+/// Idle time after which a connection is probed.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
 impl CassandraOptions {
     pub(crate) async fn connect_session(&self) -> Result<Session> {
-        // A node that is frozen is found out: when it is connected to, and by what it is asked while it is.
+        // Detect a frozen node both while connecting and on an open connection.
         let patience = patience(self.timeout).max(Duration::from_millis(1));
         let mut builder = SessionBuilder::new()
             .connection_timeout(patience)
@@ -50,7 +50,7 @@ impl CassandraOptions {
     }
 }
 
-/// Where nodes are reached instead of where they say they are.
+/// Replaces the addresses that nodes announce.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Translation {
     pub(super) pairs: HashMap<SocketAddr, SocketAddr>,

@@ -99,8 +99,8 @@ impl CassandraOptions {
         Self::with_defaults(Authority::of(hosts), keyspace.into(), Tls::default(), translation)
     }
 
-    /// Geo mode, used from this datacenter. Its windows take `range` ids at a time from the global counter.
-    /// [`Sizing`](super::Sizing) computes the range.
+    /// Selects geo mode, used from this datacenter. Its windows take `range` ids at a time from the global
+    /// counter. [`Sizing`](super::Sizing) computes the range.
     #[must_use]
     pub fn geo(self, datacenter: impl Into<String>, range: u64) -> Self {
         self.mode(Mode::Geo).range(range).datacenter(datacenter)
@@ -123,7 +123,7 @@ impl CassandraOptions {
 
     idmill_kit::tls_setters!([tls] optional, ca, client_certificate);
 
-    /// Maps the addresses that nodes announce to others to connect to, for a proxy in between.
+    /// Maps the addresses that nodes announce to the addresses to connect to, for a proxy in between.
     #[must_use]
     pub fn translate(mut self, addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Self {
         self.translation.pairs.extend(addresses);
@@ -147,7 +147,7 @@ impl CassandraOptions {
         format!("cassandra://{}/{}", self.authority, self.keyspace)
     }
 
-    /// Everything that can be known to be wrong without asking the cluster. Returns the settings of geo mode.
+    /// Checks everything that needs no cluster. Returns the settings of geo mode.
     pub(super) fn check(&self) -> Result<Option<GeoSettings>> {
         self.authority.addresses(PORT)?;
         self.authority.login()?;

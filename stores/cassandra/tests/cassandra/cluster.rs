@@ -25,12 +25,12 @@ use crate::{request, until};
 use idmill_testing::engines;
 
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
-/// How long nodes have to find each other, which takes seconds.
+/// How long nodes may take to find each other; it takes seconds.
 const ACQUAINTED: Duration = Duration::from_secs(60);
 const STARTS: usize = 4;
 
-/// What the tests have in common. Each holds on to it while it waits for its turn, so that it is started
-/// once, and ends with the last of them.
+/// State shared by the tests. Each test holds a reference while it waits for its turn, so the nodes start
+/// once, and stop after the last test.
 #[derive(Default)]
 struct Shared {
     /// One test at a time: most of them stop nodes, and a node takes half a gigabyte.
@@ -49,7 +49,7 @@ impl Shared {
     }
 }
 
-/// A node in each of two datacenters, and a keyspace for a test alone, with one replica in each.
+/// A node in each of two datacenters, and a keyspace for one test, with one replica in each.
 pub(crate) struct Cluster {
     pub(crate) keyspace: &'static str,
     shared: Arc<Shared>,
@@ -60,21 +60,21 @@ impl Cluster {
     pub(crate) async fn start(keyspace: &'static str) -> Option<Self> {
         let shared = Shared::join();
         let turn = shared.turn.clone().lock_owned().await;
-        // Only for what it fetches: it is never started.
+        // Only to install the engine: it is never started.
         engines::Engine::down("cassandra")?;
-        // A test that failed may have left them as they are not to be.
+        // A failed test may have left nodes stopped or paused.
         shared.pair.get_or_init(|| async { Ring::of(&DATACENTERS) }).await.all_up().await;
         Some(Self { keyspace, shared, _turn: turn })
     }
 
-    /// As seen from a datacenter.
+    /// Options for a store in this datacenter.
     pub(crate) fn options(&self, dc: usize) -> CassandraOptions {
         let replicas = DATACENTERS.map(|datacenter| (datacenter, 1));
         let options = CassandraOptions::new([self.host(dc)], self.keyspace).create_keyspace(replicas);
         options.datacenter(DATACENTERS[dc]).timeout(Duration::from_secs(4))
     }
 
-    /// As seen from the first datacenter, whose node is reached through a proxy.
+    /// Options for a store in the first datacenter, whose node is reached through a proxy.
     pub(crate) fn behind(&self, proxy: &Between, keyspace: &str) -> CassandraOptions {
         let options = CassandraOptions::new([proxy.address().to_string()], keyspace);
         options
@@ -91,7 +91,7 @@ impl Cluster {
         until("the store opens", || async { CassandraStore::open(options.clone()).await }).await
     }
 
-    /// A store over the windows of each datacenter, once both serve.
+    /// Opens a store over the windows of each datacenter, and waits until both serve.
     pub(crate) async fn both(&self, range: u64, threshold: u8) -> [CassandraStore; 2] {
         let stores = [0, 1].map(|dc| self.geo(dc, range).threshold(threshold));
         let stores = [Self::open(&stores[0]).await, Self::open(&stores[1]).await];
@@ -114,7 +114,7 @@ impl Deref for Cluster {
     }
 }
 
-/// Three nodes in each of two datacenters, for a test alone.
+/// Three nodes in each of two datacenters, for one test.
 pub(crate) struct Wide {
     ring: Ring,
     _shared: Arc<Shared>,
@@ -140,7 +140,7 @@ impl Deref for Wide {
     }
 }
 
-/// Nodes, each in its datacenter.
+/// Nodes and their datacenters.
 pub(crate) struct Ring {
     datacenters: &'static [&'static str],
     pub(crate) nodes: Vec<Daemon>,
@@ -156,8 +156,7 @@ impl Ring {
         Self { datacenters, nodes, port, _dir: dir }
     }
 
-    /// Nodes that are started at once, on a busy machine, sometimes never find each other. Those are started
-    /// again.
+    /// Nodes that start concurrently on a busy machine sometimes never find each other. They are restarted.
     async fn all_up(&self) {
         for _ in 0..STARTS {
             self.start_all().await;
@@ -179,7 +178,7 @@ impl Ring {
         }
     }
 
-    /// That nodes listen does not mean that they know each other.
+    /// Nodes that listen may not have found each other yet.
     async fn all_acquainted(&self) {
         for node in 0..self.nodes.len() {
             while self.knows_all(node).await.is_err() {
@@ -196,8 +195,8 @@ impl Ring {
         self.address(node).to_string()
     }
 
-    /// Whose statements that node alone carries out, in agreement with what its own datacenter agreed on. The
-    /// other datacenter learns of a window's rows later.
+    /// A session whose statements run only on this node, at LOCAL_QUORUM of its own datacenter. The other
+    /// datacenter receives a window's rows later.
     async fn session_at(&self, node: usize) -> Result<Session> {
         let here = DefaultPolicy::builder().prefer_datacenter(self.datacenters[node].to_owned()).build();
         let profile = ExecutionProfile::builder()
@@ -221,7 +220,7 @@ impl Ring {
     }
 }
 
-/// Where the engine's script has node `number` listen.
+/// The address on which the engine's script starts node `number`.
 fn address(port: u16, number: usize) -> Ipv4Addr {
     let [high, low] = port.to_be_bytes();
     Ipv4Addr::new(127, high, low, u8::try_from(number).unwrap())

@@ -1,4 +1,4 @@
-//! A datacenter that the others cannot be reached from.
+//! A datacenter that cannot reach the others.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() 
     ledger.accounts_for(max);
 }
 
-/// Draws until the window has a preloaded range; returns how many ids it has then.
+/// Draws until the window has a preloaded range. Returns the number of ids in the window.
 async fn fill(cluster: &Cluster, store: &CassandraStore, ledger: &mut Ledger) -> u64 {
     let session = cluster.session().await;
     let mut cql = Statement::new(format!(
@@ -82,8 +82,8 @@ fn to_u64(number: &Number) -> u64 {
     number.as_signed_bytes_be_slice().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Reserves until the window is said to be used up; returns how many ids were granted before. A node on a
-/// busy machine may be late: what comes of that is in doubt, or can be tried again.
+/// Reserves until the window is used up. Returns the number of granted ids. A node on a busy machine may be
+/// late: such a reserve is in doubt or can be retried.
 async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
     let (mut granted, begun) = (0, Instant::now());
     loop {

@@ -1,4 +1,4 @@
-//! TLS by the URL, with a node that speaks nothing else and asks for the client's certificate.
+//! TLS by URL, with a node that accepts only TLS and requires a client certificate.
 
 use idmill::ErrorKind;
 use idmill_testing::engines::Engine;
@@ -7,7 +7,7 @@ use idmill_url::Schemes;
 
 use crate::{request, until};
 
-/// The node's address is not in its certificate, as is often so: the host of the URL is.
+/// The certificate is for the URL's host, not for the node's address, as is common.
 #[tokio::test]
 async fn connection_is_encrypted_and_certificates_are_checked() {
     let Some(engine) = Engine::down("cassandra") else { return };

@@ -1,5 +1,5 @@
-//! One node of a datacenter's three takes requests and answers none, and the others go on: with a keyspace in
-//! one datacenter, and with windows in front of a counter that two datacenters agree on.
+//! One of a datacenter's three nodes accepts requests and never answers; the others work. Tests a keyspace
+//! in one datacenter, and windows in front of a counter over two datacenters.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,7 @@ use crate::cluster::{Cluster, Wide};
 use crate::ledger::Ledger;
 use crate::{insist, request};
 
-/// How long what needs a frozen node's answer may take on a machine where a start takes no time. The driver's
-/// own limits, one after another, are a minute and more.
+/// Limit for requests that involve a frozen node. The driver's own limits add up to more than a minute.
 const LONG: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,10 +27,10 @@ async fn a_frozen_node_does_not_stop_a_quorum() {
     for store in &running {
         insist(store, &request("s", 5), &mut Ledger::default()).await;
     }
-    // Every node of the datacenter that is asked, and one that only the global counter needs.
+    // Every node of the client's datacenter, and one that only the global counter needs.
     for (frozen, node) in cluster.nodes.iter().enumerate().take(4) {
         node.pause();
-        // In any order: the first request after the freeze may be the one that it leaves unanswered.
+        // The first request after the freeze may be the unanswered one.
         for options in [&flat, &geo, &flat] {
             let begun = Instant::now();
             let starting = async {

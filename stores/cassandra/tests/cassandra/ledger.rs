@@ -1,9 +1,9 @@
-//! An account of what was handed out.
+//! Records the ids that were granted.
 
 use idmill::store::Grant;
 use idmill::{ErrorKind, IdRange, Result};
 
-/// What was granted, and what nobody knows of.
+/// Granted ranges, and the number of ids in doubt.
 #[derive(Default)]
 pub(crate) struct Ledger {
     ranges: Vec<IdRange>,
@@ -24,7 +24,7 @@ impl Ledger {
         self.doubtful += other.doubtful;
     }
 
-    /// How many ids there are; none is in two ranges.
+    /// Checks that no two ranges overlap. Returns the number of ids.
     pub(crate) fn disjoint(&mut self) -> u64 {
         self.ranges.sort_by_key(IdRange::start);
         for pair in self.ranges.windows(2) {
@@ -33,12 +33,13 @@ impl Ledger {
         self.ranges.iter().map(IdRange::len).sum()
     }
 
-    /// Whether this id was handed out.
+    /// Whether this id was granted.
     pub(crate) fn reaches(&self, id: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(id))
     }
 
-    /// Every id from 1 to `max` was handed out once, but for those whose reserve nobody knows the outcome of.
+    /// Checks that every id from 1 to `max` was granted once, except ids of reserves with an unknown
+    /// outcome.
     pub(crate) fn accounts_for(&mut self, max: u64) {
         let granted = self.disjoint();
         assert!(self.ranges.iter().all(|range| range.start() >= 1 && range.end() <= u128::from(max) + 1));

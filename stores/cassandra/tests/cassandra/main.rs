@@ -1,5 +1,5 @@
-//! The Cassandra store against real nodes in two datacenters: what it promises while one of them is away, and
-//! while nobody knows what became of a write.
+//! The Cassandra store on real nodes in two datacenters: while one of them is unreachable, and after writes
+//! of unknown outcome.
 #![cfg(unix)]
 
 mod cluster;
@@ -34,7 +34,7 @@ fn request(text: &str, count: u64) -> Reserve {
     Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
-/// Tries again while it is said that nothing is lost by that; returns the first success.
+/// Retries while errors are not permanent. Returns the first success.
 async fn until<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn() -> F) -> T {
     let begun = Instant::now();
     loop {
@@ -53,7 +53,7 @@ async fn until<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn() 
     }
 }
 
-/// Carries out a statement that may as well be carried out twice.
+/// Runs an idempotent statement.
 async fn query(session: &Session, cql: impl Into<Statement>) -> QueryResult {
     let cql = cql.into();
     let answered = || async {
@@ -63,7 +63,7 @@ async fn query(session: &Session, cql: impl Into<Statement>) -> QueryResult {
     until(&cql.contents, answered).await
 }
 
-/// Creates a sequence, by whichever attempt.
+/// Creates a sequence. Any of the attempts may have created it.
 async fn create(store: &CassandraStore, text: &str, bounds: Bounds) {
     let created = || async {
         match store.create(&name(text), bounds).await {
@@ -74,7 +74,8 @@ async fn create(store: &CassandraStore, text: &str, bounds: Bounds) {
     until("it is created", created).await;
 }
 
-/// Reserves until something is granted. What may have been before, on a busy machine, is in the ledger.
+/// Reserves until ids are granted. Adds every attempt to the ledger, since one on a busy machine may be in
+/// doubt.
 async fn insist(store: &CassandraStore, request: &Reserve, ledger: &mut Ledger) -> Grant {
     let begun = Instant::now();
     loop {
@@ -90,7 +91,7 @@ async fn insist(store: &CassandraStore, request: &Reserve, ledger: &mut Ledger) 
     }
 }
 
-/// What is refused, once an answer comes.
+/// Returns the permanent error, and retries on any other error.
 async fn refusal<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn() -> F) -> Error {
     let refused = || async {
         match attempt().await {
@@ -102,7 +103,7 @@ async fn refusal<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn(
     until(what, refused).await
 }
 
-/// Reserves until the sequence is exhausted for this datacenter.
+/// Reserves until the sequence is exhausted in this datacenter.
 async fn drain(store: &CassandraStore, request: &Reserve) -> Ledger {
     let mut ledger = Ledger::default();
     let begun = Instant::now();
@@ -126,7 +127,7 @@ async fn two_datacenters_hand_out_every_id_once() {
     create(&stores[0], "small", Bounds::new(1, max).unwrap()).await;
     let mut clients = JoinSet::new();
     for dc in [0, 1, 0, 1] {
-        // Each with a session, and knowledge, of its own: as another process would have.
+        // Each with its own session and state, like another process.
         let store = Cluster::open(&cluster.geo(dc, 150)).await;
         clients.spawn(async move { drain(&store, &request("small", 7)).await });
     }
@@ -143,7 +144,7 @@ async fn two_datacenters_hand_out_every_id_once() {
     many_make_one_table_at_once(&cluster).await;
 }
 
-/// Through nodes that have not heard of each other's table yet.
+/// Creates a table through nodes that do not see each other's table yet.
 async fn many_make_one_table_at_once(cluster: &Cluster) {
     for round in 0..3 {
         let table = format!("race_{round}");
@@ -187,7 +188,7 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
     };
     let grant = until("the other datacenter hears of the removal", heard).await;
     assert!(grant.range.start() <= 151, "and begins anew: {grant:?}");
-    // A client that knows nothing yet asks before it serves.
+    // A new client checks the era before it serves.
     let back = Change::new().next(1).backwards(true);
     until("it is set back", || stores[0].set(&s.name, back)).await;
     let fresh = Cluster::open(&cluster.geo(1, 150)).await;
@@ -205,16 +206,16 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
         assert_eq!(error.kind(), ErrorKind::StoreViolation, "{text}: {error}");
         assert!(error.to_string().contains(&format!("idmill set {text} --next N")), "{error}");
     };
-    // Seen by who knew better.
+    // Detected by a process that saw a later state.
     insist(&stores[0], &request("known", 100), &mut ledger).await;
     run(&format!("UPDATE ids.idmill_sequences_windows SET next = 20 {}", window("known"))).await;
     refused(&stores[0], "known").await;
-    // Seen by who never was here before: the global counter has a claim of a window that is not there.
+    // Detected by a new process: the global counter has a claim of a missing window.
     insist(&stores[0], &request("lost", 1), &mut ledger).await;
     run(&format!("DELETE FROM ids.idmill_sequences_windows {}", window("lost"))).await;
     let stranger = Cluster::open(&cluster.geo(0, 150)).await;
     refused(&stranger, "lost").await;
-    // Two refills back.
+    // The window is two refills old.
     for _ in 0..5 {
         insist(&stores[0], &request("refills", 150), &mut ledger).await;
     }
@@ -232,7 +233,7 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
     // The global counter.
     insist(&stores[0], &request("counter", 1), &mut ledger).await;
     run("UPDATE ids.idmill_sequences SET next = 1, claims = {} WHERE name = 'counter'").await;
-    // What the window still has is granted before.
+    // The window first grants its remaining ids.
     let noticed = || async {
         match stranger.reserve(&request("counter", 40)).await {
             Ok(_) => Err(ErrorKind::Unavailable.into()),
@@ -327,7 +328,7 @@ async fn nothing_is_handed_out_twice_or_lost_while_outcomes_are_unknown() {
         ledgers.entry(which).or_default().add(ledger);
     }
     for store in &stores {
-        // By windows, and not in as many steps as the clients made: each waits for the disk several times.
+        // In steps larger than the clients', since each reserve waits for the disk several times.
         let rest = drain(store, &request("windows", 40)).await;
         ledgers.get_mut("windows").unwrap().add(rest);
     }

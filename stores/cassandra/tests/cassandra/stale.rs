@@ -1,7 +1,7 @@
-//! Writes to a window that arrive late: meanwhile another client sets the sequence, and fills the window
-//! anew.
+//! Writes to a window that arrive late: before that, another client sets the sequence and refills the
+//! window.
 //!
-//! Whatever else of their condition holds again then, the era does not: no such write may be applied.
+//! All other parts of their condition may hold again, but not the era: no such write may be applied.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const SWITCH: &str = "SET next = ?, until = ?, preloaded_next = null";
 const INSTALL: &str = "SET preloaded_next = ?";
 const RESET: &str = "SET incarnation = ?";
 
-/// A process that is late, another one that is not, and what they are connected through.
+/// A late process, a prompt one, and the proxy between them and the node.
 struct Two {
     proxy: Between,
     late: CassandraStore,
@@ -30,14 +30,14 @@ struct Two {
 impl Two {
     async fn over(cluster: &Cluster) -> Self {
         let proxy = Between::to(cluster.address(0)).await;
-        // A write is given up after a quarter of it; the others do in that time what they are to do.
+        // A write times out after a quarter of this. The other processes must be done by then.
         let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
         let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
         let [late, prompt] = [Cluster::open(&options).await, Cluster::open(&options).await];
         Self { proxy, late, prompt }
     }
 
-    /// A reserve, with the first write like this that it sends kept back.
+    /// Reserves, and holds back the first matching write that it sends.
     async fn reserve_until(
         &self,
         store: &CassandraStore,
@@ -62,7 +62,7 @@ async fn a_write_of_an_earlier_era_is_refused() {
     }
 }
 
-/// Set back, the window gets to the very `next` that the take saw.
+/// After the sequence is set back, the window reaches the same `next` that the take saw.
 async fn a_take_after_the_same_number_came_again(two: &Two) {
     let s = request("stale_take", 5);
     let before = insist(&two.late, &s, &mut Ledger::default()).await;
@@ -80,8 +80,8 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     assert_eq!(ledger.disjoint(), 15);
 }
 
-/// Two processes find that the window was recalled. One empties it, fills it and draws before the other
-/// empties it.
+/// Two processes detect the recall. One resets the window, refills it and draws before the other's reset
+/// arrives.
 async fn one_that_empties_the_window(two: &Two) {
     let s = request("stale_reset", 5);
     insist(&two.late, &s, &mut Ledger::default()).await;
@@ -95,7 +95,7 @@ async fn one_that_empties_the_window(two: &Two) {
     assert!(ledger.disjoint() == 15 && !ledger.reaches(6), "ids of the era before");
 }
 
-/// A window that was made empty is, but for its era, as it was before it ever had a range.
+/// Except for its era, an emptied window equals one that never had a range.
 async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
     let (stale, late) = two.reserve_until(&two.late, write, text).await;
     set_to_a_thousand(two, text).await;

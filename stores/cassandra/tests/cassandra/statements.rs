@@ -1,7 +1,7 @@
-//! Between a store and a node: reads the frames of CQL (version 4 of the protocol), and keeps back or
-//! misspells those that the test names.
+//! A proxy between a store and a node. It parses CQL frames (version 4 of the protocol), and holds back or
+//! misspells the statements that a test selects.
 //!
-//! Statements are known by their text, also where they are executed by the id that the node gave them.
+//! Statements are matched by their text, also when they are executed by the id of a prepared statement.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,10 +16,10 @@ const QUERY: u8 = 0x07;
 const RESULT: u8 = 0x08;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0A;
-/// The kind of a result that tells the id of a prepared statement.
+/// The kind of a result with the id of a prepared statement.
 const PREPARED: [u8; 4] = [0, 0, 0, 4];
 
-/// A proxy that knows statements.
+/// A proxy that matches statements.
 pub(crate) struct Between {
     proxy: Proxy,
     state: Arc<Mutex<State>>,
@@ -27,14 +27,15 @@ pub(crate) struct Between {
 
 #[derive(Default)]
 struct State {
-    /// Statements that were sent to be prepared, by the connection and the stream of the answer.
+    /// Statements being prepared, by connection and stream of the answer.
     preparing: HashMap<(u64, [u8; 2]), String>,
-    /// The texts of prepared statements, by their ids.
+    /// Texts of prepared statements, by id.
     prepared: HashMap<Vec<u8>, String>,
     rules: Vec<Rule>,
 }
 
-/// What happens to the next requests of a statement whose text contains this, and that contain these bytes.
+/// The action for the next requests whose statement contains this text and whose frame contains these
+/// bytes.
 struct Rule {
     statement: String,
     bytes: Vec<u8>,
@@ -43,9 +44,9 @@ struct Rule {
 }
 
 enum Act {
-    /// Replaces the bytes by as many others.
+    /// Replaces the bytes with others of the same length.
     Misspell(Vec<u8>),
-    /// Keeps the request back.
+    /// Holds the request back.
     Hold(Gate),
 }
 
@@ -55,7 +56,7 @@ impl Between {
         let IpAddr::V4(ip) = node.ip() else { panic!("{node}") };
         let [a, b, c, _] = ip.octets();
         for last in 100..=250 {
-            // At the node's port, since that is where the driver takes all others to listen too.
+            // At the node's port, since the driver assumes that all nodes use the same one.
             let beside = SocketAddr::from((Ipv4Addr::new(a, b, c, last), node.port()));
             let (requests, answers) = (state.clone(), state.clone());
             let builder = Proxy::builder(node)
@@ -75,15 +76,15 @@ impl Between {
         self.proxy.address()
     }
 
-    /// Keeps back the next request of a statement whose text contains this, with this name among its values.
+    /// Holds back the next request of a statement that contains this text, with this name among its values.
     pub(crate) fn hold(&self, statement: &str, name: &str) -> Gate {
         let gate = Gate::new();
         self.rule(statement, name, 1, Act::Hold(gate.clone()));
         gate
     }
 
-    /// Replaces `right` by `wrong`, of the same length, in the next requests of a statement whose text
-    /// contains this. The node then answers as one that does not know what is meant.
+    /// Replaces `right` with `wrong`, of the same length, in the next requests of a statement that contains
+    /// this text. The node then reports an unknown keyspace or table.
     pub(crate) fn misspell(&self, statement: &str, right: &str, wrong: &str, times: usize) {
         assert_eq!(right.len(), wrong.len());
         self.rule(statement, right, times, Act::Misspell(wrong.into()));
@@ -98,7 +99,7 @@ impl Between {
         });
     }
 
-    /// How many requests are still to come for which something was asked.
+    /// Number of requests that the rules still wait for.
     pub(crate) fn outstanding(&self) -> usize {
         self.state.lock().rules.iter().map(|rule| rule.times).sum()
     }
@@ -160,13 +161,13 @@ impl Frame<'_> {
         &self.0[HEADER..]
     }
 
-    /// What QUERY and PREPARE begin with.
+    /// The text at the start of QUERY and PREPARE.
     fn text(&self) -> String {
         let (length, text) = self.body().split_first_chunk().expect("four bytes");
         String::from_utf8_lossy(&text[..u32::from_be_bytes(*length) as usize]).into_owned()
     }
 
-    /// What EXECUTE begins with, and the result of PREPARE after its kind.
+    /// The id at the start of EXECUTE, and in the result of PREPARE after its kind.
     fn id(&self, from: usize) -> &[u8] {
         let (length, id) = self.body()[from..].split_first_chunk().expect("two bytes");
         &id[..usize::from(u16::from_be_bytes(*length))]

@@ -1,7 +1,7 @@
-//! Nodes that have not heard yet of what another one made.
+//! Nodes that do not know yet about a keyspace or table that another node created.
 //!
-//! A node hears of it within moments, too soon for a test to come between. So requests are misspelt on their
-//! way: the node answers what one answers that does not know the keyspace, or the table.
+//! This state lasts only moments, too short for a test. So the proxy misspells requests: the node then
+//! answers that the keyspace or table does not exist.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn what_was_just_made_is_waited_for() {
     a_table_that_is_not_there_for_a_moment(&cluster).await;
 }
 
-/// As for a node that was away when it was made, and carries out a statement before it has heard of it.
+/// As on a node that was down when the table was created, and runs a statement before it learns of it.
 async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
     let options = CassandraOptions::new([cluster.host(0)], "momentary")
         .datacenter("dc1")
@@ -39,12 +39,12 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
         query(&session, "DROP TABLE IF EXISTS momentary.idmill_sequences").await;
         let text = format!("s{round}");
         let reserving = tokio::spawn(async move { store.reserve(&request(&text, 5)).await });
-        // Not a limit: it may find the table that is made again at once.
+        // Not a limit: the reserve may find the new table immediately.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Cluster::open(&options).await;
         match reserving.await.unwrap() {
             Ok(_) => return,
-            // A reserve waits for seconds alone, and a busy node may need more to make the table.
+            // A reserve retries only for seconds, and a busy node may need longer to create the table.
             Err(error) => {
                 assert!(
                     error.kind() == ErrorKind::NotFound || error.status() != Status::Permanent,
@@ -59,17 +59,18 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
 
 async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
     let proxy = Between::to(cluster.address(0)).await;
-    // Two looks before the keyspace is made, and two after it.
+    // Two checks before the keyspace is created, and two after.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 4);
     proxy.misspell("CREATE TABLE", "heard_of", "unheard_", 2);
-    // Two looks before the table is made, one after each of the times that it was not, and one after it was.
+    // Two checks before the table is created, one after each failed attempt, and one after the successful
+    // one.
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 5);
     let store =
         CassandraStore::open(cluster.behind(&proxy, "heard_of").create_keyspace([("dc1", 1)])).await.unwrap();
     assert_eq!(proxy.outstanding(), 0, "nobody asked again: this proves nothing");
     let mut ledger = Ledger::default();
     insist(&store, &request("s", 5), &mut ledger).await;
-    // Another process, that makes nothing, begins a moment later.
+    // Another process, which creates nothing, begins a moment later.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 1);
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 1);
     let store = CassandraStore::open(cluster.behind(&proxy, "heard_of").create_tables(false)).await.unwrap();

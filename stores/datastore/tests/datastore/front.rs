@@ -1,4 +1,4 @@
-//! Something between the store and the emulator that reads each request, and does with it what the test says.
+//! A proxy between the store and the emulator that reads each request and applies the test's plan.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -10,28 +10,28 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
-    /// The connection ends before the emulator hears of it.
+    /// The connection ends before the emulator receives it.
     CutBefore,
-    /// The emulator answers, and the connection ends before the store hears of it.
+    /// The emulator answers, and the connection ends before the store receives the answer.
     CutAfter,
-    /// The emulator hears nothing of it; this is the answer: its number and body.
+    /// The emulator does not receive it; this code and body are the answer.
     Answer(u16, &'static str),
-    /// The emulator does it; this is the answer all the same.
+    /// The emulator executes it, but the store gets this answer.
     AnswerAfter(u16, &'static str),
-    /// No answer, and the emulator hears nothing of it.
+    /// No answer, and the emulator does not receive it.
     Hold,
 }
 
-/// A request as it came by.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     /// `lookup`, `commit`, …
     pub(crate) method: String,
-    /// How many of this method came before it.
+    /// Number of earlier requests with this method.
     pub(crate) nth: usize,
     pub(crate) head: String,
     pub(crate) body: String,
@@ -52,13 +52,13 @@ type Plan = Arc<dyn Fn(Seen) -> Pin<Box<dyn Future<Output = Fate> + Send>> + Sen
 pub(crate) struct Front {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
-    // Ends with the front.
+    // Ends with the proxy.
     _serving: JoinSet<()>,
 }
 
 impl Front {
-    /// Between its own address and `emulator`; `plan` decides each request's fate, and
-    /// may do things before it does.
+    /// Starts a proxy in front of `emulator`. `plan` decides each request's fate, and may act before it
+    /// returns.
     pub(crate) async fn start<F>(
         emulator: SocketAddr,
         plan: impl Fn(Seen) -> F + Send + Sync + 'static,
@@ -93,7 +93,7 @@ async fn serve(listener: TcpListener, emulator: SocketAddr, seen: Arc<Mutex<Vec<
         let (mut store, _) = listener.accept().await.unwrap();
         let (seen, plan) = (Arc::clone(&seen), Arc::clone(&plan));
         connections.spawn(async move {
-            // One request a connection; an end of the connection is what the store is told of a failure here.
+            // One request per connection: here a failure always reaches the store as a closed connection.
             let Some(request) = read_request(&mut store, &seen).await else { return };
             let fate = plan(request.clone()).await;
             let reply = match fate {
@@ -123,14 +123,14 @@ async fn read_request(store: &mut TcpStream, seen: &Mutex<Vec<Seen>>) -> Option<
     seen.last().cloned()
 }
 
-/// Asks the emulator, on a connection of its own; its reply as it came.
+/// Sends a request to the emulator on a separate connection. Returns the raw reply.
 pub(crate) async fn ask(emulator: SocketAddr, head: &str, body: &str) -> std::io::Result<(String, String)> {
     let mut connection = TcpStream::connect(emulator).await?;
     connection.write_all(format!("{head}\r\n{body}").as_bytes()).await?;
     read_message(&mut connection).await
 }
 
-/// A head, with the end of its last line, and a body of the length that the head says.
+/// Reads a head including its last line ending, and a body of its declared length.
 async fn read_message(connection: &mut TcpStream) -> std::io::Result<(String, String)> {
     let mut bytes = Vec::new();
     let (mut head, mut end) = (String::new(), None);

@@ -1,4 +1,4 @@
-//! The Datastore store against Google's emulators: what it promises, and what it makes of trouble on the way.
+//! The Datastore store on Google's emulators: its guarantees, and its behavior under faults.
 
 mod front;
 mod trouble;
@@ -16,7 +16,7 @@ use idmill_testing::grants::disjoint;
 use idmill_testing::grants::reserving::reserved_at_once;
 use tokio::sync::{Barrier, Mutex};
 
-/// Long enough for an emulator on a busy machine, unless a test wants it to be too short.
+/// Long enough for an emulator on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn name(text: &str) -> SequenceName {
@@ -35,7 +35,7 @@ async fn inspect(store: &DatastoreStore, text: &str) -> SequenceInfo {
     store.inspect(&name(text)).await.unwrap().expect("it exists")
 }
 
-/// One emulator for all tests that leave it alone; each has a project of its own there.
+/// One emulator for all tests that do not disturb it; each test has its own project.
 async fn shared(engine: &'static str) -> Option<Arc<Engine>> {
     static RUNNING: Mutex<[Weak<Engine>; 2]> = Mutex::const_new([Weak::new(), Weak::new()]);
     let mut running = RUNNING.lock().await;
@@ -56,7 +56,7 @@ async fn open(engine: &Engine, project: &str) -> DatastoreStore {
     DatastoreStore::open_with(options(engine, project)).await.unwrap()
 }
 
-/// A store that reaches the emulator through a front with this plan.
+/// A store that reaches the emulator through a proxy with this plan.
 async fn behind<F>(
     engine: &Engine,
     project: &str,
@@ -70,7 +70,7 @@ where
     (DatastoreStore::open_with(options).await.unwrap(), front)
 }
 
-/// As [`behind`], with one fate for the first commit.
+/// Like [`behind`], with a fate for the first commit only.
 async fn first_commit(engine: &Engine, project: &str, fate: Fate) -> (DatastoreStore, Front) {
     behind(engine, project, move |seen| {
         let fate = if seen.is("commit", 0) { fate } else { Fate::Pass };
@@ -97,7 +97,7 @@ async fn ranges_are_disjoint_among_tasks_and_stores() {
     ranges_are_disjoint(&engine).await;
 }
 
-/// Other code, with versions of another kind and locks that wait.
+/// A different implementation, with another kind of versions and blocking locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ranges_are_disjoint_in_the_newer_emulator_too() {
     let Some(engine) = shared("firestore").await else { return };
@@ -286,7 +286,7 @@ async fn what_is_not_ours_is_named_and_refused() {
     }
 }
 
-/// Has the emulator store what the store would not.
+/// Stores entities that the store itself would not write.
 async fn commit(engine: &Engine, project: &str, mutations: &str) {
     let body = format!(r#"{{"mode":"NON_TRANSACTIONAL","mutations":[{mutations}]}}"#);
     let length = body.len();

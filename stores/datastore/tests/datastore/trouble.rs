@@ -1,5 +1,4 @@
-//! What the store makes of trouble on the way: answers that are lost, others in
-//! between, emulators that are away.
+//! Faults between store and emulator: lost answers, concurrent writes, unreachable emulators.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -55,7 +54,7 @@ async fn a_read_that_fails_is_unavailable_and_nothing_is_committed() {
         .enumerate()
     {
         let (store, front) = behind(&engine, &format!("reads-{at}"), move |seen| async move {
-            // The first is that of opening.
+            // The first look-up happens while opening.
             if seen.is("lookup", 1) { fate } else { Fate::Pass }
         })
         .await;
@@ -94,8 +93,8 @@ async fn refusals_are_told_from_conflicts_by_their_status() {
     assert_eq!(front.count("commit"), 2);
 }
 
-/// Runs `meanwhile` with another store, between the read of a reserve and its commit;
-/// returns what the reserve gave.
+/// Runs `meanwhile` with another store, between the read of a reserve and its commit. Returns the result of
+/// the reserve.
 async fn with_another_in_between<F>(
     engine: &Arc<Engine>,
     project: &'static str,
@@ -191,7 +190,7 @@ async fn a_call_that_is_dropped_leaves_nobody_waiting() {
             outcome = reserve(&store, "s", 10) => panic!("{outcome:?}"),
             () = arrived.notified() => {}
         }
-        // No transaction of the other's is open: not one conflict, and no lock to wait for.
+        // The other store has no open transaction: no conflict, and no lock to wait for.
         assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     }
 }
@@ -221,8 +220,8 @@ async fn a_paused_emulator_is_unavailable_to_a_read_and_unknown_to_a_commit() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     engine.resume();
     let (start, _) = reserve(&warm, "s", 10).await.unwrap();
-    // The commit that waited in the paused emulator may come before this one, or fail
-    // after it; never both succeed.
+    // The commit that waited in the paused emulator may be applied before this one, or fail after it; both
+    // never succeed.
     assert!(matches!(start, 11 | 21), "{start}");
     assert_eq!(inspect(&warm, "s").await.next, Some(start + 10));
 }
@@ -241,11 +240,11 @@ async fn an_emulator_that_is_down_is_unavailable_and_missed_no_longer_than_it_is
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
     engine.restart().await;
-    // It forgets what it did not write yet, so only that it answers can be asked for.
+    // The emulator loses recent writes on a restart, so only check that it answers.
     reserve(&store, "s", 10).await.unwrap();
 }
 
-/// Gives these in turn, then fails.
+/// Returns these tokens one after the other, then fails.
 #[derive(Debug)]
 struct Tokens(parking_lot::Mutex<Vec<&'static str>>);
 

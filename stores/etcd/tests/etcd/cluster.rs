@@ -1,4 +1,4 @@
-//! Three members: one may be lost.
+//! Three members, one of which may fail.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -20,13 +20,13 @@ const SIZE: usize = 3;
 
 struct Cluster {
     members: Vec<Daemon>,
-    // Dropped after those that write to it.
+    // Dropped after the members, which write to it.
     _dir: tempfile::TempDir,
 }
 
 impl Cluster {
     async fn start() -> Option<Self> {
-        // Only for what it fetches: it is never started.
+        // Only to install the engine: it is never started.
         Engine::down("etcd")?;
         let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
         let members: Vec<_> = (1..=SIZE).map(|number| member(port, number, dir.path())).collect();
@@ -40,7 +40,7 @@ impl Cluster {
             .timeout(Duration::from_secs(3))
     }
 
-    /// Which member leads, as they see it.
+    /// The leader, as reported by the members.
     async fn leader(&self) -> usize {
         loop {
             for (number, member) in self.members.iter().enumerate() {
@@ -69,8 +69,7 @@ fn member(port: u16, number: usize, dir: &Path) -> Daemon {
     })
 }
 
-/// Reserves until told to stop, whatever comes; what was granted, and how many ids
-/// may have been reserved unseen.
+/// Reserves until it is stopped, despite errors. Returns the grants, and the number of ids in doubt.
 async fn stubborn(store: EtcdStore, stop: Arc<AtomicBool>) -> (Vec<Grant>, u64) {
     let (mut grants, mut doubtful) = (Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {
@@ -83,7 +82,7 @@ async fn stubborn(store: EtcdStore, stop: Arc<AtomicBool>) -> (Vec<Grant>, u64) 
     (grants, doubtful)
 }
 
-/// Asks again while the members are busy with themselves.
+/// Retries transient errors, for example during an election.
 async fn answered<T, F: Future<Output = idmill::Result<T>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {
@@ -94,7 +93,7 @@ async fn answered<T, F: Future<Output = idmill::Result<T>>>(ask: impl Fn() -> F)
     }
 }
 
-/// Until there are so many ids more.
+/// Waits until this many more ids are reserved.
 async fn reserved(store: &EtcdStore, more: u64) {
     let next = || async { store.inspect(&name("s")).await.ok().flatten().and_then(|info| info.next) };
     let mut from = None;
@@ -119,7 +118,7 @@ async fn a_leader_may_die_at_any_moment() {
         running.spawn(stubborn(store, Arc::clone(&stop)));
     }
     reserved(&observer, 700).await;
-    // Killed, and brought back; then another one paused, whom the others know nothing of for a while.
+    // Killed and restarted; then another one paused, which the others do not detect for a while.
     cluster.members[leader].kill();
     reserved(&observer, 700).await;
     cluster.members[leader].start().await.unwrap();

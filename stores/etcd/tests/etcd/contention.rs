@@ -1,4 +1,4 @@
-//! Many at one key.
+//! Concurrent writers of one key.
 
 use idmill::store::Grant;
 use idmill::store::Store;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{disjoint, inspect, open, request, shared};
 
-/// Those of one process share a store, those of different ones do not: both meet here.
+/// Tasks of one process share a store; processes do not. This combines both.
 async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
     let Some(engine) = shared().await else { return };
     let mut running = JoinSet::new();
@@ -29,14 +29,14 @@ async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
     let unknown: u64 = done.iter().map(|(_, unknown)| unknown).sum();
     let grants: Vec<Grant> = done.into_iter().flat_map(|(grants, _)| grants).collect();
     assert_eq!(disjoint(&grants), 10 * (stores * tasks * times) as u64);
-    // And there are no gaps but for unknown outcomes: what was refused was not applied.
+    // Only unknown outcomes leave gaps: a refused write was not applied.
     let info = inspect(&open(&engine, place).await, "s").await;
     let next = 10 * (stores * tasks * times) as u64 + 1;
     assert!((next..=next + 10 * unknown).contains(&info.next.unwrap()), "{info:?}, {unknown} unknown");
     assert!(grants.iter().all(|grant| grant.identity == info.identity));
 }
 
-/// On a busy machine others may be faster for longer than one call waits, and etcd itself may give up a
+/// On a busy machine others may be faster for longer than one call waits, and etcd itself may abort a
 /// request.
 async fn insist(store: &EtcdStore, unknown: &mut u64) -> Grant {
     let mut last = None;

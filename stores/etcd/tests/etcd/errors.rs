@@ -1,4 +1,4 @@
-//! Errors as the real etcd gives them.
+//! Errors of a real etcd.
 
 use idmill::store::Store;
 use idmill::{Error, ErrorKind};
@@ -11,7 +11,7 @@ async fn refused(options: EtcdOptions) -> Error {
     EtcdStore::open_with(options).await.unwrap_err()
 }
 
-/// Turns authentication on, for `root` and for `app`, which may use `/ids/` alone; returns root's token.
+/// Enables authentication for `root` and for `app`, which may use only `/ids/`. Returns root's token.
 async fn authenticate(engine: &Engine) -> String {
     let address = engine.address();
     let call = |path: &'static str, body: &'static str| post(address, path, body, None);
@@ -56,18 +56,18 @@ async fn users_log_in_and_are_told_what_is_wrong() {
         let printed = format!("{error} {error:?}");
         assert!(!printed.contains("hunter"), "{printed}");
     }
-    // Tokens do not survive: those of before are not valid any more.
+    // Tokens do not survive a restart.
     engine.kill();
     engine.restart().await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
-    // Every change of users and roles makes the tokens of before old.
+    // Every change of users and roles invalidates earlier tokens.
     let root_again =
         post(engine.address(), "/v3/auth/authenticate", r#"{"name":"root","password":"toor"}"#, None).await;
     let token = root_again.split_once(r#""token":""#).unwrap().1.split_once('"').unwrap().0;
     assert_ne!(token, root);
     post(engine.address(), "/v3/auth/role/add", r#"{"name":"another"}"#, Some(token)).await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
-    // What it may no longer do.
+    // Revokes the right.
     let revoke = r#"{"role":"ids","key":"L2lkcy8=","range_end":"L2lkczA="}"#;
     let again =
         post(engine.address(), "/v3/auth/authenticate", r#"{"name":"root","password":"toor"}"#, None).await;
@@ -78,15 +78,15 @@ async fn users_log_in_and_are_told_what_is_wrong() {
     assert!(!format!("{store:?}").contains("hunter2"));
 }
 
-/// etcd applies the transaction that fills its database and answers it with the same error as those that it
-/// refuses after it. Several sequences at once make it likely that there is one.
+/// etcd applies the transaction that fills its database, but answers it with the same error as later,
+/// rejected ones. Several concurrent sequences make this case likely.
 #[tokio::test]
 async fn a_full_database_is_not_an_unknown_outcome() {
     let Some(engine) = Engine::down("etcd") else { return };
     let (down, _, dir) = engine.into_parts();
     drop(down);
     let port = idmill_conformance::free_port();
-    // Bytes: room for little more than what an empty one takes.
+    // In bytes: little more than an empty database needs.
     let daemon = daemon(dir.path(), port, &[("ETCD_QUOTA_BACKEND_BYTES", "100000")]);
     daemon.start().await.unwrap();
     let store =
@@ -123,9 +123,10 @@ async fn who_is_not_there_is_unavailable() {
     let error = refused(EtcdOptions::new([dead.clone()])).await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
-    // One of several is enough, whichever.
+    // One reachable member is enough.
     for hosts in [[dead.clone(), engine.address().to_string()], [engine.address().to_string(), dead]] {
-        // Not longer: while it is down, a reserve that may have arrived is sent again until then.
+        // Not longer: while the member is down, a reserve that may have arrived is resent until this
+        // timeout.
         let options = EtcdOptions::new(hosts).timeout(std::time::Duration::from_secs(20));
         let store = EtcdStore::open_with(options).await.unwrap();
         reserve(&store, "s", 10).await.unwrap();

@@ -1,4 +1,4 @@
-//! An etcd that is not the one it was: restored from a backup, or another one.
+//! An etcd that was restored from a backup or replaced.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use idmill_etcd::{EtcdOptions, EtcdStore};
 use super::{TIMEOUT, inspect, name, open, reserve, shared};
 use idmill_testing::engines::Engine;
 
-/// An etcd of its own, and a backup of it after `backup_at` reserves of ten ids.
+/// A separate etcd, and a backup of it after `backup_at` reserves of ten ids.
 async fn backed_up() -> Option<(Engine, EtcdStore)> {
     let engine = Engine::start("etcd").await?;
     let store = open(&engine, "ids").await;
@@ -56,7 +56,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
         assert_eq!(store.inspect(&name("s")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
         assert_eq!(store.list_all().await.unwrap_err().kind(), ErrorKind::StoreViolation);
     }
-    // The remedy that it names.
+    // The remedy from the error.
     let anew = open(&engine, "ids").await;
     assert_eq!(inspect(&anew, "s").await.next, Some(11), "it was restored indeed");
     anew.set(&name("s"), Change::new().next(100)).await.unwrap();
@@ -64,7 +64,8 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }
 
-/// One that last heard of it before the backup would not notice, and go on from what was restored.
+/// A process whose last answer is older than the backup would not detect this, and would continue from the
+/// restored state.
 #[tokio::test]
 async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
     let Some((engine, store)) = backed_up().await else { return };
@@ -80,7 +81,7 @@ async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
     assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (51, 10), "and raises no further");
 }
 
-/// The sequence itself is as it was; of the cluster something is gone.
+/// The sequence itself is unchanged, but other data of the cluster is lost.
 #[tokio::test]
 async fn a_cluster_that_went_back_is_not_trusted_with_what_it_still_has() {
     let Some((engine, store)) = backed_up().await else { return };
@@ -105,13 +106,13 @@ async fn a_key_that_went_back_shows_when_the_cluster_has_caught_up() {
     assert!(error.to_string().contains("/ids/s"), "{error}");
 }
 
-/// The revision that is remembered comes again, with another value.
+/// The cached revision exists again, with another value.
 #[tokio::test]
 async fn a_revision_that_comes_again_is_not_taken_for_the_one_that_was() {
     let Some((engine, store)) = backed_up().await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
     restore(&engine).await;
-    // Far more ids by the same number of writes.
+    // Far more ids with the same number of writes.
     assert_eq!(reserve(&open(&engine, "ids").await, "s", 1000).await.unwrap(), (11, 1000));
     let (start, _) = reserve(&store, "s", 10).await.unwrap();
     assert_eq!(start, 1011, "by the numbers nothing went back, and what others reserved meanwhile is theirs");
@@ -143,7 +144,7 @@ async fn another_cluster_is_refused() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// Also by a process that knows it: it would print again what it has printed.
+/// Also refused for a process with the sequence in memory: it would return the same ids again.
 #[tokio::test]
 async fn a_key_that_was_deleted_is_not_written_anew_by_who_was_granted_of_it() {
     let Some(engine) = shared().await else { return };

@@ -1,4 +1,4 @@
-//! What is stored, and how it is found.
+//! The stored keys, and how they are found.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use super::{get, name, open, post, reserve, shared};
 use idmill_testing::engines::Engine;
 use idmill_testing::engines::certificate::certify;
 
-/// More than one answer holds.
+/// More keys than one answer contains.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_list_is_complete() {
     let Some(engine) = shared().await else { return };
     let store = open(&engine, "long").await;
     let names: BTreeSet<String> = (0..2100).map(|number| format!("{number:04}/%")).collect();
     let mut creating = tokio::task::JoinSet::new();
-    // Not all at once: etcd itself gives up what waits for some seconds.
+    // In groups, since etcd aborts requests that wait for some seconds.
     for some in names.iter().cloned().collect::<Vec<_>>().chunks(42) {
         let (store, some) = (store.clone(), some.to_vec());
         creating.spawn(async move {
@@ -45,7 +45,7 @@ async fn a_prefix_within_another_is_a_world_of_its_own() {
     }
 }
 
-/// As etcd's own counters tell it.
+/// Counted by etcd's own metrics.
 #[tokio::test]
 async fn a_reserve_is_one_round_trip_where_nobody_else_writes() {
     let Some(engine) = Engine::start("etcd").await else { return };
@@ -74,7 +74,7 @@ async fn a_reserve_is_one_round_trip_where_nobody_else_writes() {
 async fn what_was_not_written_by_this_store_is_refused_by_name() {
     let Some(engine) = shared().await else { return };
     let store = open(&engine, "strange").await;
-    // `/strange/s`, with `15` for its value.
+    // The key `/strange/s` with the value `15`.
     post(engine.address(), "/v3/kv/put", r#"{"key":"L3N0cmFuZ2Uvcw==","value":"MTU="}"#, None).await;
     for error in [reserve(&store, "s", 1).await.unwrap_err(), store.list_all().await.unwrap_err()] {
         assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
@@ -85,7 +85,7 @@ async fn what_was_not_written_by_this_store_is_refused_by_name() {
     let good: Vec<_> = listing.sequences.iter().map(|info| &*info.name).collect();
     let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
     assert_eq!((good, bad), (vec!["t"], vec![("s", ErrorKind::StoreViolation)]));
-    // Removed by hand, it is as if it had never been.
+    // After a manual removal, the sequence is created from its start.
     post(engine.address(), "/v3/kv/deleterange", r#"{"key":"L3N0cmFuZ2Uvcw=="}"#, None).await;
     assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));
 }
@@ -99,7 +99,7 @@ async fn connections_can_be_encrypted() {
     let options = EtcdOptions::new([address.clone()]).ca(&certificate);
     let store = EtcdStore::open_with(options).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    // Signed by nobody whom the system knows; for another host; and not encrypted at all.
+    // Signed by an unknown authority; for another host; and not encrypted.
     let other = address.replace("127.0.0.1", "localhost");
     for (options, kind) in [
         (EtcdOptions::new([address.clone()]).tls(true), ErrorKind::Denied),

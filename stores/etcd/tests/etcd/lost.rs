@@ -1,4 +1,4 @@
-//! Requests and answers that are lost, and what the store makes of it.
+//! Lost requests and answers.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use idmill_etcd::{EtcdOptions, EtcdStore};
 use super::{TIMEOUT, inspect, name, open, request, reserve, shared};
 use idmill_testing::engines::Engine;
 
-/// A proxy, and the engine behind it, which lives as long.
+/// A proxy, and the engine behind it, which it keeps alive.
 struct Between {
     proxy: Proxy,
     _engine: Arc<Engine>,
@@ -24,14 +24,14 @@ impl Between {
         Self { proxy: Proxy::start(engine.address()).await.unwrap(), _engine: engine }
     }
 
-    /// Holds back what the store sends, from the next write on, until the gate is opened, however late.
+    /// Holds back the store's requests from the next write on, until the gate is opened.
     fn hold_writes(&self) -> Gate {
         let gate = Gate::new();
         self.proxy.arm(Fault::Hold(gate.clone()), is_write);
         gate
     }
 
-    /// Holds back what etcd answers on any connection, from the next write on, and never delivers it.
+    /// Withholds etcd's answers on all connections from the next write on, forever.
     fn lose_answers(&self) {
         let mut begun = false;
         self.proxy.arm(Fault::Withhold(Gate::new()), move |piece| {
@@ -40,15 +40,15 @@ impl Between {
         });
     }
 
-    /// Cuts the store off on every connection that is there, and holds nothing back on later ones.
-    /// What etcd was sent it keeps.
+    /// Cuts all current connections of the store, and holds nothing back on later ones. Requests that
+    /// reached etcd are unaffected.
     fn cut(&self) {
         assert!(self.proxy.disarm() > 0, "nothing was held back: the test proves nothing");
         self.proxy.cut();
     }
 }
 
-/// Writes are told from reads by what they write: only they have a claim in them.
+/// Only writes contain a claim.
 fn is_write(piece: &[u8]) -> bool {
     piece.windows(5).any(|word| word == b"claim")
 }
@@ -63,7 +63,7 @@ async fn behind(place: &str) -> Option<(EtcdStore, EtcdStore, Between)> {
     Some((behind, direct, proxy))
 }
 
-/// Until the sequence's next id is this one.
+/// Waits until the sequence's next id is this one.
 async fn next_is(store: &EtcdStore, sequence: &str, next: u64) {
     let becomes = async {
         while store.inspect(&name(sequence)).await.unwrap().is_none_or(|info| info.next != Some(next)) {
@@ -100,7 +100,7 @@ async fn a_lost_request_is_sent_again() {
     held.caught().await;
     proxy.cut();
     assert_eq!(reserving.await.unwrap().unwrap(), (11, 10));
-    // The first copy arrives after all: its condition does not hold any more.
+    // The first copy arrives late: its condition no longer holds.
     held.open();
     held.passed().await;
     assert_eq!(reserve(&direct, "s", 10).await.unwrap(), (21, 10));
@@ -147,7 +147,7 @@ async fn a_lost_answer_to_a_creation_is_found_out() {
     assert_eq!(creating.await.unwrap().unwrap(), inspect(&direct, "b").await);
 }
 
-/// Late copies of what creates a sequence would create it again, as what it was, once it is removed.
+/// A late copy of a create would restore a removed sequence with its old identity.
 #[tokio::test]
 async fn a_creation_that_arrives_late_makes_no_id_twice() {
     let Some((store, direct, proxy)) = behind("late_creation").await else { return };
@@ -174,7 +174,7 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
     assert!(direct.remove(&name("s")).await.unwrap());
     held.open();
     held.passed().await;
-    // It is there again by now, as what it would have been.
+    // Wait until the late create was applied.
     next_is(&direct, "s", 11).await;
     for _ in 0..3 {
         note(direct.reserve(&request("s", 10)).await.unwrap());
@@ -189,7 +189,7 @@ async fn a_rest_is_given_back_once() {
     assert!(store.give_back(&back(6, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
-    // What the store remembers is old, and says that it is the end; it is not.
+    // The store's cache is old, and shows this as the end of the sequence; it is not.
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (11, 5));
     assert!(!store.give_back(&back(1, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap());
@@ -198,7 +198,7 @@ async fn a_rest_is_given_back_once() {
     assert!(!store.give_back(&stranger).await.unwrap());
     let nowhere = GiveBack::new(name("nowhere"), grant.identity, back(11, 5).rest);
     assert!(!store.give_back(&nowhere).await.unwrap());
-    // Held back, and not sent again: the first is all there is.
+    // Held back and not resent: there is only this copy.
     let held = proxy.hold_writes();
     let giving = tokio::spawn({
         let (store, back) = (store.clone(), back(11, 5));
@@ -231,6 +231,6 @@ async fn silence_ends_with_the_timeout() {
     );
     assert_eq!(inspect(&direct, "s").await.next, Some(21), "reserved once, whatever was sent");
     proxy.proxy.disarm();
-    // The connection on which nothing came is given up.
+    // The connection without answers is replaced.
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
 }

@@ -1,4 +1,4 @@
-//! The etcd store against real members: what it promises, and what it makes of trouble on the way.
+//! The etcd store on real members: its guarantees, and its behavior under faults.
 #![cfg(unix)]
 
 mod cluster;
@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-/// Long enough on a busy machine, unless a test wants it to be too short.
+/// Long enough for a busy machine, unless a test needs a short timeout.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn name(text: &str) -> SequenceName {
@@ -44,7 +44,7 @@ async fn inspect(store: &EtcdStore, text: &str) -> SequenceInfo {
     store.inspect(&name(text)).await.unwrap().expect("it exists")
 }
 
-/// One etcd for all tests that leave it alone; each has a prefix of its own there.
+/// One etcd for all tests that do not disturb it; each test has its own prefix.
 async fn shared() -> Option<Arc<Engine>> {
     static RUNNING: Mutex<Weak<Engine>> = Mutex::const_new(Weak::new());
     let mut running = RUNNING.lock().await;
@@ -64,7 +64,7 @@ async fn open(engine: &Engine, place: &str) -> EtcdStore {
     EtcdStore::open_with(options(engine, place)).await.unwrap()
 }
 
-/// An etcd that is configured further, alone in `dir`.
+/// A single etcd in `dir`, with these settings.
 fn daemon(dir: &Path, port: u16, settings: &'static [(&'static str, &'static str)]) -> Daemon {
     let dir = dir.to_owned();
     Daemon::new(([127, 0, 0, 1], port).into(), move || {
@@ -74,7 +74,7 @@ fn daemon(dir: &Path, port: u16, settings: &'static [(&'static str, &'static str
     })
 }
 
-/// Asks etcd's JSON gateway: for what the store has no use for. Empty where nobody answers.
+/// Calls etcd's JSON gateway, for functions that the store does not use. Empty without an answer.
 async fn post(address: SocketAddr, path: &str, body: &str, token: Option<&str>) -> String {
     let token = token.map(|token| format!("authorization: {token}\r\n")).unwrap_or_default();
     let head = format!("POST {path} HTTP/1.1\r\nhost: etcd\r\n{token}content-length: {}\r\n", body.len());

@@ -1,5 +1,5 @@
-//! Data directories and snapshots of etcd that are put back, keys that are deleted, another cluster: without
-//! a guard a process that starts afterwards repeats ids, and with one it does not.
+//! Restored data directories and snapshots of etcd, deleted keys, another cluster: without a guard a
+//! process that starts afterwards repeats ids, and with one it does not.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn url(engine: &Engine) -> String {
     format!("etcd://{}?prefix=/restored/&timeout=60s", engine.address())
 }
 
-/// What was drawn from this etcd, which is alone.
+/// Ids drawn from a separate etcd with one member.
 async fn drawn() -> Option<(Engine, Drawn)> {
     let schemes = Schemes::default().with(idmill_etcd::SCHEMES).unwrap();
     let engine = Engine::start("etcd").await?;
@@ -39,8 +39,8 @@ async fn a_data_directory_that_is_put_back() {
     ids.went_back().await;
 }
 
-/// As etcd's documentation says: it becomes a new cluster. With `--bump-revision`, its revision is above all
-/// that anybody saw.
+/// As in etcd's documentation: a new cluster. With `--bump-revision`, its revision is above all earlier
+/// ones.
 #[tokio::test]
 async fn a_snapshot_that_is_restored() {
     for bumped in [&[][..], &["--bump-revision=1000000000", "--mark-compacted"]] {
@@ -63,7 +63,7 @@ fn tool(name: &str) -> Command {
     engines::tool("etcd", name).expect("fetched, since it runs")
 }
 
-/// Makes the snapshot the state of the member, which is alone and known by the same addresses as before.
+/// Restores the snapshot into the only member, which keeps its addresses.
 async fn restored(engine: &Engine, snapshot: &Path, bumped: &[&str]) {
     engine.kill();
     let (data, peer) = (engine.dir().join("data"), format!("http://{}", engine.address()));

@@ -1,4 +1,4 @@
-//! What the tests work with: a server, a durable store that remembers, and windows on them.
+//! Helpers of the tests: a server, a durable store, and windows on them.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::gate::Gate;
 
 pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
 
-/// Starts the server; ends the test, having printed why, where it cannot be had.
+/// Starts the server; if it is not available, prints the reason and ends the test.
 macro_rules! server {
     () => {
         match idmill_testing::engines::Engine::start("memcached").await {
@@ -37,13 +37,13 @@ pub(crate) fn request(count: u64) -> Reserve {
     Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
-/// Always so many ids in the window, whatever the rate. Nobody gives up a server that is merely busy.
+/// Options with a fixed window size, whatever the rate, and timeouts long enough for a busy server.
 pub(crate) fn options(server: &Engine, block: u64) -> MemcachedOptions {
     let options = MemcachedOptions::new(server.address().to_string()).block(block).max_skip(None);
     options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(30))
 }
 
-/// Through a gate, with more patience than a test that steps needs.
+/// Options through a gate, with timeouts long enough for a test that steps.
 pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
     let minute = Duration::from_secs(60);
     MemcachedOptions::new(gate.address())
@@ -54,12 +54,12 @@ pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
         .refresh(minute)
 }
 
-/// A tier of its own, as another process has.
+/// A separate tier, like another process.
 pub(crate) fn tier<S: Store + Clone + 'static>(store: &S, options: MemcachedOptions) -> Tier {
     Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, MemcachedWindow::new(options).unwrap())
 }
 
-/// Draws until it gets something, through whatever fails for a while.
+/// Draws until it gets ids, and retries transient errors.
 pub(crate) async fn draw(tier: &Tier, count: u64) -> IdRange {
     loop {
         match tier.reserve(&request(count)).await {
@@ -74,7 +74,7 @@ pub(crate) fn passes(error: &Error) -> bool {
     error.status() != idmill::Status::Permanent
 }
 
-/// All ids, each once; panics otherwise.
+/// All ids; panics on a duplicate.
 #[derive(Debug, Default)]
 pub(crate) struct Issued(pub(crate) BTreeSet<u64>);
 
@@ -96,7 +96,7 @@ pub(crate) async fn key(store: &impl Store) -> String {
     format!("idmill:2:{:x}:{}:orders%20of%20the%20day", identity.incarnation, identity.epoch)
 }
 
-/// A plain connection, for what a cache and its operators may do at any moment.
+/// A plain connection, for actions of a cache or its operators.
 pub(crate) struct Raw(BufReader<TcpStream>);
 
 impl Raw {
@@ -108,13 +108,13 @@ impl Raw {
         Self(BufReader::new(TcpStream::connect(address).await.unwrap()))
     }
 
-    /// One more than anybody has seen so far.
+    /// Increments a shared clock and returns its value.
     pub(crate) async fn tick(&mut self) -> u64 {
         let (_, value) = self.ask("ma clock N0 J1 D1 v").await;
         value.parse().unwrap()
     }
 
-    /// One command; its answer, and the value that may follow it.
+    /// Sends one command. Returns its answer, and the value that may follow it.
     pub(crate) async fn ask(&mut self, command: &str) -> (String, String) {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
         let (mut line, mut value) = (String::new(), String::new());
@@ -125,12 +125,12 @@ impl Raw {
         (line.trim().to_owned(), value.trim().to_owned())
     }
 
-    /// Evicts an item, whatever it is; what it was.
+    /// Evicts an item. Returns its value.
     pub(crate) async fn evict(&mut self, key: &str) -> Option<String> {
         loop {
             let (line, value) = self.ask(&format!("mg {key} v c")).await;
             let cas = line.split(' ').find_map(|flag| flag.strip_prefix('c'))?;
-            // As it was read, so that nobody drew from it in between.
+            // Delete by cas: no draw came in between.
             if self.ask(&format!("md {key} C{cas}")).await.0 == "HD" {
                 return Some(value);
             }
@@ -138,7 +138,7 @@ impl Raw {
     }
 }
 
-/// How many ids a number has left.
+/// The number of ids that an item's number has left.
 pub(crate) fn left(number: &str) -> u64 {
     number.parse().ok().and_then(Layout::decode).map_or(0, |standing| standing.left)
 }

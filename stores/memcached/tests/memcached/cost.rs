@@ -1,4 +1,4 @@
-//! What an id costs, in round trips.
+//! The cost of an id in round trips.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::bench::{Issued, Tier, draw, options, server, tier};
 
-/// Draws `draws` ids one by one on each tier at once; returns what was issued, and the round trips of all.
-/// One of each wait for another's refill is not counted: how many there are depends on how long that takes.
+/// Draws `draws` ids one by one on all tiers concurrently. Returns the ids and the total round trips.
+/// Subtracts waits for another caller's refill, whose number depends on timing.
 async fn each(tiers: &[Arc<Tier>], draws: u64) -> (Issued, u64) {
     let mut tasks = JoinSet::new();
     for tier in tiers {
@@ -50,7 +50,7 @@ async fn callers_that_wait_at_the_same_time_share_a_round_trip() {
     let store = Arc::new(tier(&MemoryStore::new(), options(&server, 1_000)));
     let ids = Sequences::builder(store.clone()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").order(Order::Global).await.unwrap();
-    // Acquainted, and the window filled.
+    // The sequence is known, and the window filled.
     orders.next().await.unwrap();
     let before = store.window().stats().round_trips;
     let mut calls = JoinSet::new();

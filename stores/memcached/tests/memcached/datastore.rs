@@ -1,5 +1,4 @@
-//! The published design on the services that it was made for: the durable count in
-//! Datastore, the window in memcached.
+//! The published design on its original services: the durable count in Datastore, the window in memcached.
 
 use idmill::Order;
 use idmill_datastore::{DatastoreOptions, DatastoreStore};
@@ -8,7 +7,7 @@ use idmill_testing::engines::Engine;
 use crate::bench::{Raw, request, server};
 use crate::{growth, processes, specimen};
 
-/// Starts the emulator; ends the test, having printed why, where it cannot be had.
+/// Starts the emulator; if it is not available, prints the reason and ends the test.
 macro_rules! emulator {
     () => {
         match Engine::start("datastore").await {
@@ -45,7 +44,7 @@ async fn processes_share_a_window_through_everything() {
     processes::share_a_window(6, &options(&emulator).to_string(), &server, &clock).await;
 }
 
-/// As an application has it: by URL, with the order among processes that it asks for.
+/// Like an application: by URL, with the order among processes that it requests.
 #[tokio::test]
 async fn ids_grow_across_clients_in_global_order() {
     let (server, emulator) = (server!(), emulator!());

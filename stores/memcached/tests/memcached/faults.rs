@@ -1,4 +1,4 @@
-//! What can go wrong between a window and its server, one at a time.
+//! Faults between a window and its server, one at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn a_draw_whose_reply_is_lost_is_an_unknown_outcome_and_a_gap() {
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_after();
     assert_eq!(lost.await.unwrap(), ErrorKind::UnknownOutcome);
-    // It may have left, for all the client knows: unknown again, though the server never heard.
+    // For the client it may have been sent: unknown again, though the server never received it.
     let drawing = tier.clone();
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_before();
@@ -87,14 +87,14 @@ async fn a_dry_window_is_cleared_and_refilled_by_one() {
     let (gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
     let (p0, p1) = (Arc::new(tier(&store, gated(&gate0, 2))), Arc::new(tier(&store, gated(&gate1, 2))));
     gate0.open();
-    // Of two ids, the second is put into the window: too few to prepare any more for.
+    // The second of two ids is put into the window: too few for a prepared range.
     assert_eq!((draw(&p0, 1).await.start(), draw(&p0, 1).await.start()), (1, 2));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
     gate1.pass("ma").await;
     let clear = gate1.expect("md").await;
-    // P0 found it dry too, cleared it, and refilled: the late clearing finds another cas
-    // and leaves the new block alone.
+    // P0 found it dry too, cleared it, and refilled: the late clear fails on another cas and leaves the new
+    // block unchanged.
     assert_eq!(draw(&p0, 1).await.start(), 3);
     clear.pass();
     gate1.pass("ma").await;
@@ -111,14 +111,14 @@ async fn a_draw_forgets_its_cas_with_its_connection() {
     let p1 = Arc::new(tier(&store, gated(&gate, 2)));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
-    // It hears the cas of the dry window, and its connection is gone before it can use it: it draws again.
+    // It receives the cas of the dry window, but loses its connection before it uses it: it draws again.
     gate.expect("ma").await.pass_and_cut();
     gate.pass("ma").await;
     gate.open();
     assert_eq!((drawing.await.unwrap().start(), store.reserves()), (3, 2));
 }
 
-/// A store in which the reserves of one sequence wait until they are let through.
+/// A store in which the reserves of one sequence wait for a permit.
 #[derive(Debug)]
 struct Paused {
     inner: FaultyStore,
@@ -159,13 +159,13 @@ fn paused_tier(store: &Arc<Hooked<Paused>>, options: MemcachedOptions) -> Paused
     Arc::new(Tiered::new(store.clone() as Arc<dyn Store>, MemcachedWindow::new(options).unwrap()))
 }
 
-/// Draws one, in the background.
+/// Draws one id in the background.
 fn begin(tier: &PausedTier) -> tokio::task::JoinHandle<u64> {
     let tier = tier.clone();
     tokio::spawn(async move { draw(&tier, 1).await.start() })
 }
 
-/// A fresh server counts its cas from the beginning, and takes an old one from a new connection.
+/// A fresh server counts its cas from the beginning, and accepts an old one from a new connection.
 #[tokio::test]
 async fn a_cas_is_never_used_on_another_connection() {
     let server = server!();
@@ -173,12 +173,12 @@ async fn a_cas_is_never_used_on_another_connection() {
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
     let options = options(&server, 100).stub(Duration::from_secs(60));
     let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
-    // P0 wins the first item that this server ever had, and is paused in its reserve.
+    // P0 wins the first item of this server, and is paused in its reserve.
     let late = begin(&p0);
     store0.arrival().await;
     server.kill();
     server.restart().await;
-    // So does P1, on the new server: its stub has the very cas of P0's.
+    // P1 does the same on the new server: its stub has the same cas as P0's.
     let early = begin(&p1);
     store1.arrival().await;
     // P0 has a new connection already: another sequence needed one.
@@ -188,7 +188,7 @@ async fn a_cas_is_never_used_on_another_connection() {
         assert!(crate::bench::passes(&error), "{error}");
     }
     store0.permits.add_permits(10);
-    // P0 gives its block up, and waits for P1's: it looks at the item before P1 goes on.
+    // P0 abandons its block, and waits for P1's: it looks at the item before P1 continues.
     while p0.abandoned() == 0 {
         assert!(!late.is_finished(), "P0 put its block in the place of a stub that is not its own");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -260,7 +260,7 @@ async fn an_unreachable_cache_is_an_error_and_the_store_is_left_alone() {
     server.restart().await;
     assert_eq!(draw(&tier, 1).await.start(), 1);
     server.kill();
-    // The connection's end may be noticed before or by the draw.
+    // The closed connection may be noticed before the draw or by it.
     let kinds = [ErrorKind::Unavailable, ErrorKind::UnknownOutcome];
     assert!(kinds.contains(&kind(&tier).await));
     assert_eq!((kind(&tier).await, store.reserves()), (ErrorKind::Unavailable, 1));
@@ -285,7 +285,7 @@ async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
     assert_eq!(tier.window().stats().uncertain, 1);
 }
 
-/// Each would wait as long again for an attempt of its own.
+/// Otherwise each caller would wait for its own attempt to time out.
 #[tokio::test(start_paused = true)]
 async fn callers_wait_one_timeout_for_a_silent_server() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

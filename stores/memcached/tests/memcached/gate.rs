@@ -1,4 +1,4 @@
-//! Between a window and its server: every command waits at the gate until the test lets it pass.
+//! A proxy between a window and its server that holds every command until the test lets it pass.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Closed when it is made: what arrives is held, but for the first words on a connection, which draw nothing.
+/// Closed at first: it holds everything but the first command of a connection, which draws nothing.
 pub(crate) struct Gate {
     address: SocketAddr,
     open: Arc<AtomicBool>,
     held: mpsc::UnboundedReceiver<Held>,
 }
 
-/// What a window sent in one go, held at the gate.
+/// Commands that a window sent together, held at the gate.
 #[derive(Debug)]
 pub(crate) struct Held {
     text: String,
@@ -55,25 +55,25 @@ impl Gate {
         self.address.to_string()
     }
 
-    /// The next thing that is held; panics if nothing arrives.
+    /// The next held commands; panics if none arrive.
     pub(crate) async fn held(&mut self) -> Held {
         let held = tokio::time::timeout(Duration::from_secs(20), self.held.recv()).await;
         held.expect("something arrives at the gate").expect("the gate stands")
     }
 
-    /// Lets the next command pass, which has to be this one.
+    /// Lets the next command pass; panics if it is another one.
     pub(crate) async fn pass(&mut self, command: &str) {
         self.expect(command).await.pass();
     }
 
-    /// The next command, which has to be this one, and is still held.
+    /// Returns the next command, still held; panics if it is another one.
     pub(crate) async fn expect(&mut self, command: &str) -> Held {
         let held = self.held().await;
         assert!(held.text.starts_with(command), "expected {command:?}, held {:?}", held.text);
         held
     }
 
-    /// From now on everything passes; what is held already stays held.
+    /// Lets all later commands pass; those already held stay held.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::SeqCst);
     }
@@ -84,17 +84,17 @@ impl Held {
         let _ = self.decide.send(Decision::Pass);
     }
 
-    /// The answer arrives, and with it the end of the connection.
+    /// Delivers the answer, then closes the connection.
     pub(crate) fn pass_and_cut(self) {
         let _ = self.decide.send(Decision::PassAndCut);
     }
 
-    /// The connection breaks; the server never hears of the command.
+    /// Closes the connection before the server receives the command.
     pub(crate) fn cut_before(self) {
         let _ = self.decide.send(Decision::CutBefore);
     }
 
-    /// The server carries it out, and the connection breaks before its answer arrives.
+    /// The server executes the command, and the connection breaks before its answer arrives.
     pub(crate) fn cut_after(self) {
         let _ = self.decide.send(Decision::CutAfter);
     }
@@ -122,7 +122,7 @@ async fn serve(
         if decision == Decision::CutBefore || to_server.write_all(bytes).await.is_err() {
             return;
         }
-        // The windows here have one command under way at a time: its answer is whatever comes next.
+        // These windows have one command in progress at a time, so the next data is its answer.
         if !answer(&mut from_server, &mut to_client, &decision).await {
             return;
         }

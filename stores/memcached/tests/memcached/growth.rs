@@ -1,5 +1,5 @@
-//! Ids are unique and grow in real time, and every reserved id is accounted for,
-//! through evictions and restarts.
+//! Ids are unique and grow in real time, and every reserved id is accounted for, through evictions and
+//! restarts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::bench::{Issued, Raw, Tier, draw, key, left, name, options, server, ti
 
 const BLOCK: u64 = 50;
 
-/// Draws on every tier at once. What is asked for after another was returned, anywhere, is larger.
+/// Draws on all tiers concurrently. An id requested after another one was returned, on any tier, is larger.
 struct Load {
     tiers: Vec<Arc<Tier>>,
     tasks: JoinSet<Vec<IdRange>>,
@@ -23,10 +23,10 @@ struct Load {
 
 #[derive(Debug)]
 struct Progress {
-    /// How many draws there are to be, by all tiers.
+    /// The total number of draws of all tiers.
     all: u64,
     draws: AtomicU64,
-    /// The largest id of theirs.
+    /// The largest returned id.
     returned: AtomicU64,
 }
 
@@ -35,7 +35,8 @@ impl Progress {
         self.draws.load(Ordering::SeqCst) == self.all
     }
 
-    /// Waits until this many more draws are served, or all are: so that a slow store makes progress too.
+    /// Waits until this many more draws, or all, are served: by draws, not by time, so that it works with a
+    /// slow store.
     async fn after(&self, draws: u64) {
         let until = self.draws.load(Ordering::SeqCst) + draws;
         while self.draws.load(Ordering::SeqCst) < until && !self.is_done() {
@@ -92,7 +93,8 @@ async fn evictions_at_any_moment_cost_the_rest_of_a_block_and_nothing_else() {
     assert!(times > 20, "{times} evictions");
 }
 
-/// Eight clients draw this often each, over any store, while the window is evicted; how often that was.
+/// Eight clients draw this often each, over any store, while the window is evicted. Returns the number of
+/// evictions.
 pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'static, draws: u64) -> u32 {
     draw(&tier(&store, options(server, BLOCK)), 1).await;
     let (mut operator, key) = (Raw::open(server).await, key(&store).await);
@@ -115,7 +117,7 @@ pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'stat
     let sum = |of: fn(&Tier) -> u64| tiers.iter().map(|tier| of(tier)).sum::<u64>();
     let handed_out = issued.len() + 1;
     let (mut rest, began) = (0, Instant::now());
-    // A refill ahead of need may be under way: its ids are nowhere yet.
+    // The ids of an early refill in progress are counted nowhere yet.
     let (abandoned, reserved) = loop {
         rest += operator.evict(&key).await.map_or(0, |number| left(&number));
         let abandoned = sum(|tier| tier.abandoned() + tier.window().stats().abandoned);

@@ -1,4 +1,4 @@
-//! The window on memcached, over the real server.
+//! The window on memcached, on a real server.
 
 mod bench;
 mod cost;

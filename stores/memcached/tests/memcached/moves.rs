@@ -1,5 +1,5 @@
-//! Two servers behind one address, which leads to one of them: as a name does that was moved
-//! to another machine, and back.
+//! Two servers behind one address that leads to one of them, like a name that moves to another machine and
+//! back.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_say
     assert_eq!(issued, 60, "everybody goes on");
     let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
     let (key, began) = (key(&store).await, Instant::now());
-    // A refill ahead of need may be under way: its ids are nowhere yet.
+    // The ids of an early refill in progress are counted nowhere yet.
     loop {
         let mut there = 0;
         for server in [&one, &other] {
@@ -36,7 +36,7 @@ async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_say
         let (moves, abandoned) = (sum(Tier::moves), sum(Tier::abandoned));
         let uncertain = sum(|tier| tier.uncertain() + tier.window().stats().uncertain);
         let granted = store.inspect(&name()).await.unwrap().unwrap().next.unwrap() - 1;
-        // A draw that a move cut off may have been carried out.
+        // A draw that a move cut off may have been executed.
         let whole = (granted - uncertain..=granted).contains(&(60 + abandoned + there));
         if whole || began.elapsed() > Duration::from_secs(30) {
             println!(

@@ -1,8 +1,8 @@
-//! Sixteen processes on one window, while its item is evicted, its server restarted, and
-//! processes are paused and killed.
+//! Sixteen processes on one window, while its item is evicted, its server restarted, and processes are
+//! paused and killed.
 //!
-//! Each process is this test binary again, running `child` alone. A second memcached, which nothing happens
-//! to, is the clock of all: each draw counts it before and after.
+//! Each process is this test binary, running only `child`. A second memcached without faults is the shared
+//! clock: each draw increments it before and after.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -22,13 +22,13 @@ const URL: &str = "IDMILL_TEST_WINDOW_URL";
 const CLOCK: &str = "IDMILL_TEST_CLOCK";
 const DRAWS: usize = 300;
 
-/// What reads URLs as a program with these stores does.
+/// Parses URLs, like a program with these stores.
 pub(crate) fn schemes() -> Schemes {
     let stores = [idmill_datastore::SCHEMES, idmill_sqlite::SCHEMES, idmill_memcached::SCHEMES];
     Schemes::default().with(&stores.concat()).unwrap()
 }
 
-/// Not a test by itself: what each process runs.
+/// Not a test: the body of each process.
 #[test]
 fn child() {
     let (Ok(url), Ok(clock)) = (std::env::var(URL), std::env::var(CLOCK)) else { return };
@@ -46,14 +46,14 @@ fn child() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             };
             let ended = clock.tick().await;
-            // One write a line, so that a kill leaves whole lines but for the last.
+            // One write per line, so that after a kill only the last line may be incomplete.
             let line = format!("drew {} {began} {ended}\n", range.start());
             std::io::stdout().write_all(line.as_bytes()).unwrap();
         }
     });
 }
 
-/// A process, ended when the test is.
+/// A process; killed at the end of the test.
 struct Process(Child, PathBuf);
 
 impl Process {
@@ -77,7 +77,7 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Each draw: its id, and the clock before and after.
+    /// All draws: the id, and the clock before and after.
     fn draws(&self) -> Vec<[u64; 3]> {
         let text = std::fs::read_to_string(&self.1).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -106,7 +106,7 @@ async fn sixteen_processes_share_a_window_through_everything() {
     share_a_window(16, &url, &server, &clock).await;
 }
 
-/// This many processes, over the store that a URL names.
+/// Runs this many processes over the store of a URL.
 pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clock: &Engine) {
     let dir = tempfile::tempdir().unwrap();
     let window = format!("memcached://{}%3Fblock=40%26stub=2s%26timeout=500ms", server.address());
@@ -123,7 +123,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
         round += 1;
         let victim = &processes[random.usize(..count)];
         victim.signal(Signal::STOP);
-        // Ever longer: however slow the store is, there is a time in which everybody gets on.
+        // For longer each time, so that even with a slow store all processes make progress between faults.
         tokio::time::sleep(Duration::from_millis(random.u64(1..30 + round))).await;
         let mut operator = Raw::connect(server.address()).await;
         for _ in 0..random.u32(1..4) {
@@ -145,7 +145,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
     assert_eq!(left.bounds.start(), 1);
 }
 
-/// No id twice, and each that was asked for after another was returned is larger.
+/// Checks that no id is a duplicate, and that an id requested after another one was returned is larger.
 fn judge(processes: &[Process], evictions: u32) {
     let draws: Vec<_> = processes.iter().flat_map(Process::draws).collect();
     for process in &processes[1..] {
@@ -153,7 +153,7 @@ fn judge(processes: &[Process], evictions: u32) {
     }
     let ids: BTreeSet<u64> = draws.iter().map(|[id, ..]| *id).collect();
     assert_eq!(ids.len(), draws.len(), "an id was handed out twice");
-    // By when each was returned; against those, in the order in which they were asked for.
+    // Sorted by return time, to compare with the draws in the order of their requests.
     let (mut by_end, mut by_begin) = (draws.clone(), draws);
     by_end.sort_unstable_by_key(|[.., ended]| *ended);
     by_begin.sort_unstable_by_key(|[_, began, _]| *began);

@@ -1,4 +1,4 @@
-//! What a window makes of sequences that end, are changed behind its back, or are not alone under their key.
+//! Windows over sequences that end, are changed directly, or share their key with foreign items.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use idmill_testing::engines::Engine;
 use crate::bench::{Issued, Raw, Tier, draw, gated, key, name, options, request, server, tier};
 use crate::gate::Gate;
 
-/// A tier that hears of changes at once.
+/// A tier that detects changes quickly.
 fn curious(server: &Engine, store: &MemoryStore, block: u64) -> Tier {
     tier(store, options(server, block).refresh(std::time::Duration::from_millis(100)))
 }
 
-/// Draws until the sequence is exhausted; every id, in the order they came.
+/// Draws until the sequence is exhausted. Returns the ids in order.
 async fn all(tier: &Tier, mut request: Reserve) -> Vec<u64> {
     let mut ids = Vec::new();
     loop {
@@ -67,10 +67,10 @@ async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
         assert!(error.to_string().contains("14"), "{error}");
     }
     let rest = draw(&tier, 10).await;
-    // The window was refilled for the small caller, before anybody knew that a block leads above its ceiling.
+    // The window was refilled for the small caller before the block was known to exceed its ceiling.
     assert_eq!(rest.start(), 15 + tier.abandoned());
     assert!(tier.abandoned() <= 2);
-    // The next block is beyond its reach: none is reserved for it.
+    // The next block is above its ceiling: none is reserved for it.
     let reserves = store.reserves();
     draw(&tier, rest.len()).await;
     assert_eq!(tier.reserve(&small(1)).await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -84,8 +84,8 @@ async fn ids_that_others_reserve_in_between_are_never_handed_out() {
     let tier = tier(&store, options(&server, 100));
     let mut issued = Issued::default();
     issued.add(draw(&tier, 1).await);
-    // Somebody takes 30 ids past the window: what is prepared does not follow it,
-    // and must not be joined to it.
+    // Another caller reserves 30 ids after the window: the prepared range does not follow the window, and
+    // must not be joined to it.
     store.reserve(&request(30)).await.unwrap();
     for _ in 0..99 {
         issued.add(draw(&tier, 1).await);
@@ -111,8 +111,8 @@ async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before(
     let forward = |next| Change::new().next(next);
     one.set(&name(), forward(5_001)).await.unwrap();
     assert_eq!((draw(&other, 1).await.start(), draw(&one, 1).await.start()), (5_001, 5_002));
-    // Somebody has reserved a block and not put it into the window yet, when the
-    // sequence is set: it must not get in.
+    // A block was reserved but not yet put into the window when the sequence is set: it must not be
+    // installed.
     let mut gate = Gate::before(server.address()).await;
     let slow = tier(&store, gated(&gate, 100));
     let mut raw = Raw::open(&server).await;
@@ -125,7 +125,7 @@ async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before(
     gate.open();
     install.pass();
     assert_eq!(drawing.await.unwrap(), (9_001, 100));
-    // Where it cannot be emptied, the window may go on as it was, and whoever set it hears of that.
+    // If the window cannot be emptied, it may continue unchanged, and `set` returns that as an error.
     server.kill();
     let error = one.set(&name(), forward(10_001)).await.unwrap_err();
     assert_eq!(
@@ -196,8 +196,8 @@ async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
     draw(&tier, 10).await;
-    // The window is dry, and what it would be refilled from is another sequence
-    // now; it would not look for 5 s.
+    // The window is dry, and the sequence behind it has changed. The next refresh is 5 s away, so only the
+    // refill can detect that.
     store.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
     let grant = tier.reserve(&request(1)).await.unwrap();
     assert_eq!((grant.identity.epoch, grant.range.start(), tier.abandoned()), (1, 11, 10));

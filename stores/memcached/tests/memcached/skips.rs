@@ -1,4 +1,4 @@
-//! What a miss skips, who waits, and windows that cannot serve.
+//! Ids skipped by a miss, callers that wait, and windows that cannot serve.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ async fn granted(store: &FaultyStore) -> u64 {
     info.map_or(0, |info| info.next.unwrap() - info.bounds.start())
 }
 
-/// With `-C` nothing can be put into the window safely: each attempt cost a block, for ever.
+/// With `-C` nothing can be put into the window safely: each attempt would cost a block.
 #[tokio::test]
 async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
     let Some(server) = Engine::set("memcached", free_port(), &["-C"]) else { return };
@@ -26,7 +26,7 @@ async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
     let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));
     for _ in 0..3 {
-        // A stub that was left is waited for.
+        // A stub left behind is waited for.
         let error = tier.reserve(&request(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("-C"), "{error}");
@@ -34,8 +34,8 @@ async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
     assert_eq!((granted(&store).await, store.reserves()), (0, 0));
 }
 
-/// Each refill comes when its stub is gone: once that is an error which names the cause,
-/// and the next stub lives longer.
+/// Each refill arrives after its stub expired. The first one returns an error that names the cause, and the
+/// next stub lives longer.
 #[tokio::test]
 async fn a_store_that_is_slower_than_the_stub_lives_costs_one_block_and_is_named() {
     let server = server!();
@@ -54,7 +54,7 @@ async fn a_store_that_is_slower_than_the_stub_lives_costs_one_block_and_is_named
     assert_eq!(granted(&store).await, 2_001);
 }
 
-/// Ten ids a second, and the window is forgotten every now and then.
+/// Ten ids a second, with a window that is evicted now and then.
 #[tokio::test]
 async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
     let server = server!();
@@ -76,7 +76,7 @@ async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
     println!("{misses} misses skipped {evicted:?} ids; with blocks of 1000 it would be up to 1000 each");
     assert!(evicted.iter().all(|ids| *ids <= 160), "{evicted:?}");
     let began = Instant::now();
-    // A refill ahead of need may be under way: its ids are nowhere yet.
+    // The ids of an early refill in progress are counted nowhere yet.
     while granted(&store).await != 60 + skipped + tier.abandoned()
         && began.elapsed() < Duration::from_secs(30)
     {
@@ -85,7 +85,7 @@ async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
     assert_eq!(granted(&store).await, 60 + skipped + tier.abandoned(), "each id is accounted for");
 }
 
-/// Where each block of 100 ended, all waited for the store.
+/// Without preparation, all callers would wait for the store at the end of each block of 100.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_waits_where_a_range_ends() {
     let server = server!();
@@ -99,7 +99,7 @@ async fn nobody_waits_where_a_range_ends() {
             let mut ranges = Vec::new();
             for _ in 0..1_000 {
                 ranges.push(draw(&tier, 1).await);
-                // Slow enough for a refill ahead of need to come in time on a busy machine.
+                // Slow enough for early refills to finish in time on a busy machine.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             ranges

@@ -1,5 +1,5 @@
-//! The published scheme, kept as a specimen: the durable count is put into the cache after a miss. It repeats
-//! an id, and the schedule in which it does leaves the window here unharmed.
+//! The published scheme, kept for comparison: the durable count is put into the cache after a miss. It
+//! repeats an id. The same schedule does not harm the window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,11 +10,11 @@ use idmill_testing::engines::Engine;
 use crate::bench::{Issued, Raw, draw, gated, key, request, server, tier};
 use crate::gate::Gate;
 
-/// One process of the published scheme; each method is a step between which anything may happen.
+/// One process of the published scheme; between two methods anything may happen.
 struct Published {
     cache: Raw,
-    /// Stands for the row in the durable store: every call counts in a transaction before it draws, so that
-    /// the count is never below the ids that were handed out.
+    /// Stands for the row in the durable store: every call increments it in a transaction before it draws,
+    /// so the count is never below the ids that were handed out.
     durable: Arc<AtomicU64>,
 }
 
@@ -27,7 +27,7 @@ impl Published {
         self.durable.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// An id, unless the count is not in the cache.
+    /// An id, unless the count is missing in the cache.
     async fn increment(&mut self) -> Option<u64> {
         let (line, value) = self.cache.ask("ma published D1 v").await;
         (line != "NF").then(|| value.parse().unwrap())
@@ -37,7 +37,7 @@ impl Published {
         self.durable.load(Ordering::SeqCst)
     }
 
-    /// Puts the count into the cache, if there is none; whether it did.
+    /// Puts the count into the cache if there is none. Returns whether it did.
     async fn add_if_absent(&mut self, count: u64) -> bool {
         let count = count.to_string();
         let (line, _) = self.cache.ask(&format!("ms published {} ME\r\n{count}", count.len())).await;
@@ -62,11 +62,11 @@ async fn the_published_scheme_repeats_an_id() {
     let read_by_p0 = p0.read_durable();
     assert_eq!(p1.increment().await, None);
     assert!(p0.add_if_absent(read_by_p0).await);
-    // P1 reads the count, and is paused with it in its hand.
+    // P1 reads the count, and is paused before it uses it.
     let read_by_p1 = p1.read_durable();
     assert_eq!((read_by_p0, read_by_p1), (2, 2));
     let first = p0.increment().await;
-    // P0 calls again; meanwhile the count is evicted, and P1 puts its old one back.
+    // P0 calls again; the count is evicted, and P1 puts its old one back.
     p0.count_durably();
     p0.evict().await;
     assert!(p1.add_if_absent(read_by_p1).await);
@@ -74,8 +74,7 @@ async fn the_published_scheme_repeats_an_id() {
     assert_eq!((first, second), (Some(3), Some(3)), "the hole in the published scheme");
 }
 
-/// The same with ours: a cold cache, two callers, one of them paused with what it is
-/// about to put, and evictions.
+/// The same with the window: a cold cache, two callers, one of them paused before its put, and evictions.
 #[tokio::test]
 async fn the_schedule_that_breaks_the_published_scheme_leaves_ours_unharmed() {
     leaves_ours_unharmed(&server!(), MemoryStore::new()).await;
@@ -99,7 +98,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     gate0.pass("ms").await;
     let first = first.await.unwrap();
     issued.add(first);
-    // An eviction: now P1 wins, reserves, and is paused with its block in its hand.
+    // After an eviction, P1 wins, reserves, and is paused before it installs its block.
     let mut operator = Raw::open(server).await;
     let key = key(&store).await;
     operator.evict(&key).await.unwrap();
@@ -110,7 +109,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     gate0.open();
     let second = draw(&p0, 1).await;
     issued.add(second);
-    // P1 goes on: what it puts is refused, and it draws from what stands there.
+    // P1 continues: its put is rejected, and it draws from the current window.
     gate1.open();
     install_of_p1.pass();
     let late = paused.await.unwrap();
@@ -119,7 +118,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     issued.add(third);
     assert!(first.start() < second.start() && second.start() < late.start() && late.start() < third.start());
     assert_eq!((second.start(), p1.abandoned()), (201, 100), "P1's block is a gap, and counted");
-    // An eviction between its install and the next draw of a number that P1 knows nothing of.
+    // After one more eviction, P1 still draws a larger id.
     operator.evict(&key).await.unwrap();
     let after = p1.reserve(&request(1)).await.unwrap().range;
     assert!(after.start() > third.start());

@@ -1,5 +1,5 @@
-//! Between the store and its server: counts commands, has a fault befall one of them when told to, and can
-//! make the server look like the primary of a replica set.
+//! A proxy between the store and its server. It counts commands, can inject a fault into one of them, and
+//! can make the server look like the primary of a replica set.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use idmill_conformance::proxy::{Fault, nth};
 use idmill_mongodb::driver::bson::{Document, doc};
 use parking_lot::Mutex;
 
-/// A proxy that knows commands.
+/// A proxy that parses commands.
 #[derive(Debug)]
 pub(crate) struct Between {
     proxy: Proxy,
@@ -20,12 +20,12 @@ pub(crate) struct Between {
 #[derive(Debug, Default)]
 struct State {
     seen: BTreeMap<&'static str, usize>,
-    /// As whom the server has to present itself, if as a primary.
+    /// The address to report as a primary, if any.
     primary: Option<SocketAddr>,
     last_find: Vec<u8>,
 }
 
-/// Those that say something about ids.
+/// The commands that affect or read ids.
 const COMMANDS: [&str; 5] = ["findAndModify", "find", "insert", "delete", "hello"];
 
 impl Between {
@@ -44,14 +44,13 @@ impl Between {
         Self { proxy: builder.start().await.unwrap(), state }
     }
 
-    /// Has the server say of itself that it is a replica set's primary: to such a one
-    /// the driver sends writes again.
+    /// Makes the server report that it is a replica set's primary: the driver retries writes only there.
     pub(crate) fn replicated(self) -> Self {
         self.state.lock().primary = Some(self.address());
         self
     }
 
-    /// Whether the last `find` asked for this read concern.
+    /// Whether the last `find` used this read concern.
     pub(crate) fn read_with(&self, concern: &str) -> bool {
         self.state.lock().last_find.windows(concern.len()).any(|part| part == concern.as_bytes())
     }
@@ -60,12 +59,12 @@ impl Between {
         self.proxy.address()
     }
 
-    /// Has the fault befall the next command of this name.
+    /// Injects the fault into the next command of this name.
     pub(crate) fn arm(&self, command: &'static str, fault: Fault) {
         self.proxy.arm(fault, nth(0, move |request| names(request, command)));
     }
 
-    /// How many commands of these names there were since this was last asked.
+    /// Number of commands of these names since the last call.
     pub(crate) fn counts<const N: usize>(&self, commands: [&'static str; N]) -> [usize; N] {
         let mut state = self.state.lock();
         let counts = commands.map(|command| state.seen.get(command).copied().unwrap_or_default());
@@ -84,23 +83,23 @@ impl State {
     }
 }
 
-/// What a message begins with.
+/// The length at the start of a message.
 fn length(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?) as usize)
 }
 
-/// Whether the first field of the message's document is this: header 16, flags 4,
-/// section kind 1, length 4, type 1.
+/// Whether the first field of the message's document has this name: header 16, flags 4, section kind 1,
+/// length 4, type 1.
 fn names(message: &[u8], command: &str) -> bool {
     message
         .get(26..)
         .is_some_and(|rest| rest.starts_with(command.as_bytes()) && rest.get(command.len()) == Some(&0))
 }
 
-/// Adds to a reply to `hello`, or to what it was called before, what a primary would; leaves any other as it
-/// is.
+/// Adds the fields of a primary to a reply to `hello` or its older name. Leaves other replies unchanged.
 fn promote(reply: &mut Vec<u8>, address: SocketAddr) {
-    // After the header: in OP_REPLY five numbers, in OP_MSG the flags and the kind of the section.
+    // The document follows the header and, in OP_REPLY, five numbers; in OP_MSG, the flags and the
+    // section's kind.
     let body = if reply[12..16] == 1_u32.to_le_bytes() { 36 } else { 21 };
     let Ok(mut document) = Document::from_reader(&reply[body..]) else { return };
     if !document.contains_key("isWritablePrimary") && !document.contains_key("ismaster") {

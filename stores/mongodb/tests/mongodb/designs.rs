@@ -1,4 +1,4 @@
-//! The two published designs over MongoDB, and the mistakes that were made with them.
+//! The two published designs over MongoDB, and their known mistakes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::{documents, inspect, open, server, url};
 /// A batch.
 const STEP: u64 = 10;
 
-/// Batches of 10, the next of which is fetched when one is used up.
+/// Batches of 10; the next one is fetched when one is used up.
 async fn batches(store: &MongoStore, start: u64) -> (Sequences, Allocator<u64>) {
     let ids = Sequences::new(store.clone()).unwrap();
     let sequence = ids.sequence::<u64>("orders").start(start).step(STEP).watermark(0).await.unwrap();
     (ids, sequence)
 }
 
-/// So many calls of `next` at once.
+/// Calls `next` concurrently, `count` times.
 async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Error>> {
     let barrier = Arc::new(Barrier::new(count));
     let mut tasks = JoinSet::new();
@@ -36,8 +36,8 @@ async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Err
     tasks.join_all().await
 }
 
-/// The published first version fetched a batch for each caller that waited: 100 of
-/// them moved the counter to 991.
+/// The published first version fetched a batch for each waiting caller: 100 callers moved the counter to
+/// 991.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
     let Some(server) = server().await else { return };
@@ -49,8 +49,8 @@ async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
         let mut drawn: Vec<u64> = callers(&orders, 100).await.into_iter().map(Result::unwrap).collect();
         drawn.sort_unstable();
         assert_eq!(drawn, (100 * round - 99..=100 * round).collect::<Vec<_>>());
-        // A caller that comes late has a batch fetched of which the next round draws the rest: the counter is
-        // ahead of what was drawn by less than a batch, however many callers there were.
+        // A late caller triggers a batch whose rest is drawn in the next round. So the counter is ahead of
+        // the drawn ids by less than a batch, however many callers there were.
         let next = inspect(&store, "orders").await.next.unwrap();
         assert!((100 * round + 1..100 * round + 1 + STEP).contains(&next), "{next} after {round} rounds");
         let [reserves] = proxy.counts(["findAndModify"]);
@@ -84,7 +84,7 @@ async fn several_instances_share_the_document() {
     }
 }
 
-/// A permanent error reaches all who wait for the one fetch that found it.
+/// A permanent error reaches all callers that wait for the same fetch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_error_reaches_all_waiters() {
     let Some(server) = server().await else { return };
@@ -100,8 +100,8 @@ async fn an_error_reaches_all_waiters() {
     ids.close().await;
 }
 
-/// One that may pass is tried again until each caller's patience ends; it then
-/// hears what the store said last.
+/// A transient error is retried until each caller's deadline. The caller then gets the last error of the
+/// store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_outage_reaches_all_waiters_by_their_deadline_and_ends_with_it() {
     let Some(server) = server().await else { return };
@@ -119,7 +119,7 @@ async fn an_outage_reaches_all_waiters_by_their_deadline_and_ends_with_it() {
         assert!(cause.contains("orders"), "{cause}");
     }
     server.restart().await;
-    // Whose driver has to find the server again: one caller's patience may end before that.
+    // Its driver has to find the server again, which may exceed one caller's deadline.
     let drawing = async {
         loop {
             match orders.next().await {

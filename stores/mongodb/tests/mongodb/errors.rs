@@ -1,4 +1,4 @@
-//! What goes wrong, taken from the real server and the real driver, and what the store makes of it.
+//! Errors of the real server and driver, and how the store classifies them.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::commands::Between;
 use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, schemes, server, url};
 use idmill_testing::engines;
 
-/// A store that gives up early, though not before a busy machine has answered; behind a proxy.
+/// A store with a short timeout that a busy machine still meets, behind a proxy.
 async fn behind(proxy: &Between) -> MongoStore {
     MongoStore::open(&url(proxy.address(), "&timeout=10s")).await.unwrap()
 }
@@ -44,8 +44,7 @@ async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
     }
 }
 
-/// The driver sends the writes of its own methods again, to a replica set and by
-/// default: not those of the store.
+/// By default the driver retries writes of its own methods on a replica set, but not those of the store.
 #[tokio::test]
 async fn a_client_that_retries_writes_sends_them_once_too() {
     let Some(server) = server().await else { return };
@@ -117,7 +116,7 @@ async fn what_was_granted_survives_a_kill_and_a_server_that_is_down_is_unavailab
     let store = MongoStore::open(&url(server.address(), "&timeout=5s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     server.kill();
-    // The first may find a connection that it takes for a good one; from then on there is none.
+    // The first call may use a connection that looks alive; after that there is none.
     let first = reserve(&store, "s", 10).await.unwrap_err();
     assert!(matches!(first.kind(), ErrorKind::UnknownOutcome | ErrorKind::Unavailable), "{first}");
     for _ in 0..2 {
@@ -135,12 +134,12 @@ async fn what_was_granted_survives_a_kill_and_a_server_that_is_down_is_unavailab
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store goes on");
 }
 
-/// How a failure came about: what was done, and with which error of the driver.
+/// How a failure was produced, and the expected error.
 struct Taken {
     what: &'static str,
     error: Error,
     kind: ErrorKind,
-    /// What of the driver's the error holds, if anything.
+    /// Checks the driver's error inside, if there is one.
     driver: fn(Option<&Mongo>) -> bool,
     remedy: &'static str,
 }
@@ -170,7 +169,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
             what: "nobody listens",
             error: MongoStore::open(&url(nobody, "&timeout=400ms")).await.unwrap_err(),
             kind: ErrorKind::Unavailable,
-            // In words alone: the driver's error prints its view of the servers as its code has it.
+            // Only as text: the driver's error prints its topology in debug format.
             driver: |kind| kind.is_none(),
             remedy: "Connection refused",
         },
@@ -180,7 +179,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
                 .await
                 .unwrap_err(),
             kind: ErrorKind::Unavailable,
-            // In words alone: the driver's error prints its view of the servers as its code has it.
+            // Only as text: the driver's error prints its topology in debug format.
             driver: |kind| kind.is_none(),
             remedy: "nothing was changed",
         },
@@ -215,7 +214,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
     ]
 }
 
-/// A unique index in the collection refuses the increment, of which FerretDB makes an internal error.
+/// A unique index in the collection rejects the increment, which FerretDB reports as an internal error.
 async fn somebodys_index(address: SocketAddr) -> Error {
     let database = documents(address).await.client().database("index");
     let index =
@@ -223,7 +222,7 @@ async fn somebodys_index(address: SocketAddr) -> Error {
     database.run_command(index).await.unwrap();
     let store = MongoStore::new(&database.collection::<Document>("c"));
     store.create(&name("a"), Bounds::of::<u64>()).await.unwrap();
-    // A duplicate of the name is one thing, a duplicate of somebody's another.
+    // A duplicate name and a duplicate in a foreign index are different errors.
     let again = store.create(&name("a"), Bounds::of::<u64>()).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
     let other = store.create(&name("b"), Bounds::of::<u64>()).await.unwrap_err();
@@ -238,7 +237,7 @@ async fn somebodys_index(address: SocketAddr) -> Error {
 async fn passwords_stay_out_of_what_is_printed() {
     let Some(server) = server().await else { return };
     let address = server.address();
-    // FerretDB takes any user and any password by this mechanism.
+    // With this mechanism, FerretDB accepts any user and password.
     let good = format!("mongodb://app:hunter2@{address}/?authMechanism=PLAIN");
     let store = MongoStore::open(&good).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));
@@ -265,7 +264,7 @@ async fn a_call_that_is_dropped_leaves_the_store_well() {
     proxy.counts([]);
     let request = request("s", 10);
     let mut dropped = store.reserve(&request);
-    // Polled until the command is on its way, then dropped.
+    // Polled until the command is sent, then dropped.
     while proxy.counts(["findAndModify"]) == [0] {
         tokio::select! {
             outcome = &mut dropped => panic!("{outcome:?}"),

@@ -28,7 +28,7 @@ async fn the_largest_id_is_that_of_the_users_own_field() {
     orders.insert_many(documents).await.unwrap();
     assert_eq!(look("orders.number").await.unwrap().id, Some(i128::from(i64::MAX)));
     assert_eq!(look("orders.line.id").await.unwrap().id, Some(9));
-    // As JavaScript writes whole numbers.
+    // JavaScript writes whole numbers as doubles.
     assert_eq!(look("orders.double").await.unwrap().id, Some(12));
     for column in ["orders.note", "orders.half", "orders._id"] {
         assert_eq!(look(column).await.unwrap_err().kind(), ErrorKind::Unsupported, "{column}");

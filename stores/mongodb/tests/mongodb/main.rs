@@ -1,4 +1,4 @@
-//! The MongoDB store against a real server: what it promises, and what it makes of errors.
+//! The MongoDB store on a real server: its guarantees, and its errors.
 #![cfg(unix)]
 
 mod commands;
@@ -55,13 +55,13 @@ async fn inspect(store: &MongoStore, text: &str) -> SequenceInfo {
     store.inspect(&name(text)).await.unwrap().expect("it exists")
 }
 
-/// The documents themselves.
+/// The collection with the documents.
 async fn documents(address: SocketAddr) -> Collection<Document> {
     let client = Client::with_uri_str(url(address, "")).await.unwrap();
     client.database("test").collection("idmill_sequences")
 }
 
-/// Panics if an id is in two of the ranges; returns how many ids there are, from the first to the last.
+/// Panics if two ranges overlap. Returns the number of ids, the first and the last.
 fn disjoint(grants: &[Grant]) -> (u64, u64, u64) {
     let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
     ranges.sort_by_key(IdRange::start);
@@ -72,7 +72,7 @@ fn disjoint(grants: &[Grant]) -> (u64, u64, u64) {
     (ids, ranges[0].start(), ranges.last().unwrap().last().unwrap())
 }
 
-/// A running server, or `None` where there can be none.
+/// A running server, or `None` if it is not available.
 async fn server() -> Option<Engine> {
     Engine::start(ENGINE).await
 }

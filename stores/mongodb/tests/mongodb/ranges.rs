@@ -27,7 +27,7 @@ async fn a_reserve_is_one_round_trip_and_the_first_three() {
         assert_eq!(reserve(&store, "s", 10).await.unwrap(), (start, 10));
         assert_eq!(proxy.counts(writes_and_reads), [1, 0, 0, 0]);
     }
-    // Where the sequence has another max than this process would have given it, that is learned once.
+    // If the stored max differs from the expected one, the store reads it once.
     store.create(&name("other"), bounds(1, 1_000)).await.unwrap();
     proxy.counts(writes_and_reads);
     assert_eq!(reserve(&store, "other", 10).await.unwrap(), (1, 10));
@@ -192,11 +192,11 @@ async fn changes_among_reserves_repeat_nothing() {
     let mut changes = 0;
     while changes < 20 {
         let Some(info) = store.inspect(&name("s")).await.unwrap() else { continue };
-        // Far enough for it to be forwards, whatever the others reserve meanwhile.
+        // Far enough to be a step forwards, whatever is reserved concurrently.
         let forward = Change::new().next(info.next.unwrap() + 10_000);
         let set = store.set(&name("s"), forward).await.unwrap();
         assert_eq!((set.next, set.identity), (forward.next, info.identity));
-        // Leaves `next` where the others have brought it, which is not where it was read.
+        // Leaves `next` at its current position, which others have moved since it was read.
         let narrower = Change::new().max(info.bounds.max() - 1);
         let set = store.set(&name("s"), narrower).await.unwrap();
         assert_eq!((Some(set.bounds.max()), set.identity), (narrower.max, info.identity));
@@ -319,7 +319,7 @@ async fn what_must_exist_is_not_created_by_looking() {
     assert_eq!(target.existing().connect().await.unwrap().list_all().await.unwrap().len(), 1);
 }
 
-/// Nor is the collection of the records, where nothing is to be created.
+/// With `must_exist`, the records collection is not created either.
 #[tokio::test]
 async fn records_that_must_have_a_place_make_none() {
     let Some(engine) = server().await else { return };

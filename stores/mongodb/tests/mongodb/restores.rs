@@ -1,12 +1,12 @@
-//! Files of a server that are put back, documents that are restored or deleted, another database: without a
-//! guard ids come again, and with one they do not.
+//! Restored server files, restored or deleted documents, another database: without a guard ids are
+//! repeated, and with one they are not.
 
 use idmill_mongodb::driver::bson::doc;
 use idmill_testing::restores::Drawn;
 
 use super::*;
 
-/// What was drawn from a server of its own.
+/// Ids drawn from a separate server.
 async fn drawn() -> Option<(Engine, Drawn)> {
     let engine = Engine::start(ENGINE).await?;
     let ids = Drawn::from(schemes(), url(engine.address(), ""));
@@ -19,7 +19,7 @@ async fn files_that_are_put_back() {
     ids.survives_a_restore(&engine, engine.dir()).await;
 }
 
-/// As `mongodump` and `mongorestore --drop` do.
+/// Like `mongodump` and `mongorestore --drop`.
 #[tokio::test]
 async fn documents_that_are_restored() {
     let Some((engine, mut ids)) = drawn().await else { return };

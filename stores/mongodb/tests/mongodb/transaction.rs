@@ -1,5 +1,5 @@
-//! Ids in the caller's transaction. FerretDB has no transactions: what can be shown here is that this is
-//! said, and that nothing is taken.
+//! Ids in the caller's transaction. FerretDB has no transactions, so this only tests that the error shows
+//! it, and that nothing is taken.
 
 use idmill::ErrorKind;
 use idmill_mongodb::driver::{Client, Database};

@@ -1,12 +1,12 @@
-//! The key of a sequence's window, and how much others may have reserved.
+//! The key of a sequence's window, and the bound on ids that other processes may have reserved.
 
 use idmill::store::{Identity, SequenceInfo};
 
-/// How many blocks may have been reserved since the store was last asked.
+/// How many blocks may have been reserved since the last read of the store.
 pub(super) const NEAR: u64 = 1_000;
 
-/// The hash's key. Incarnation and epoch tell it from every other sequence of this name; the braces have a
-/// cluster keep all of a prefix in one slot.
+/// The key of the hash. Incarnation and epoch distinguish it from every other sequence of this name. The
+/// braces put all keys of a prefix into one cluster slot.
 pub(super) fn key(prefix: &str, info: &SequenceInfo) -> String {
     let Identity { incarnation, epoch } = info.identity;
     format!("{{{prefix}}}:w:{incarnation:x}:{epoch}:{}", info.name)

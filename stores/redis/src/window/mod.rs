@@ -1,8 +1,8 @@
-//! A window on Redis or Valkey: ids that grow across processes at the speed of a cache, each draw
-//! one script in one round trip.
+//! A window on Redis or Valkey: ids that grow across processes at the speed of a cache. Each draw is one
+//! script in one round trip.
 //!
-//! The protocol and why it holds are in [`idmill_shared_cache::fenced`]; this runs its scripts, and is honest about
-//! what it did not hear.
+//! [`idmill_shared_cache::fenced`] describes the protocol and why it is correct. This module runs its
+//! scripts, and reports a missing answer as unknown.
 
 mod key;
 mod options;
@@ -40,10 +40,10 @@ const RECALL: &str = script!("scripts/recall.lua");
 const LOOK: &str = script!("scripts/look.lua");
 const SCRIPTS: [&str; 5] = [DRAW, INSTALL, RELEASE, RECALL, LOOK];
 
-/// The first wait of a draw that finds somebody else refilling: about what a reserve from a store takes.
+/// The first wait of a draw during a refill by another caller: about as long as a reserve takes.
 const WAIT: Duration = Duration::from_millis(2);
-/// What is in a window that nobody refills for this long becomes a gap, so that a sequence which
-/// is gone leaves nothing behind.
+/// A window that is not refilled for this long expires, and its ids become a gap. So a removed sequence
+/// leaves nothing behind.
 const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A window on one Redis or Valkey server, for any store: see [`Tiered`].
@@ -61,15 +61,15 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 /// # Ok(()) }
 /// ```
 ///
-/// All sequences and callers of a process share one connection, which is made when it is first needed, and
-/// anew after it failed. Use it within a tokio runtime with its I/O and time drivers enabled.
+/// All sequences and callers of a process share one connection. It is opened on first use, and reopened
+/// after a failure. Use the window within a tokio runtime with its I/O and time drivers enabled.
 #[derive(Debug)]
 pub struct RedisWindow {
     options: RedisWindowOptions,
     sequences: Acquainted<Known>,
     link: Link,
     counts: Counts,
-    /// When it was made: from here draws are timed.
+    /// Creation time; draws are timed from here.
     began: Instant,
 }
 
@@ -80,22 +80,22 @@ pub struct RedisToken {
     known: Known,
     asked: Instant,
     lives: Duration,
-    /// Of how many ids that are left the next range is prepared.
+    /// Number of ids left at which the next range is prepared.
     ahead: Option<u64>,
 }
 
 impl RedisWindow {
-    /// A window; connects to nothing yet.
+    /// Creates a window. Does not connect yet.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for options that cannot be.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
     pub fn new(options: RedisWindowOptions) -> Result<Self> {
         options.check()?;
         let (sequences, link) = (Acquainted::new(options.window.refresh), Link::new(options.terms()));
         Ok(Self { options, sequences, link, counts: Counts::default(), began: Instant::now() })
     }
 
-    /// What it did so far.
+    /// Returns the counters of this window.
     pub fn stats(&self) -> RedisWindowStats {
         let mut stats = self.counts.stats();
         stats.round_trips = self.link.round_trips();
@@ -119,7 +119,7 @@ impl RedisWindow {
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<RedisToken>> {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
-        // No two may be the same, also of two processes.
+        // Must be unique, also across processes.
         let token = idmill::store::Identity::fresh().incarnation;
         let count = request.count.clamp(1, fenced::MAX_LEN);
         let mut doubt = self.counts.uncertain.doubt(count);
@@ -161,7 +161,7 @@ impl RedisWindow {
     async fn install(&self, request: &Reserve, held: RedisToken, grant: Grant) -> Result<Installed> {
         let RedisToken { token, known, asked, lives, ahead } = held;
         if grant.identity != known.identity {
-            // Its window has another key. Nothing of it belongs under this one.
+            // This sequence's window has another key, so the range does not belong under this one.
             self.sequences.forget(&request.name);
             self.give_back(token, &known).await;
             return Ok(Installed::Refused);
@@ -183,7 +183,7 @@ impl RedisWindow {
                 let refilled = if ahead.is_some() { &self.counts.ahead } else { &self.counts.refills };
                 refilled.add(1);
                 self.counts.abandoned.add(grant.range.len() - refill.len);
-                // Nothing below its ceiling: the others go on with all of it.
+                // All ids may be above its ceiling; the other callers then use the whole range.
                 let own = (!refill.own.is_empty()).then_some(refill.own);
                 Ok(own.map_or(Installed::Done, |range| Installed::Ids(grant.range(range))))
             }
@@ -199,7 +199,7 @@ impl RedisWindow {
         let numbers = [token, refill.base, refill.used, refill.len, refill.mark, millis(LIVES)];
         let answer = self.run(INSTALL, known, numbers.map(|number| number.to_string())).await;
         match answer.and_then(|answer| answer.replicated(self.link.terms().replicas)) {
-            // Whatever of it is installed has not been handed out by anybody.
+            // Not sent, so nothing was installed.
             Err(Fault::NotSent(_)) => Installed::Refused,
             Err(_) => Installed::Unknown,
             Ok(answer) => match answer.word() {
@@ -210,12 +210,12 @@ impl RedisWindow {
         }
     }
 
-    /// Gives a claim back, so that nobody waits for it to expire. If that fails, it does.
+    /// Releases a claim, so that other callers need not wait until it expires. If this fails, it expires.
     async fn give_back(&self, token: u64, known: &Known) {
         let _ = self.run(RELEASE, known, [token.to_string()]).await;
     }
 
-    /// Deletes the window: what is left of its range is a gap.
+    /// Deletes the window: the rest of its range becomes a gap.
     async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
         self.introduce(sequence);
         let Some(known) = self.sequences.last_known(&sequence.name) else { return Ok(()) };
@@ -241,7 +241,7 @@ impl RedisWindow {
     }
 }
 
-/// What a draw was answered with, if it can be.
+/// Decodes a draw, and checks it against the request.
 fn drawn(answer: &Answer, request: &Reserve) -> Result<IdRange, Fault> {
     let (first, len) = (answer.number(1)?, answer.number(2)?);
     let range = IdRange::new(first, len).filter(|range| !range.is_empty() && len <= request.count.max(1));
@@ -273,7 +273,7 @@ impl Window for RedisWindow {
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Before ids are reserved for a caller that could not hold them.
+        // Checked before ids are reserved for a caller that could not hold them.
         let known = self.sequences.last_known(&request.name);
         let reserved = self.options.window.block.saturating_mul(NEAR);
         known.is_none_or(|known| known.near(request.ceiling, reserved))

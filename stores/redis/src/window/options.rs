@@ -1,4 +1,4 @@
-//! Which Redis, and how its window is used; as a URL too.
+//! The server, the window's settings, and the URL form.
 
 use std::time::Duration;
 
@@ -41,17 +41,17 @@ idmill_kit::options! {
 }
 
 impl RedisWindowOptions {
-    /// The server at `HOST:PORT`, with every option at its default.
+    /// Options for the server at `HOST:PORT`, with every option at its default.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for what is no address.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an address.
     pub fn new(address: &str) -> Result<Self> {
         Ok(Self::with_defaults(Place::at(address)?, WindowOptions::default()))
     }
 
     idmill_shared_cache::window_setters!();
 
-    /// The user to log in as, which may be empty, and its password.
+    /// Sets the user, which may be empty, and the password.
     #[must_use]
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.place.authority.log_in(user, password);

@@ -1,4 +1,4 @@
-//! The window as others see it, who do not draw.
+//! A read-only view of the window.
 
 use idmill::store::{SequenceInfo, StoreFuture};
 use idmill::{ErrorKind, Result};

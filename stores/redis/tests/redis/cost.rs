@@ -1,4 +1,4 @@
-//! Round trips, counted; and how long they took, printed.
+//! Counts round trips, and prints how long they took.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,8 +33,8 @@ async fn a_draw_is_a_round_trip_and_so_is_a_range_that_was_prepared() {
     let tier = Tiered::new(Arc::new(store) as Arc<dyn Store>, window);
     time("a draw", &tier, 1_000).await;
     let stats = tier.window().stats();
-    // The first id of the first range comes with its install; nobody waited for the
-    // others, which are half as long.
+    // The first id of the first range comes with its install. The other ranges are prepared without a wait,
+    // and are half as long.
     println!("{stats:?}");
     assert_eq!((stats.refills, stats.round_trips), (1, 1_001 + stats.ahead));
     assert!((19..=21).contains(&stats.ahead), "{stats:?}");

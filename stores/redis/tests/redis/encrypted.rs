@@ -52,7 +52,7 @@ async fn a_server_that_answers_without_tls_is_told_from_one_that_is_away() {
     assert!(error.to_string().contains("redis:// does without"), "{error}");
 }
 
-/// A server that speaks nothing else, and its certificate.
+/// A server that accepts only TLS, and its certificate.
 async fn encrypted() -> Option<(Engine, String)> {
     let engine = Engine::down("redis")?;
     let (certificate, _) = certify(engine.dir());

@@ -1,4 +1,4 @@
-//! What a real server says when something is wrong with it, and what is made of that.
+//! Errors of a real server, and how the store classifies them.
 
 use idmill::store::{Bounds, Reserve, Store};
 use idmill::{ErrorKind, SequenceName};
@@ -11,7 +11,7 @@ fn request() -> Reserve {
     Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap())
 }
 
-/// Each time: the kind, that nothing was reserved, and that it passes.
+/// Checks for each error: the kind, that nothing was reserved, and that it passes.
 #[tokio::test]
 async fn a_server_that_refuses_has_reserved_nothing() {
     let Some(engine) = start(&[]).await else { return };
@@ -48,7 +48,7 @@ async fn a_user_that_may_not_is_denied_whatever_it_may_not() {
         assert_eq!(error.kind(), ErrorKind::Denied, "{keys} {rights}: {error}");
         assert!(!format!("{error:?}").contains("secret7"));
     }
-    // Without CONFIG it cannot be told whether grants last, which somebody else may know.
+    // Without CONFIG the store cannot check durability; `durability=trust` skips the check.
     ask(&engine, &["ACL", "SETUSER", "app", "reset", "on", ">secret7", "~*", "+@all", "-config"]);
     let url = format!("redis://app:secret7@{}", engine.address());
     assert_eq!(RedisStore::open(&url).await.unwrap_err().kind(), ErrorKind::Unsupported);
@@ -56,7 +56,7 @@ async fn a_user_that_may_not_is_denied_whatever_it_may_not() {
     assert_eq!(store.reserve(&request()).await.unwrap().range.start(), 1);
 }
 
-/// A server alone in a cluster that serves no slot yet; then one that serves them all.
+/// A cluster of one node that serves no slot, then all slots.
 #[tokio::test]
 async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
     let bus = idmill_conformance::free_port().to_string();
@@ -69,7 +69,7 @@ async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
         ask(&engine, &["CLUSTER", "INFO"]).contains("cluster_state:ok")
     });
     assert_eq!(store.reserve(&request()).await.unwrap().range.start(), 1, "both keys are in one slot");
-    // The slot of `{idmill}` is another node's now, of which there is none to ask.
+    // The slot of `{idmill}` now belongs to another node, which does not exist.
     let slot = ask(&engine, &["CLUSTER", "KEYSLOT", "{idmill}:names"]);
     ask(&engine, &["FLUSHALL"]);
     assert_eq!(ask(&engine, &["CLUSTER", "DELSLOTS", slot.trim_start_matches(':')]), "+OK");

@@ -1,4 +1,4 @@
-//! Redis, as a store and as a window, over real servers.
+//! Redis, as a store and as a window, on real servers.
 
 mod cost;
 mod encrypted;

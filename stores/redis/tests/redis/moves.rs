@@ -1,4 +1,4 @@
-//! Two servers behind one address, which leads to one of them, as `memcached/moves` has it for memcached.
+//! Two servers behind one address that leads to one of them, as in `memcached/moves`.
 
 use idmill_conformance::Proxy;
 use idmill_testing::faulty::FaultyStore;
@@ -19,6 +19,6 @@ async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_say
     let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
     let (moves, abandoned) = (sum(Tier::moves), sum(Tier::abandoned));
     println!("{moves} moves, {abandoned} abandoned");
-    // Back at a server, its window has ids below those of the other.
+    // After a move back, the window has ids below those of the other server.
     assert!(moves >= 4 && abandoned >= moves, "{moves} moves, {abandoned} abandoned: each is counted");
 }

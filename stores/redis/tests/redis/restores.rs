@@ -1,5 +1,5 @@
-//! Files of Redis that are put back, a server that is emptied, a replica that is promoted: without a guard
-//! ids come again, and with one they do not.
+//! Restored Redis files, an emptied server, a promoted replica: without a guard ids are repeated, and with
+//! one they are not.
 
 use idmill::ErrorKind;
 use idmill_kit::Target as _;
@@ -10,7 +10,7 @@ use idmill_url::Schemes;
 
 use crate::server::{ask, cut_off, info, pair, promote, start, until};
 
-/// What was drawn from the server.
+/// The ids drawn from the server.
 fn drawn(engine: &Engine, options: &str) -> Drawn {
     let schemes = Schemes::default().with(idmill_redis::SCHEMES).unwrap();
     Drawn::from(schemes, url(engine, options))
@@ -26,7 +26,7 @@ async fn an_append_only_file_that_is_put_back() {
     drawn(&engine, "").survives_a_restore(&engine, &engine.dir().join("appendonlydir")).await;
 }
 
-/// Loaded as Redis's documentation says: without the other file, which is turned on afterwards.
+/// Loaded as in Redis' documentation: without the append-only file, which is turned on afterwards.
 #[tokio::test]
 async fn a_snapshot_that_is_loaded() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
@@ -74,7 +74,7 @@ async fn another_database() {
     assert_eq!(ids.draw(50).await, 0);
 }
 
-/// A master that is gone, and its replica, which was promoted without the last ids.
+/// A stopped master, and its replica, which was promoted without the last ids.
 async fn promoted(options: &str) -> Option<(Engine, Engine, Drawn)> {
     let (master, replica) = pair().await?;
     let mut ids = drawn(&master, options);
@@ -94,7 +94,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.went_back().await;
 }
 
-/// The store refuses it, with a guard and without one, until somebody has set the next id.
+/// The store refuses it, with or without a guard, until the next id is set.
 #[tokio::test]
 async fn a_promoted_replica_that_is_refused() {
     let Some((_master, replica, mut ids)) = promoted("&failover=refuse").await else { return };
@@ -106,7 +106,7 @@ async fn a_promoted_replica_that_is_refused() {
     let [(_, error)] = &refused[..] else { panic!("{refused:?}") };
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(options.failover(Failover::Allow).refused().await.unwrap().is_empty());
-    // Not far enough: the guard sees to the rest.
+    // Not far enough: the guard skips the rest.
     process.set_next(40).await.unwrap();
     assert_eq!(ids.draw(100).await, 1);
 }

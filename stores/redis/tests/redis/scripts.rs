@@ -1,5 +1,5 @@
-//! The scripts decide as the functions do that are explored and reasoned about: the
-//! same steps, on the real server.
+//! The scripts on a real server decide like the functions that the model checker explores: both run the
+//! same steps.
 
 use idmill::store::{Bounds, Change, GiveBack, Grant, Identity, Reserve, SequenceInfo, Store};
 use idmill::{ErrorKind, IdRange, SequenceName};
@@ -13,7 +13,7 @@ use idmill_testing::fenced::{Draw, Kept};
 
 use crate::server::{ask, start};
 
-/// Where doubles, halves of ten digits, signed and unsigned integers end.
+/// The limits of doubles, halves of ten digits, and signed and unsigned integers.
 const EDGES: [u64; 9] = [
     0,
     9_999_999_999,
@@ -96,20 +96,20 @@ async fn step(store: &RedisStore, info: &mut Option<SequenceInfo>, request: &Res
     }
 }
 
-/// Without what the store adds.
+/// The error without the store's prefix.
 fn said(error: &idmill::Error) -> String {
     error.to_string().replace("reserve ", "")
 }
 
-/// A window, the server that it is on, and what is to be there.
+/// A window, its server, and the expected content.
 struct Pair {
     window: RedisWindow,
     request: Reserve,
     info: SequenceInfo,
     kept: Option<Kept<u64>>,
-    /// Of the server; what was installed before it changed is of another.
+    /// Number of the current server; installs before a change belong to another.
     here: u64,
-    /// With the number of each, and how many ids were left, where it is to prepare the next range.
+    /// Each with its number and, if it prepares the next range, the number of ids left.
     tokens: Vec<(RedisToken, u64, Option<u64>)>,
 }
 
@@ -157,7 +157,7 @@ impl Pair {
         }
     }
 
-    /// To the script it is all the same whether the server is another, or what it finds is another's.
+    /// The script cannot distinguish a changed server from content of another server.
     fn change_server(&mut self, engine: &Engine) {
         self.here += 1;
         if self.kept.is_some() {

@@ -1,4 +1,4 @@
-//! Servers with settings of a test's own, and what a test asks them behind the store's back.
+//! Servers with settings for a single test, and direct access to them.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,14 +13,14 @@ pub(crate) async fn start(settings: &[&str]) -> Option<Engine> {
     Some(engine)
 }
 
-/// A master and a replica of it, which has caught up.
+/// A master and its replica, which has caught up.
 pub(crate) async fn pair() -> Option<(Engine, Engine)> {
     let (master, replica) = (start(&[]).await?, start(&[]).await?);
     follow(&replica, &master);
     Some((master, replica))
 }
 
-/// Makes one server the replica of another, and waits until it is.
+/// Makes one server the replica of another, and waits until the link is up.
 pub(crate) fn follow(replica: &Engine, master: &Engine) {
     let port = master.address().port().to_string();
     assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
@@ -31,7 +31,7 @@ pub(crate) fn follow(replica: &Engine, master: &Engine) {
     });
 }
 
-/// The replica no longer hears of anything, and knows it no more than its master does.
+/// Disconnects the replica from its master: it receives no more updates.
 pub(crate) fn cut_off(replica: &Engine) {
     assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", "1"]), "+OK");
 }
@@ -54,7 +54,7 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// One command over a connection of its own; the answer as it comes, without the length of a text.
+/// Sends one command over a separate connection. Returns the raw answer, without the length of a text.
 pub(crate) fn ask(engine: &Engine, words: &[&str]) -> String {
     ask_at(engine.address(), words)
 }
@@ -63,7 +63,7 @@ pub(crate) fn ask_at(address: SocketAddr, words: &[&str]) -> String {
     Client::to(address).ask(words)
 }
 
-/// A connection of a test's own.
+/// A connection for one test.
 pub(crate) struct Client(TcpStream);
 
 impl Client {

@@ -1,4 +1,4 @@
-//! What is special about Redis as a store.
+//! Behavior that is specific to Redis as a store.
 
 use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Page, Reserve, Store};
 use idmill::{Error, ErrorKind, IdRange, SequenceName};
@@ -42,7 +42,7 @@ async fn a_server_that_would_forget_is_refused_with_the_remedy() {
         refused(&engine, "", ErrorKind::Unsupported, &[remedy, "durability=process"]).await;
         let accepted = open(&engine, "durability=process").await.unwrap();
         assert_eq!(accepted.capabilities().durability, Durability::Process);
-        // The remedy is one.
+        // The remedy works.
         let words: Vec<&str> = remedy.split(' ').collect();
         assert_eq!(ask(&engine, &words), "+OK");
         let Capabilities { durability, batches, gives_back, .. } =
@@ -70,7 +70,7 @@ async fn a_server_that_does_not_tell_takes_somebodys_word() {
     assert_eq!(first(&trusted, "s").await.unwrap(), 1);
 }
 
-/// Every connection asks again: a server may have been started anew with other settings.
+/// Every connection checks again: a server may have been restarted with other settings.
 #[tokio::test]
 async fn settings_are_asked_for_on_every_connection() {
     let Some(engine) = start(&[]).await else { return };
@@ -80,7 +80,7 @@ async fn settings_are_asked_for_on_every_connection() {
     ask(&engine, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let mut refusal = None;
     for _ in 0..3 {
-        // Where the kill was not noticed before, the first is unknown.
+        // If the kill was not noticed before, the first outcome is unknown.
         refusal = store.reserve(&request("s", 1)).await.err();
     }
     assert_eq!(refusal.map(|error| error.kind()), Some(ErrorKind::Unsupported));
@@ -110,7 +110,7 @@ async fn what_was_granted_survives_a_crash() {
             last = first(&store, "s").await.unwrap();
         }
         if round % 2 == 1 {
-            // What is rewritten is loaded in another way, and is no other server's either.
+            // A rewritten file is loaded by another code path, and must not be taken for another server's.
             ask(&engine, &["BGREWRITEAOF"]);
             until("it is rewritten", || {
                 info(&engine, "aof_rewrite_in_progress") == "0"
@@ -119,7 +119,7 @@ async fn what_was_granted_survives_a_crash() {
         }
         engine.kill();
         engine.restart().await;
-        // The connection is gone: what is asked of it first may be unknown, never wrong.
+        // The connection is gone: the first outcome may be unknown, but never wrong.
         while let Err(error) =
             first(&store, "s").await.map(|id| assert!(std::mem::replace(&mut last, id) < id))
         {
@@ -128,7 +128,7 @@ async fn what_was_granted_survives_a_crash() {
     }
 }
 
-/// Names, prefixes and databases keep apart; keys of others are left alone.
+/// Names, prefixes and databases are separate; foreign keys are not touched.
 #[tokio::test]
 async fn each_prefix_and_each_database_is_a_namespace() {
     let Some(engine) = start(&[]).await else { return };
@@ -161,7 +161,7 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
     let store = open(&engine, "").await.unwrap();
     let create = Bounds::new(5, 14).unwrap();
     for count in [4, 100] {
-        // First in the middle, then at the very end of the sequence.
+        // First in the middle of the sequence, then at its end.
         let request = request("s", 1).count(count).create(create);
         let grant = store.reserve(&request).await.unwrap();
         let mut rest = grant.range;
@@ -187,7 +187,7 @@ async fn a_replica_is_refused_and_so_is_a_master_that_has_become_one() {
     let Some(other) = start(&[]).await else { return };
     let store = open(&other, "").await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 1);
-    // Even one that takes writes.
+    // Even a writable replica.
     assert_eq!(ask(&other, &["CONFIG", "SET", "replica-read-only", "no"]), "+OK");
     assert_eq!(ask(&other, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
     for _ in 0..3 {
@@ -215,7 +215,7 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
     assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "it can be looked at");
     assert_eq!(first(&store, "new").await.unwrap(), 1, "what is created here is not in doubt");
-    // This is what it protects from.
+    // The duplicate that the check prevents.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
     let identity = store.inspect(&name("s")).await.unwrap().unwrap().identity;
     let back = GiveBack::new(name("s"), identity, IdRange::new(1, 1).unwrap());
@@ -227,7 +227,7 @@ async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebo
     assert_eq!(first(&store, "s").await.unwrap(), 3);
 }
 
-/// Several find it at the same time; and nothing is left out beyond the last id.
+/// Several callers detect it concurrently, and no id past the last one is skipped.
 #[tokio::test]
 async fn a_promoted_replica_leaves_ids_out_once() {
     let Some((master, replica)) = pair().await else { return };
@@ -254,7 +254,7 @@ async fn a_promoted_replica_leaves_ids_out_once() {
     assert_eq!(first(&refuses, "t").await.unwrap(), 3, "written here by now");
 }
 
-/// What was written last may be missing in it, and what it witnessed with that.
+/// The last writes may be missing in it, and the records about them.
 #[tokio::test]
 async fn a_promoted_replica_writes_over_no_record_of_its_master_unless_it_may() {
     let Some((master, replica)) = pair().await else { return };
@@ -288,11 +288,11 @@ async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
     let error = first(&store, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
-    // What wrote nothing leaves nothing to be replicated.
+    // An answer without a write leaves nothing to replicate.
     let exists = store.create(&name("s"), Bounds::new(1, 9).unwrap()).await.unwrap_err();
     assert_eq!(exists.kind(), ErrorKind::AlreadyExists, "{exists}");
     assert!(!store.remove(&name("none")).await.unwrap());
-    // What was asked of both is on the replica, which may go on.
+    // Both servers have the acknowledged writes, so the replica may continue.
     promote(&replica);
     let other = open(&replica, "failover=allow").await.unwrap();
     assert_eq!(first(&other, "s").await.unwrap(), 2);
@@ -312,7 +312,7 @@ async fn nobody_sees_a_password() {
     assert!(!format!("{store:?}").contains("hunter2"));
 }
 
-/// It has a scripted transaction of somebody's under way, and answers nothing else: that is said, and passes.
+/// A foreign script blocks the server: the error is transient.
 #[tokio::test]
 async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     let Some(engine) = start(&["--lua-time-limit", "50"]).await else { return };
@@ -321,7 +321,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     let mut hog = Client::to(engine.address());
     hog.send(&["EVAL", "while true do end", "0"]);
     let error = loop {
-        // Until the limit is reached, it just does not answer.
+        // Before the limit is reached, the server does not answer.
         if let Err(error) = first(&store, "s").await {
             break error;
         }
@@ -332,7 +332,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert!(first(&store, "s").await.unwrap() > 1);
 }
 
-/// Also by a process that knows it: it would print again what it has printed.
+/// Also refused for a process with the sequence in memory: it would return the same ids again.
 #[tokio::test]
 async fn a_sequence_that_was_flushed_is_not_begun_anew_by_who_was_granted_of_it() {
     let Some(engine) = start(&[]).await else { return };

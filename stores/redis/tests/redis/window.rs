@@ -1,4 +1,4 @@
-//! The window on Redis: what befalls its server.
+//! The window on Redis, with faults of its server.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -28,7 +28,7 @@ fn tier(store: &FaultyStore, engine: &Engine, replicas: u32) -> Tier {
 pub(crate) fn tier_at(store: &FaultyStore, address: SocketAddr, replicas: u32) -> Tier {
     let options = RedisWindowOptions::new(&address.to_string()).unwrap();
     let options = options.block(BLOCK).max_skip(None).replicas(replicas);
-    // Nobody waits for it but where a replica that has to answer is gone.
+    // The timeout is reached only if a required replica is gone.
     let timeout = if replicas > 0 { 10 } else { 20 };
     let options = options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(timeout));
     Tiered::new(Arc::new(store.clone()), RedisWindow::new(options).unwrap())
@@ -43,14 +43,14 @@ async fn draw(tier: &Tier) -> Result<u64> {
     tier.reserve(&request(1)).await.map(|grant| grant.range.start())
 }
 
-/// Ids that were handed out, none of them twice.
+/// Ids that were handed out, without duplicates.
 #[derive(Default)]
 struct Seen(BTreeSet<u64>);
 
 impl Seen {
     async fn draw(&mut self, tier: &Tier, times: usize) {
         for _ in 0..times {
-            // The first on a connection that broke may be unknown.
+            // The first draw on a broken connection may be unknown.
             if let Ok(id) = draw(tier).await {
                 assert!(self.0.insert(id), "{id} was handed out before");
             }
@@ -58,7 +58,7 @@ impl Seen {
     }
 }
 
-/// Of the last range that was put into it, also where that is only prepared.
+/// The end of the last installed range, even if that is only prepared.
 #[tokio::test]
 async fn a_look_finds_how_far_the_window_goes_and_nothing_of_another_server() {
     let Some(engine) = start(&[]).await else { return };
@@ -85,7 +85,7 @@ async fn a_look_finds_how_far_the_window_goes_and_nothing_of_another_server() {
     assert_eq!(tier.window().end(&stored).await.unwrap(), None);
 }
 
-/// The replica's window is older than what was drawn from its master.
+/// The replica's window is older than the draws from its master.
 #[tokio::test]
 async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     let Some((master, replica)) = pair().await else { return };
@@ -100,7 +100,7 @@ async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     promote(&replica);
     assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "it is stale");
     let new = tier(&store, &replica, 0);
-    // Also while the old master goes on.
+    // Also while the old master continues.
     for _ in 0..30 {
         seen.draw(&new, 5).await;
         seen.draw(&old, 5).await;
@@ -108,7 +108,7 @@ async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     assert_eq!(seen.0.len(), 320);
 }
 
-/// The old master's run is the same all the time, and its window older than what was drawn from it.
+/// The old master has the same run id as before, but its window is older than later draws.
 #[tokio::test]
 async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
     let Some((master, replica)) = pair().await else { return };
@@ -131,7 +131,7 @@ async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
     assert!(seen.0.len() >= 419, "{}", seen.0.len());
 }
 
-/// It comes back with what it had saved long before.
+/// It restarts with an old snapshot.
 #[tokio::test]
 async fn a_server_that_is_started_over_an_old_file_repeats_nothing() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
@@ -175,7 +175,7 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     let tier = tier(&store, &engine, 0);
     assert_eq!(draw(&tier).await.unwrap(), 1);
     let key = ask(&engine, &["KEYS", KEYS]);
-    // Somebody's claim, who is no more.
+    // The claim of a process that is gone.
     let fence = format!("{}:{}", info(&engine, "run_id"), info(&engine, "master_replid"));
     ask(&engine, &["DEL", &key]);
     ask(&engine, &["HSET", &key, "fence", &fence, "token", "7"]);
@@ -186,8 +186,8 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
 }
 
-/// Each refill comes when its claim has expired: once that is an error which names the cause, and the next
-/// claim lives longer.
+/// Each refill arrives after its claim expired. The first one returns an error that names the cause, and
+/// the next claim lives longer.
 #[tokio::test]
 async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
@@ -229,7 +229,8 @@ async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
     assert_eq!(store.inspect(&request(1).name).await.unwrap().unwrap().next, Some(1));
 }
 
-/// What is reserved is handed out: the last ids too, and those of one caller's ceiling to the others.
+/// All reserved ids are handed out, including the last ones, and ids above one caller's ceiling go to
+/// others.
 #[tokio::test]
 async fn nothing_is_lost_at_the_end_nor_at_a_ceiling() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };

@@ -1,7 +1,7 @@
-//! What failures say about the ids.
+//! Classifies failures by their effect on ids.
 //!
-//! What the store behind the server says comes whole, and is not looked at here. This is about what lies
-//! between: the connection, the server's refusals, and answers that are none.
+//! Errors of the store behind the server arrive complete and are not classified here. This module is about
+//! the layers in between: the connection, the server's refusals, and invalid answers.
 
 use std::borrow::Cow;
 
@@ -21,19 +21,19 @@ pub(super) const IDMILL: Dialect = Dialect {
                not",
 };
 
-/// All but the last are said before anything is done.
+/// All codes but the last are returned before anything is done.
 fn of_code(code: &str, detail: &str) -> ErrorKind {
     match code {
         "TRYAGAIN" => ErrorKind::Unavailable,
         "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
         UNKNOWN_VERSION => ErrorKind::Unsupported,
         "ERR" if detail.starts_with("max number of clients") => ErrorKind::Unavailable,
-        // Another server, or ours from before it had this command.
+        // Another kind of server, or an older idmill without this command.
         "ERR" if detail.starts_with("unknown command") => ErrorKind::Unsupported,
         "ERR" if detail.starts_with("Protocol error") || detail.starts_with("the request") => {
             ErrorKind::InvalidInput
         }
-        // Of a token, to a server that has none.
+        // A token was sent to a server that has none.
         "ERR" if detail.starts_with("this server has no tokens") => ErrorKind::Denied,
         _ => ErrorKind::UnknownOutcome,
     }
@@ -75,7 +75,7 @@ mod tests {
         Fault::server(code, Some(detail))
     }
 
-    /// What the server said when it was asked so, and what others may say.
+    /// Errors that the server really returned, and possible errors of others.
     fn said() -> Vec<(Fault, ErrorKind, &'static str)> {
         [
             ("TRYAGAIN the store is unavailable", Unavailable, "nothing was changed"),

@@ -1,9 +1,10 @@
-//! Calls of one or several servers, over a few connections that are shared by all callers of a process.
+//! Calls to one or several servers, over a few connections that all callers of a process share.
 //!
-//! Nothing is sent again by itself. Each call has a connection for itself while it is under way, since a server answers
-//! what comes on one in its order: so no call waits behind another. Connections that are free are kept.
+//! Each call has a connection to itself, since a server answers the requests of a connection in order: so
+//! no call waits behind another. Free connections are kept.
 //!
-//! What may have been sent to one server is not sent to another, except for what is only read.
+//! A request that may have reached one server is not resent, to this or another server, unless it only
+//! reads.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -26,12 +27,12 @@ use super::options::RemoteOptions;
 use crate::protocol::{Answer, Ask, COMMAND, Outcome, Request, Said, VERSION};
 
 const ADVICE: Advice = Advice { without: "idmill://", certificate: Some("cert=FILE&key=FILE") };
-/// How many calls are under way at once; more wait.
+/// Limit for concurrent calls; further calls wait.
 const AT_ONCE: usize = 16;
-/// How much of an answer that is none is shown.
+/// How much of an invalid answer is included in an error.
 const SHOWN: usize = 200;
 
-/// The servers, and the connections to them.
+/// The servers and the connections to them.
 pub(super) struct Link {
     options: RemoteOptions,
     idle: Mutex<Vec<Line>>,
@@ -42,9 +43,9 @@ pub(super) struct Link {
     can: OnceLock<Capabilities>,
 }
 
-/// A connection on which nothing is under way but what its holder asked.
+/// A connection for one call at a time.
 struct Line {
-    /// Which of the servers.
+    /// Index of the server.
     server: usize,
     line: resp::Line,
 }
@@ -56,20 +57,20 @@ impl Link {
             idle: Mutex::default(),
             preferred: AtomicUsize::new(0),
             places: Semaphore::new(AT_ONCE),
-            // So that no two processes count alike.
+            // Random, so that two processes do not use the same numbers.
             number: AtomicU64::new(fastrand::u64(..)),
             can: OnceLock::new(),
         }
     }
 
-    /// Connects to one of the servers, and returns what its store can do.
+    /// Connects to one of the servers, and returns the capabilities of its store.
     pub(super) async fn greet(&self) -> Result<Capabilities> {
         let line = self.line(self.until()).await?;
         self.keep(line);
         Ok(*self.can.get().expect("a line was greeted"))
     }
 
-    /// Asks one server. What was to be changed is sent once.
+    /// Sends a request to one server. A change is sent once.
     pub(super) async fn ask(&self, ask: Ask, asked: Asked) -> Result<Said> {
         let until = self.until();
         let Ok(Ok(_place)) = timeout_at(until, self.places.acquire()).await else {
@@ -96,7 +97,7 @@ impl Link {
         }
     }
 
-    /// The error for an answer that does not fit the question.
+    /// The error for an answer that does not fit the request.
     pub(super) fn garbled(&self, said: &Said, asked: Asked) -> Error {
         let servers: Vec<_> = self.servers().iter().map(Address::to_string).collect();
         IDMILL.failed(&Fault::Garbled(shown(said)), asked, &servers.join(","))
@@ -129,7 +130,7 @@ impl Link {
         }
     }
 
-    /// What is kept of connections to this server may lead nowhere as well, and later calls go to the next.
+    /// Drops all idle connections to this server, which may be dead too. Later calls use the next server.
     fn leave(&self, server: usize) {
         self.idle.lock().retain(|line| line.server != server);
         self.prefer_after(server);
@@ -137,12 +138,11 @@ impl Link {
 
     fn prefer_after(&self, server: usize) {
         let next = (server + 1) % self.servers().len();
-        // Unless somebody else has left it meanwhile.
+        // Unless another call has switched already.
         let _ = self.preferred.compare_exchange(server, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The connection that was used last, if it is alive as far as is known: those before it end by
-    /// themselves one day.
+    /// The most recently used idle connection, if it is not closed. Older ones time out eventually.
     fn kept(&self, server: usize) -> Option<Line> {
         let mut idle = self.idle.lock();
         idle.retain(|line| !line.line.is_closed());
@@ -150,8 +150,8 @@ impl Link {
         Some(idle.remove(at))
     }
 
-    /// A connection to the server that answered last, or to the next that one can be had to. Nothing was sent
-    /// on it.
+    /// Returns an idle or new connection to the last good server, or to the next one that can be reached.
+    /// Nothing was sent on it.
     async fn line(&self, until: Instant) -> Result<Line> {
         let (first, servers) = (self.preferred.load(Ordering::Relaxed), self.servers().len());
         let patience = self.options.timeout / 2 / u32::try_from(servers).unwrap_or(u32::MAX);
@@ -166,7 +166,7 @@ impl Link {
                     self.preferred.store(server, Ordering::Relaxed);
                     return Ok(line);
                 }
-                // What does not pass by itself is what has to be told.
+                // Prefer to report an error that a retry cannot fix.
                 Err(error) if failed.is_none() || error.status() == Status::Permanent => {
                     let message = format!("idmill at {}: {error}", self.servers()[server]);
                     failed = Some(Error::new(error.kind(), message).during(Operation::Connect));
@@ -194,7 +194,7 @@ impl Link {
         Ok(line)
     }
 
-    /// All servers are over one store, and what the engine counts on holds wherever it is sent.
+    /// All servers share one store, so the engine may rely on the first server's capabilities everywhere.
     async fn hear_what_it_can(&self, line: &Line) -> Result<()> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let request = Request { number, ask: Ask::Capabilities }.encode();
@@ -215,14 +215,14 @@ impl Link {
     }
 }
 
-/// Whether a store can all that another does.
+/// Whether a store has every capability of another.
 fn promises(can: Capabilities, known: Capabilities) -> bool {
     let all = |can: Capabilities| [can.batches, can.shared, can.gives_back, can.records];
     can.durability >= known.durability
         && all(can).into_iter().zip(all(known)).all(|(can, known)| can >= known)
 }
 
-/// Whether the store behind the server did not answer, as far as this says so.
+/// Whether the answer shows that the store behind the server did not answer.
 fn in_trouble(said: &Said) -> bool {
     match said {
         Said::Failed(fault) => fault.status != Status::Permanent,
@@ -259,7 +259,7 @@ fn silent(patience: Duration) -> Error {
     Error::new(ErrorKind::Unavailable, format!("no answer within {patience:?}"))
 }
 
-/// Not the options, which hold a token.
+/// Omits the options, which contain a token.
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("servers", &self.servers()).finish_non_exhaustive()

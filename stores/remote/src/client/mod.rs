@@ -1,4 +1,4 @@
-//! The store.
+//! The client: a store behind a server.
 
 mod classify;
 mod link;
@@ -37,7 +37,7 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// Connects to one of the servers that a URL names. See [`RemoteOptions`].
+    /// Connects to one of the servers in a URL. See [`RemoteOptions`].
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and those of
@@ -46,12 +46,13 @@ impl RemoteStore {
         Self::open_with(url.parse()?).await
     }
 
-    /// Connects to one of the servers, and hears what the store behind it can do. Creates nothing.
+    /// Connects to one of the servers, and reads the capabilities of the store behind it. Creates nothing.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if none can be reached; [`Denied`](ErrorKind::Denied) without
-    /// a token that has the right `reserve` or `administer`; [`Unsupported`](ErrorKind::Unsupported) for what
-    /// is no server of idmill, or one of another version of the protocol.
+    /// [`Unavailable`](ErrorKind::Unavailable) if none can be reached; [`Denied`](ErrorKind::Denied)
+    /// without a token that has the right `reserve` or `administer`;
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server is not an idmill server, or uses another
+    /// version of the protocol.
     pub async fn open_with(options: RemoteOptions) -> Result<Self> {
         let opened = async {
             options.check()?;
@@ -70,7 +71,7 @@ impl RemoteStore {
         self.link.ask(ask, Asked::Write).await
     }
 
-    /// At most [`MOST`].
+    /// Reserves for at most [`MOST`] requests.
     async fn reserve_some(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let said = self.write(Ask::Reserve(requests.to_vec())).await;
         let outcomes = match said {
@@ -81,7 +82,7 @@ impl RemoteStore {
         granted.zip(requests).map(|(grant, request)| possible(grant?, request)).collect()
     }
 
-    /// At most [`MOST`].
+    /// Reads at most [`MOST`] sequences.
     async fn inspect_some(&self, names: &[SequenceName]) -> Vec<Result<Option<SequenceInfo>>> {
         let said = self.read(Ask::Inspect(names.to_vec())).await;
         let outcomes = match said {
@@ -99,7 +100,7 @@ impl RemoteStore {
         }
     }
 
-    /// What a call failed with: the store's error, or one for an answer that does not fit the question.
+    /// The error of a failed call: the store's, or one for an answer that does not fit the request.
     fn refused(&self, said: Result<Said>, asked: Asked) -> Error {
         match said {
             Err(error) => error,
@@ -213,7 +214,7 @@ impl Store for RemoteStore {
     idmill::store_calls!(give_back create inspect list set remove record swap_record list_records);
 }
 
-/// Refuses a grant that no store can give for this request: nobody knows what else is wrong there.
+/// Rejects a grant that no store can return for this request.
 fn possible(grant: Grant, request: &Reserve) -> Result<Grant> {
     let (range, bounds) = (grant.range, grant.bounds);
     let last = range.last().filter(|last| *last <= bounds.max().min(request.ceiling));

@@ -1,4 +1,4 @@
-//! The servers, and how they are asked, and their URL form.
+//! The servers, how to reach them, and their URL form.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,10 +48,10 @@ idmill_kit::options! {
 }
 
 impl RemoteOptions {
-    /// These servers (`HOST` or `HOST:PORT`) over one store, with every option at its default.
+    /// Options for these servers (`HOST` or `HOST:PORT`) over one store, with every option at its default.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if one of these is no address, or there is none.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an address is invalid, or there is none.
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self> {
         Self::of("", Authority::of(servers.into_iter().map(|server| server.as_ref().to_owned())))
     }
@@ -62,7 +62,7 @@ impl RemoteOptions {
         Ok(Self::with_defaults(authority, servers, Tls::fixed(scheme == TLS)))
     }
 
-    /// The token to show, as `idmill token` made it.
+    /// Sets the token, as created by `idmill token`.
     #[must_use]
     pub fn token(mut self, token: impl Into<String>) -> Self {
         self.authority.password = Some(token.into());
@@ -94,7 +94,7 @@ impl RemoteOptions {
         format!("{}://{}", self.scheme_name(), self.authority)
     }
 
-    /// Everything that can be known to be wrong without asking anybody.
+    /// Checks everything that needs no connection.
     pub(super) fn check(&self) -> Result<()> {
         self.check_values()?;
         let tokens = [self.authority.password.is_some(), self.token_file.is_some(), self.token_env.is_some()];
@@ -104,10 +104,10 @@ impl RemoteOptions {
         self.tls.check("idmill://", "idmills://")
     }
 
-    /// The token as it is now; `None` for none. Blocks where a file has it.
+    /// Reads the current token; `None` if none is configured. Blocks while it reads a file.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) where it is not where it should be.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the file or variable has no token.
     pub(super) fn token_now(&self) -> Result<Option<String>> {
         if let Some(file) = &self.token_file {
             let read = std::fs::read_to_string(file);
@@ -125,7 +125,7 @@ impl RemoteOptions {
     }
 }
 
-/// The token that was found there, without the end of its line. Errors do not show it.
+/// Trims a token. Errors do not contain it.
 fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     let token = token.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
@@ -134,7 +134,7 @@ fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Nothing is created by opening it.
+/// Opening creates nothing.
 impl Target for RemoteOptions {
     idmill_kit::target!(|options| options.scheme_name() => RemoteStore::open_with);
 }
@@ -222,7 +222,7 @@ mod tests {
             let error = options.token_now().unwrap_err().to_string();
             assert!(error.contains("has no token") && !error.contains("idm_"), "{error}");
         }
-        // There is such a variable wherever tests run.
+        // This variable exists wherever tests run.
         assert!(servers(&["x"]).token_env("PATH").token_now().unwrap().is_some());
         let missing = servers(&["x"]).token_env("IDMILL_NO_SUCH_VARIABLE").token_now().unwrap_err();
         assert!(missing.to_string().contains("token_env=IDMILL_NO_SUCH_VARIABLE"), "{missing}");

@@ -1,27 +1,26 @@
-//! Errors, as they are told.
+//! Errors as they are sent.
 
 use idmill::{Error, ErrorKind, Operation, Status};
 use serde::{Deserialize, Serialize};
 
-/// An error of the store, or of the server. What a caller can do about it is told beside its kind, for
-/// clients that do not know the kind.
+/// An error of the store or the server. It includes its status, for clients that do not support its kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
     /// The [kind](ErrorKind).
     pub kind: String,
-    /// What can be done about it.
+    /// Whether a retry can help.
     pub status: Status,
     /// The [operation](Operation), if known.
     pub operation: Option<String>,
     /// The name of the sequence, if there is one.
     pub sequence: Option<String>,
-    /// The rest, in words.
+    /// The message without the parts above.
     pub message: String,
 }
 
 impl Fault {
-    /// This error, without its causes, which are for the server's logs.
+    /// Converts an error, without its causes: those are for the server's logs.
     pub fn of(error: &Error) -> Self {
         let operation = error.operation().map(|operation| operation.as_str().to_owned());
         let sequence = error.sequence().map(str::to_owned);
@@ -31,7 +30,7 @@ impl Fault {
         Self { kind: error.kind().as_str().to_owned(), status: error.status(), operation, sequence, message }
     }
 
-    /// The error itself.
+    /// Converts back to an error.
     pub fn error(self) -> Error {
         let kind = self.kind.parse().unwrap_or(match self.status {
             Status::Transient => ErrorKind::Unavailable,
@@ -49,7 +48,7 @@ impl Fault {
     }
 }
 
-/// What an error shows before its message.
+/// The prefix of an error's text before its message.
 fn before(operation: Option<&str>, sequence: Option<&str>) -> String {
     match (operation, sequence) {
         (Some(operation), Some(sequence)) => format!("{operation} `{sequence}`: "),

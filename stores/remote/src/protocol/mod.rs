@@ -1,15 +1,14 @@
-//! What a client and a server say to each other.
+//! The messages between a client and a server.
 //!
-//! A client sends the command `IDMILL.STORE VERSION REQUEST`, of Redis' protocol. The answer is a bulk
-//! string, or an error of Redis' protocol where the server does not know the version, or the client.
-//! [`Request`] and [`Answer`] are JSON, and an answer repeats the number of its request, so that one to
-//! another request is noticed.
+//! A client sends the command `IDMILL.STORE VERSION REQUEST` in Redis' protocol. The answer is a bulk
+//! string. It is a Redis error if the server rejects the version or the client. [`Request`] and [`Answer`]
+//! are JSON. An answer repeats the number of its request, so that a mismatched answer is detected.
 //!
-//! Whatever a request says more than these types know is refused, and not ignored: a server does what it was
-//! asked, or nothing. So what is added to a request makes another [version](VERSION).
+//! A request with unknown fields is rejected, not partly executed. So an addition to the requests needs a
+//! new [version](VERSION).
 //!
-//! The types are here, and not in the server's crate, so that a client has no server with it. The server's
-//! crate depends on this one without the feature `client`, and so on no driver.
+//! The types are in this crate so that a client does not depend on the server. The server's crate uses this
+//! one without the feature `client`, and so without a driver.
 
 mod fault;
 mod rows;
@@ -24,20 +23,20 @@ pub use rows::{Records, Row, Rows};
 
 /// The command.
 pub const COMMAND: &str = "IDMILL.STORE";
-/// Of what is said here. A server refuses any other with [`UNKNOWN_VERSION`].
+/// The version of this protocol. A server rejects any other with [`UNKNOWN_VERSION`].
 pub const VERSION: u32 = 1;
-/// The code of the error for a version that the server does not speak.
+/// The error code for a version that the server does not support.
 pub const UNKNOWN_VERSION: &str = "NOPROTO";
-/// How many sequences are reserved from, or read, in one request at most.
+/// Maximum number of sequences to reserve from, or to read, in one request.
 pub const MOST: usize = 256;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The client's, for the answer.
+    /// Chosen by the client, and repeated in the answer.
     pub number: u64,
-    /// What is asked.
+    /// The requested call.
     pub ask: Ask,
 }
 
@@ -46,7 +45,7 @@ pub struct Request {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
 pub enum Ask {
-    /// What the store can do: the first request of a connection.
+    /// Reads the store's capabilities: the first request of a connection.
     Capabilities,
     Reserve(Vec<Reserve>),
     GiveBack {
@@ -74,17 +73,17 @@ pub enum Ask {
     ListRecords(Page),
 }
 
-/// What a server answers.
+/// An answer of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// The request's.
+    /// The number of the request.
     pub number: u64,
-    /// What the store said.
+    /// The result.
     pub said: Said,
 }
 
-/// What the store said, for each kind of request.
+/// The result, by kind of request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
@@ -94,51 +93,51 @@ pub enum Said {
     Grants(Vec<Outcome<Grant>>),
     /// In the order of the names.
     Sequences(Vec<Outcome<Option<SequenceInfo>>>),
-    /// As it is now.
+    /// The current state.
     Sequence(SequenceInfo),
     Rows(Rows),
     Record(Option<String>),
     Records(Records),
-    /// Whether it was done: taken back, removed or written.
+    /// Whether the range was taken back, the sequence removed, or the record written.
     Done(bool),
     Failed(Fault),
 }
 
-/// What came of one of several.
+/// The result of one item in a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Outcome<T> {
-    /// This.
+    /// Success.
     Ok(T),
-    /// Nothing, as far as the error says so.
+    /// An error, whose kind shows whether anything was done.
     Failed(Fault),
 }
 
 impl Request {
-    /// As it is sent.
+    /// Encodes the request.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// As it was sent.
+    /// Decodes a request.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for what is no request of this version.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not a request of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         decode(bytes)
     }
 }
 
 impl Answer {
-    /// As it is sent.
+    /// Encodes the answer.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
 
-    /// As it was sent.
+    /// Decodes an answer.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for what is no answer of this version.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an answer of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         decode(bytes)
     }
@@ -153,15 +152,15 @@ fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 }
 
 impl<T> Outcome<T> {
-    /// Of what a store returned.
+    /// Converts a store's result.
     pub fn of(result: Result<T>) -> Self {
         result.map_or_else(|error| Self::Failed(Fault::of(&error)), Self::Ok)
     }
 
-    /// As the store returned it.
+    /// Converts back to the store's result.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's error.
     pub fn result(self) -> Result<T> {
         match self {
             Self::Ok(value) => Ok(value),

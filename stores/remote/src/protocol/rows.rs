@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Fault;
 
-/// As [`Listing`].
+/// A page of sequences, as in [`Listing`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
@@ -17,7 +17,7 @@ pub struct Rows {
     pub next: Option<Cursor>,
 }
 
-/// As [`store::Records`].
+/// A page of records, as in [`store::Records`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
@@ -27,18 +27,18 @@ pub struct Records {
     pub next: Option<Cursor>,
 }
 
-/// A row that cannot be read.
+/// A row that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Its name, as far as it has one.
+    /// Its name, if it has one.
     pub name: String,
-    /// What is wrong with it.
+    /// Why it cannot be decoded.
     pub fault: Fault,
 }
 
 impl Rows {
-    /// Those of a page whose names may be seen.
+    /// Keeps the rows whose names the client may see.
     pub fn of(listing: Listing, is_seen: impl Fn(&str) -> bool) -> Self {
         let sequences = listing.sequences.into_iter().filter(|info| is_seen(&info.name)).collect();
         Self { sequences, unreadable: Row::all(listing.unreadable, is_seen), next: listing.next }
@@ -46,7 +46,7 @@ impl Rows {
 }
 
 impl Records {
-    /// Those of a page whose names may be seen.
+    /// Keeps the rows whose names the client may see.
     pub fn of(records: store::Records, is_seen: impl Fn(&str) -> bool) -> Self {
         let kept = records.records.into_iter().filter(|(name, _)| is_seen(name)).collect();
         Self { records: kept, unreadable: Row::all(records.unreadable, is_seen), next: records.next }

@@ -75,7 +75,7 @@ fn what_is_sent_is_received() {
     }
 }
 
-/// A server does not do the half of what it is asked by a client that knows more.
+/// A server must not execute part of a request from a newer client.
 #[test]
 fn what_a_request_says_more_is_refused_at_every_depth() {
     let mut found = 0;
@@ -121,7 +121,8 @@ proptest! {
         let _ = (Request::decode(&bytes), Answer::decode(&bytes));
     }
 
-    /// A message with one byte of it changed: what is read of it still says the same when it is written.
+    /// Changes one byte of a message: if it still decodes, encoding and decoding it again gives the same
+    /// message.
     #[test]
     fn what_is_read_is_written_the_same(which in 0..9_usize, at: prop::sample::Index, byte: u8) {
         let mut request = Request { number: 5, ask: asks().swap_remove(which) }.encode();

@@ -1,4 +1,4 @@
-//! Servers to ask, within this process, and a client of them.
+//! Servers inside this process, and their clients.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use idmill_remote::RemoteStore;
 use idmill_server::{Access, Pattern, Right, Secret, Server, ServerBuilder, Token};
 use tokio::task::JoinHandle;
 
-/// A server that runs. Dropped, it ends as by a crash, and its connections with it.
+/// A running server. Dropping it ends it and its connections like a crash.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
@@ -22,7 +22,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// One that creates sequences on their first use, and has no tokens.
+    /// A server that creates sequences on first use, and has no tokens.
     pub(crate) async fn over(store: impl Store + 'static) -> Self {
         Self::with(store, |server| server).await
     }
@@ -34,7 +34,7 @@ impl Running {
         Self::at(([127, 0, 0, 1], 0).into(), Server::builder(Sequences::new(store).unwrap()), options).await
     }
 
-    /// As `idmill serve` has it without `--create`.
+    /// Like `idmill serve` without `--create`.
     pub(crate) async fn over_what_exists(store: impl Store + Clone + 'static) -> Self {
         let drawn = Sequences::new(Existing::of(store.clone())).unwrap();
         let administered = Sequences::new(store).unwrap();
@@ -52,7 +52,7 @@ impl Running {
         Self { address, task: tokio::spawn(server.run(std::future::pending())) }
     }
 
-    /// Ends it as by a crash, and waits until nobody listens any more.
+    /// Ends it like a crash, and waits until its port is closed.
     pub(crate) async fn die(mut self) -> SocketAddr {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -82,12 +82,12 @@ pub(crate) async fn reserve(store: &impl Store, text: &str, count: u64) -> Resul
     store.reserve(&request(text, count)).await
 }
 
-/// The next id of a sequence, as the store has it.
+/// The next id of a sequence in the store.
 pub(crate) async fn next(store: &impl Store, text: &str) -> Option<u64> {
     store.inspect(&name(text)).await.unwrap().and_then(|info| info.next)
 }
 
-/// What a token shows, and those who know it.
+/// A token's secret, and its entry on the server.
 pub(crate) fn token(rights: &[Right], sequences: &[&str]) -> (Secret, Token) {
     let secret = Secret::fresh().unwrap();
     let patterns = sequences.iter().map(|pattern| pattern.parse::<Pattern>().unwrap()).collect();

@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::common::{Running, request};
 
-/// A certificate for this machine, signed by itself, and its key.
+/// A self-signed certificate for this machine, and its key.
 fn certify(dir: &Path, name: &str) -> (String, String) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let file = |end: &str| dir.join(format!("{name}{end}")).display().to_string();

@@ -25,7 +25,7 @@ async fn draws_go_on_when_one_of_two_servers_dies() {
             let id = orders.next().await.unwrap();
             assert!(issued.insert(id), "{id} came twice");
         }
-        // Each in turn, and then again over the same store, elsewhere or where it was.
+        // Stops them alternately, and starts a replacement over the same store, on any port.
         let dead = if round % 2 == 0 { &mut one } else { &mut other };
         let began = Running::over(memory.clone()).await;
         let address = std::mem::replace(dead, began).die().await;
@@ -45,7 +45,8 @@ async fn a_server_that_cannot_be_reached_is_passed_by_without_an_error() {
     let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
     assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), 1);
     let dead = one.die().await;
-    // At most the one call that met the end of its connection does not know; here, it had ended before.
+    // At most one call has an unknown outcome: the one on the connection that breaks. Here it was closed
+    // before.
     let mut granted = 1;
     for _ in 0..10 {
         match reserve(&remote, "s", 1).await {
@@ -57,7 +58,7 @@ async fn a_server_that_cannot_be_reached_is_passed_by_without_an_error() {
     assert!(open(&[dead, other.address], "timeout=20s").await.is_ok());
     let last = other.die().await;
     for _ in 0..3 {
-        // The first may find its connection cut.
+        // The first call may find its connection cut.
         let error = reserve(&remote, "s", 1).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome), "{error}");
     }
@@ -68,7 +69,7 @@ async fn a_server_that_cannot_be_reached_is_passed_by_without_an_error() {
     assert!(reserve(&remote, "s", 1).await.is_ok(), "nobody opens it again");
 }
 
-/// The call that met the silence does not know; those after it ask the other.
+/// The call that timed out is unknown; later calls use the other server.
 #[tokio::test]
 async fn after_a_silence_later_calls_go_to_the_next_server() {
     let memory = MemoryStore::new();
@@ -76,7 +77,7 @@ async fn after_a_silence_later_calls_go_to_the_next_server() {
     let proxy = Proxy::start(one.address).await.unwrap();
     let remote = open(&[proxy.address(), other.address], "timeout=1s").await.unwrap();
     reserve(&remote, "s", 1).await.unwrap();
-    // It never arrives.
+    // The request never arrives.
     proxy.arm(Fault::Hold(Gate::new()), nth(0, |_| true));
     let error = reserve(&remote, "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
@@ -88,7 +89,7 @@ async fn after_a_silence_later_calls_go_to_the_next_server() {
     assert_eq!(proxy.connections(), connections);
 }
 
-/// A store that is away for one of the servers.
+/// A store that one of the servers cannot reach.
 #[derive(Debug, Default)]
 struct Away {
     memory: MemoryStore,
@@ -124,7 +125,7 @@ async fn a_server_whose_store_is_away_says_so_and_the_next_is_asked_from_then_on
     }
 }
 
-/// What the engine was told at first holds on every server.
+/// Reports disk durability. The engine relies on the first server's capabilities everywhere.
 #[derive(Debug, Default)]
 struct Forgetful(MemoryStore);
 

@@ -1,4 +1,4 @@
-//! Requests and answers that are lost on the way.
+//! Requests and answers that are lost in transit.
 
 use idmill::ErrorKind;
 use idmill::store::{Bounds, Change, GiveBack, MemoryStore, Store};
@@ -7,18 +7,18 @@ use idmill_conformance::proxy::{Fault, Gate, nth};
 
 use crate::common::{Running, name, next, open, reserve};
 
-/// Each connection asks first what the store can do.
+/// Matches a request by a word, since each connection first reads the capabilities.
 fn contains(word: &'static str) -> impl FnMut(&[u8]) -> bool {
     move |request| request.windows(word.len()).any(|part| part == word.as_bytes())
 }
 
-/// Whatever became of it at the server: it is unknown, and was sent once.
+/// Whatever the server did: the outcome is unknown, and the request was sent once.
 #[tokio::test]
 async fn a_reserve_that_was_cut_off_is_unknown_and_not_sent_again() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();
-    // Two names of one server, so that another could be asked.
+    // Two names of one server, so that a resend would be possible.
     let remote = open(&[proxy.address(), proxy.address()], "timeout=60s").await.unwrap();
     let mut expected = reserve(&remote, "s", 1).await.unwrap().range.start() + 1;
     let faults = [(Fault::CutBefore, 0), (Fault::CutAfter, 1), (Fault::CutReply, 1)];
@@ -32,7 +32,7 @@ async fn a_reserve_that_was_cut_off_is_unknown_and_not_sent_again() {
             assert!(next(&memory, "s").await < Some(expected), "{fault:?}: sent again");
             tokio::task::yield_now().await;
         }
-        // Asked by a client of which nothing is under way any more.
+        // Reserved by a client with no call in progress.
         assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), expected);
         expected += 1;
     }
@@ -96,7 +96,7 @@ async fn an_answer_that_comes_too_late_is_taken_for_no_other() {
     }
 }
 
-/// Connections that a firewall forgot: the first call on one does not know, and takes all others with it.
+/// Connections dropped by a firewall: the first call on one is unknown, and discards all others.
 #[tokio::test]
 async fn one_silence_is_unknown() {
     let memory = MemoryStore::new();

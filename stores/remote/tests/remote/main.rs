@@ -1,4 +1,4 @@
-//! The store behind servers, over real ones: what it promises, and what it makes of trouble on the way.
+//! The store behind real servers: its guarantees, and its behavior under faults.
 #![cfg(unix)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Servers that answer what cannot be.
+//! Servers with invalid answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::common::{Running, name, open, request, reserve};
 
 type Reply = Arc<dyn Fn(Request) -> Vec<u8> + Send + Sync>;
 
-/// What talks like a server, and answers all but the first question of a connection as it is told.
+/// A fake server that answers all but the first request of a connection as configured.
 struct Stranger {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -68,7 +68,7 @@ impl Stranger {
     }
 }
 
-/// The next request that comes.
+/// The next request.
 async fn asked(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     loop {
@@ -96,7 +96,7 @@ fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
     answer(number, Said::Grants(vec![Outcome::Ok(Grant::new(range, identity, bounds))]))
 }
 
-/// Of a change it is unknown, and of what only reads it passes. Nothing waits, and nothing panics.
+/// A change has an unknown outcome, and a read is transient. Nothing waits, and nothing panics.
 #[tokio::test]
 async fn what_is_no_answer_is_an_error() {
     let replies: [fn(u64) -> Vec<u8>; 12] = [
@@ -111,7 +111,7 @@ async fn what_is_no_answer_is_an_error() {
         |number| answer(number, Said::Done(true)),
         |number| answer(number, Said::Grants(Vec::new())),
         |number| answer(number, Said::Sequences(Vec::new())),
-        // The answer to another question.
+        // The answer to another request.
         |number| granted(number.wrapping_add(1), 1, 1, (1, 9)),
     ];
     for (at, reply) in replies.into_iter().enumerate() {
@@ -124,7 +124,7 @@ async fn what_is_no_answer_is_an_error() {
     }
 }
 
-/// Nothing of it is handed out.
+/// None of its ids is handed out.
 #[tokio::test]
 async fn a_grant_that_no_store_gives_is_refused() {
     let grants: [fn(u64) -> Vec<u8>; 5] = [
@@ -156,7 +156,7 @@ async fn a_sequence_of_another_name_is_not_the_one() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-/// Whoever is newer, the other says so and nothing is done.
+/// A version mismatch in either direction is reported, and nothing is done.
 #[tokio::test]
 async fn versions_that_differ_are_told() {
     let newer = Stranger::greeting(
@@ -171,13 +171,13 @@ async fn versions_that_differ_are_told() {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains(says) && error.to_string().contains("IDMILL.STORE"), "{error}");
     }
-    // While servers are replaced one by one, the one that understands is found.
+    // During a rolling upgrade, the client finds the server with its version.
     let server = Running::over(idmill::store::MemoryStore::new()).await;
     let remote = open(&[newer.address, older.address, server.address], "timeout=20s").await.unwrap();
     assert_eq!(remote.reserve(&request("s", 3)).await.unwrap().range.len(), 3);
 }
 
-/// The server's side of the same: a client that is newer, or none.
+/// The server's side: a newer client, or another program.
 #[tokio::test]
 async fn a_server_refuses_what_it_does_not_know() {
     let server = Running::over(idmill::store::MemoryStore::new()).await;

@@ -1,4 +1,4 @@
-//! Who may do what, and what nobody is shown.
+//! Rights of tokens, and hidden sequences.
 
 use idmill::store::{Bounds, Change, GiveBack, MemoryStore, Page, Reserve, Store};
 use idmill::{ErrorKind, Result};
@@ -39,7 +39,7 @@ async fn a_token_that_reserves_does_not_administer() {
     denied(shop.swap_record(&other, None, "x").await.unwrap_err(), "not for this sequence");
     denied(shop.record(&other).await.unwrap_err(), "not for this sequence");
     assert_eq!(next(&memory, "other").await, Some(1));
-    // One that may not does not take the others with it.
+    // A forbidden request does not fail the others.
     let many = shop.reserve_many(&[request(&orders, 2), request("other", 2), request(&orders, 3)]).await;
     let lens: Vec<_> = many.iter().map(|one| one.as_ref().map_or(0, |grant| grant.range.len())).collect();
     assert_eq!(lens, [2, 0, 3], "{many:?}");
@@ -66,7 +66,7 @@ async fn a_request_is_for_no_more_ids_than_the_token_allows() {
     assert_eq!(reserve(&shop, "s", 100).await.unwrap().range.len(), 100);
 }
 
-/// Of those alone that it created, and that the store did not have.
+/// Counts only sequences that the token created and that the store did not have.
 #[tokio::test]
 async fn a_token_creates_no_more_sequences_than_it_may() {
     let (secret, mut token) = token(&[Right::Reserve], &["*"]);
@@ -75,7 +75,7 @@ async fn a_token_creates_no_more_sequences_than_it_may() {
     memory.create(&name("old"), Bounds::new(1, 9).unwrap()).await.unwrap();
     let server = Running::with(memory.clone(), access([token])).await;
     let shop = with_token(&server, secret.reveal()).await.unwrap();
-    // What the store did not create does not count.
+    // A failed create does not count.
     let never = Reserve::new(name("never"), 1).ceiling(4).create(Bounds::new(5, 9).unwrap());
     for _ in 0..3 {
         assert_eq!(shop.reserve(&never).await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -91,7 +91,7 @@ async fn a_token_creates_no_more_sequences_than_it_may() {
     assert_eq!(memory.inspect(&name("c")).await.unwrap(), None);
 }
 
-/// A page ends with a name, which is none that the token may not see.
+/// A page's cursor is a name, but never one that the token may not see.
 #[tokio::test]
 async fn no_cursor_shows_the_name_of_what_is_hidden() {
     let memory = MemoryStore::new();
@@ -143,7 +143,7 @@ async fn a_store_that_is_open_shows_no_token() {
     assert!(!shown.contains(secret.reveal()) && shown.contains("***"), "{shown}");
 }
 
-/// A token in a file is exchanged under a running process, whose connections end with the old one.
+/// A token file is replaced under a running process, whose connections end with the old token.
 #[tokio::test]
 async fn a_token_is_exchanged_while_processes_run() {
     let (old, first) = token(&[Right::Reserve], &["*"]);
@@ -173,7 +173,7 @@ async fn a_server_that_creates_nothing_says_so() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("creates none"), "{error}");
     assert_eq!(memory.list_all().await.unwrap().len(), 0);
-    // Somebody who administers does.
+    // An administrator creates it.
     remote.create(&name("orders"), Bounds::new(1, 9).unwrap()).await.unwrap();
     assert_eq!(reserve(&remote, "orders", 1).await.unwrap().range.start(), 1);
 }

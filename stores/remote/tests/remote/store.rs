@@ -1,4 +1,4 @@
-//! What the store says arrives as it was said.
+//! Results of the store arrive unchanged.
 
 use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Page, Pages, Reserve, Store, StoreFuture,
@@ -44,7 +44,7 @@ fn same(ours: &idmill::Error, its: &idmill::Error) {
     assert_eq!((ours.operation(), ours.sequence()), (its.operation(), its.sequence()));
 }
 
-/// More than one request holds: of reserves, of names, and of rows.
+/// More reserves, names and rows than one request contains.
 #[tokio::test]
 async fn many_come_in_their_order() {
     let memory = MemoryStore::new();
@@ -111,7 +111,7 @@ async fn no_call_waits_behind_another() {
     waits.await.unwrap().unwrap();
 }
 
-/// Processes with a store of their own each, and what an engine makes of them.
+/// Several processes with their own stores, each with an engine.
 #[tokio::test]
 async fn processes_draw_what_nobody_else_does_and_give_the_rest_back() {
     let memory = MemoryStore::new();
@@ -137,7 +137,7 @@ async fn processes_draw_what_nobody_else_does_and_give_the_rest_back() {
     }
     drawn.sort_unstable();
     assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "an id came twice");
-    // The last range that was reserved is given back by whoever had it.
+    // Its holder gives back the last reserved range.
     let before = memory.inspect(&name("orders")).await.unwrap().unwrap().next.unwrap();
     for ids in sets {
         ids.close().await;

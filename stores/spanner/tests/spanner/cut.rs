@@ -1,4 +1,4 @@
-//! Connections that break, answers that never come: what is said of the ids, and what became of them.
+//! Connections that break and answers that never come: the reported outcome, and the real one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ const NEXT: &str = "SELECT next_value FROM idmill_sequences WHERE name = 's'";
 /// A guard against hanging.
 const LONG: Duration = Duration::from_secs(60);
 
-/// HTTP/2, as far as where its frames end: RFC 9113, sections 3.4 and 4.1.
+/// Finds the ends of HTTP/2 frames: RFC 9113, sections 3.4 and 4.1.
 fn frame(bytes: &[u8]) -> Option<usize> {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let [a, b, c, _, ..] = *bytes else { return None };
@@ -34,7 +34,7 @@ fn begins_request(frame: &[u8]) -> bool {
     frame.get(3) == Some(&HEADERS)
 }
 
-/// Has the fault befall the request of this number, counted from now; returns how many have begun since.
+/// Applies the fault to the request of this number, counted from now. Returns the counter of requests.
 fn arm(proxy: &Proxy, fault: Fault, number: usize) -> Arc<AtomicUsize> {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = seen.clone();
@@ -44,14 +44,14 @@ fn arm(proxy: &Proxy, fault: Fault, number: usize) -> Arc<AtomicUsize> {
     seen
 }
 
-/// Answers are not passed on; the connection ends when the proxy cuts it.
+/// Withholds answers; the connection ends when the proxy cuts it.
 fn withhold() -> Fault {
     Fault::Withhold(Gate::new())
 }
 
 async fn behind_a_proxy() -> Option<(Emulator, Proxy, SpannerStore)> {
     let emulator = Emulator::start().await?;
-    // Ids 1 to 10 are gone, and the table is there.
+    // Reserves ids 1 to 10 and creates the table.
     emulator.store().await.reserve(&request("s", 10)).await.unwrap();
     let proxy = Proxy::builder(emulator.daemon().address()).frames(frame).start().await.unwrap();
     let options = emulator.options().emulator(proxy.address().to_string());
@@ -59,7 +59,7 @@ async fn behind_a_proxy() -> Option<(Emulator, Proxy, SpannerStore)> {
     Some((emulator, proxy, store))
 }
 
-/// Waits until the emulator has applied a commit whose answer nobody saw.
+/// Waits until the emulator has applied a commit whose answer was lost.
 async fn applied(emulator: &Emulator, next: i64) {
     let waiting = async {
         while emulator.numbers(NEXT).await != [next] {
@@ -69,7 +69,7 @@ async fn applied(emulator: &Emulator, next: i64) {
     tokio::time::timeout(LONG, waiting).await.expect("it is applied");
 }
 
-/// As whoever calls a store does: again, where certainly nothing was reserved.
+/// Like a caller: retries if certainly nothing was reserved.
 async fn reserve_five(store: &SpannerStore) -> u64 {
     let trying = async {
         loop {
@@ -101,7 +101,7 @@ async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::UnknownOutcome, Some("s")), "{error:?}");
     assert_eq!(emulator.numbers(NEXT).await, [11], "it was not applied, which nobody could know");
-    // Afterwards the emulator has forgotten the transaction that was left open, and would abort others for.
+    // After this, the emulator has dropped the open transaction, which would otherwise abort others.
     assert_eq!(reserve_five(&store).await, 11);
     let seen = arm(&proxy, withhold(), COMMIT);
     let (outcome, ()) = tokio::join!(async { store.reserve(&request("s", 5)).await }, async {
@@ -114,7 +114,7 @@ async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
     assert_eq!(reserve_five(&store).await, 21, "16 to 20 are a gap");
 }
 
-/// Of every request: those that are answered have to be in time on a busy machine.
+/// Applies to every request: answered ones must finish in time on a busy machine.
 fn impatient(config: &mut ClientConfig) {
     config.channel_config.timeout = Duration::from_secs(5);
 }
@@ -130,7 +130,7 @@ async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
     assert!(error.to_string().contains("Timeout expired"), "{error}");
     applied(&emulator, 16).await;
     proxy.cut();
-    // The same inside a transaction of the caller's: begin, read, commit.
+    // The same inside the caller's transaction: begin, read, commit.
     let sequence = InTransaction::<i64>::new("s").unwrap();
     let mut tx = SequenceTransaction::begun(own.begin_read_write_transaction().await).unwrap();
     assert_eq!(tx.next(&sequence).await.unwrap(), 16);

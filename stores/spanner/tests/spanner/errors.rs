@@ -1,4 +1,4 @@
-//! What the real engine says, and what is made of it.
+//! Errors of the real engine, and how the store classifies them.
 
 use idmill::ErrorKind;
 use idmill::ErrorKind::{Conflict, InvalidInput, NotFound, StoreViolation};

@@ -1,4 +1,4 @@
-//! Aborts at random, callers that go away, an engine that stands still or ends.
+//! Random aborts, dropped callers, and an engine that hangs or exits.
 
 use std::time::Duration;
 
@@ -35,13 +35,13 @@ async fn transactions_that_are_aborted_at_random_number_without_gap() {
     assert!(begun > 36, "none of {begun} transactions was aborted: nothing was tested");
 }
 
-/// Here a transaction that is open is never aborted for another: one that was left behind
-/// would hold up everybody else.
+/// Here an open transaction is never aborted in favor of another, so one left behind would block all
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_caller_who_goes_away_leaves_no_lock_behind() {
     let Some(emulator) = Emulator::with(&["--abort_current_transaction_probability=0"]).await else { return };
     let store = emulator.store().await;
-    // With sessions of its own: the driver would end a transaction by beginning another on its session.
+    // Has its own sessions: the driver would end a transaction by beginning another on the same session.
     let other = emulator.store().await;
     store.create(&name("s"), Bounds::of::<u64>()).await.unwrap();
     let (mut lost, mut drawn) = (0, 0);
@@ -75,8 +75,7 @@ async fn an_engine_that_stands_still_is_waited_for_and_one_that_ends_is_said_to_
     emulator.daemon().kill();
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    // Another one, which knows nothing: neither the session nor the database, and
-    // certainly not where we were.
+    // A new emulator has neither the session nor the database nor the sequences.
     emulator.daemon().start().await.unwrap();
     let error = ours.reserve(&request("s", 5)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unavailable), "{error:?}");

@@ -1,4 +1,4 @@
-//! The Spanner store over the real emulator, which `ci/engines/spanner` starts: one for each test.
+//! The Spanner store on the real emulator, which `ci/engines/spanner` starts: one per test.
 
 mod cut;
 mod errors;

@@ -115,9 +115,9 @@ async fn the_modes_of_the_allocator_draw_from_it() {
     }
 }
 
-/// Spanner does not nest transactions, and need not: a refill has a session and a transaction of its own. The
-/// emulator runs one transaction at a time, and aborts the outer one for the inner; so the id is kept when
-/// the outer runs again, or it would be aborted again.
+/// Spanner does not nest transactions, and need not: a refill has its own session and transaction. The
+/// emulator runs one transaction at a time, and aborts the outer one for the inner. So the id is kept when
+/// the outer one runs again; otherwise it would be aborted again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_are_drawn_while_a_transaction_of_the_callers_is_open() {
     let Some(emulator) = Emulator::start().await else { return };
@@ -200,7 +200,7 @@ async fn modes_of_access_are_kept_to() {
     assert_eq!(open(elsewhere.clone().mode(Mode::ReadWrite)).await.unwrap_err().kind(), ErrorKind::NotFound);
     let made = tokio::join!(open(elsewhere.clone()), open(elsewhere.clone()), open(elsewhere.clone()));
     assert!(made.0.is_ok() && made.1.is_ok() && made.2.is_ok(), "{made:?}");
-    // The emulator refuses a change of the schema while another is under way.
+    // The emulator rejects concurrent schema changes.
     for round in 0..5 {
         let many = (0..8).map(|n| open(elsewhere.clone().table(format!("t{round}_{}", n % 4))));
         for made in futures_util::future::join_all(many).await {

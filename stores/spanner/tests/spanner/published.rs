@@ -1,4 +1,4 @@
-//! The table as it is published: `(name, next_value)`, with rows of other programs in it.
+//! The table as published: `(name, next_value)`, with rows of other programs.
 
 use idmill::ErrorKind;
 use idmill::store::{Bounds, Change, Store};
@@ -23,7 +23,7 @@ async fn published() -> Option<(Emulator, SpannerStore)> {
     Some((emulator, store))
 }
 
-/// The published algorithm: read, write one more, return what was read.
+/// The published algorithm: read, write one more, return the value read.
 async fn their_next(client: &Client, sequence: &'static str) -> i64 {
     let next = client.read_write_transaction(|tx| {
         Box::pin(async move {
@@ -50,7 +50,7 @@ async fn a_published_table_is_drawn_from_together_with_other_programs() {
     tx.commit().await.unwrap();
     assert_eq!(their_next(&client, "orders").await, 1023);
     assert_eq!(store.reserve(&request("zero", 2)).await.unwrap().range.start(), 0);
-    // Ours are as theirs.
+    // Rows of the store and of the published algorithm are interchangeable.
     assert_eq!(store.reserve(&request("new", 3)).await.unwrap().range.start(), 1);
     assert_eq!(their_next(&client, "new").await, 4);
     let ids = idmill_spanner::connect(&emulator.options().table("sequences").to_string()).await.unwrap();
@@ -92,7 +92,7 @@ async fn what_a_published_table_cannot_say_is_refused_with_the_ddl() {
         assert!(error.sequence().is_some());
     }
     assert_eq!(store.inspect(&orders).await.unwrap().unwrap().next, Some(2000), "nothing was written");
-    // The remedy that the error names, word for word.
+    // Runs the exact remedy from the error.
     let text = refusals[0].to_string();
     let ddl: Vec<_> = text[text.find("ALTER").unwrap()..].split("; ").collect();
     emulator.ddl(&ddl[..2]).await;
@@ -100,7 +100,7 @@ async fn what_a_published_table_cannot_say_is_refused_with_the_ddl() {
     assert_eq!(error.kind(), ErrorKind::Conflict);
     assert!(error.to_string().contains(ddl[2]) && !error.to_string().contains(ddl[0]), "{error}");
     emulator.ddl(&ddl[2..]).await;
-    // The same store goes on, over the same sequence.
+    // The same store continues with the same sequence.
     let grant = store.reserve(&request("orders", 1)).await.unwrap();
     assert_eq!((grant.range.start(), grant.identity), (2000, before.identity));
     let set = store.set(&orders, back).await.unwrap();

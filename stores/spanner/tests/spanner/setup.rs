@@ -1,4 +1,4 @@
-//! An emulator, and what the tests do to its database behind the store's back.
+//! An emulator, and direct access to its database.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ use idmill_testing::engines::Engine;
 
 pub(crate) const DATABASE: &str = "projects/test/instances/test/databases/test";
 
-/// An emulator with a database and no table in it.
+/// An emulator with a database that has no table.
 pub(crate) struct Emulator {
     daemon: Daemon,
 }
@@ -27,9 +27,9 @@ impl Emulator {
         Self::with(&[]).await
     }
 
-    /// With flags of its own.
+    /// With these flags.
     pub(crate) async fn with(flags: &'static [&'static str]) -> Option<Self> {
-        // For its installation, or the reason why there is none.
+        // Only to install the emulator, or report why it cannot.
         Engine::down("spanner")?;
         let port = free_port();
         let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {
@@ -39,7 +39,7 @@ impl Emulator {
         });
         daemon.start().await.unwrap();
         let emulator = Self { daemon };
-        // Makes the database on its way to a table.
+        // Creates the database as a side effect of creating a table.
         SpannerStore::open_with(emulator.options().table("made_by_opening")).await.unwrap();
         Some(emulator)
     }
@@ -60,7 +60,7 @@ impl Emulator {
         SpannerStore::open_with(self.options()).await.unwrap()
     }
 
-    /// A client as a user would make it.
+    /// A client as a user would create it.
     pub(crate) async fn client(&self) -> Client {
         client(&self.address(), |_| ()).await
     }
@@ -82,7 +82,7 @@ impl Emulator {
         self.client().await.apply(mutations).await.unwrap();
     }
 
-    /// The numbers that a query finds.
+    /// The numbers that a query returns.
     pub(crate) async fn numbers(&self, sql: &str) -> Vec<i64> {
         let client = self.client().await;
         let mut tx = client.single().await.unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn request(sequence: &str, count: u64) -> Reserve {
     Reserve::new(name(sequence), count).create(Bounds::of::<u64>())
 }
 
-/// Ranges that hold each id from `first` on once, whatever their order.
+/// Checks that the ranges contain each id from `first` on exactly once, in any order.
 pub(crate) fn assert_tile(mut ranges: Vec<IdRange>, first: u64) {
     ranges.sort_by_key(IdRange::start);
     let mut expected = u128::from(first);

@@ -1,4 +1,4 @@
-//! Gapless ids: drawn inside a transaction of the caller's own.
+//! Gapless ids: reserved inside the caller's own transaction.
 
 use std::num::NonZeroI64;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn ids_commit_and_roll_back_with_what_they_number() {
     roll_back(tx).await;
     let mut tx = begin(&client).await;
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1, "nothing was taken");
-    // What was written is read back, however often.
+    // The transaction reads its own writes, any number of times.
     let three = reserve_in::<i64>(&mut tx, "invoices", 3).await.unwrap();
     assert_eq!(three.ids().collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 5);
@@ -72,7 +72,7 @@ async fn several_values_are_read_once_and_written_once() {
         (InTransaction::<i64>::new("invoices").unwrap(), InTransaction::<u32>::new("orders").unwrap());
     for first in [1, 1, 8] {
         let mut raw = begin(&client).await;
-        // A draw by DML is seen by what takes the transaction over.
+        // A later wrapper sees a draw by DML.
         assert_eq!(next_in::<i64>(&mut raw, "invoices").await.unwrap(), first);
         let mut tx = SequenceTransaction::new(raw);
         for number in first + 1..first + 5 {
@@ -81,7 +81,7 @@ async fn several_values_are_read_once_and_written_once() {
         }
         assert_eq!(tx.next(&orders).await.unwrap(), 1 + u32::try_from(first / 8).unwrap());
         assert_eq!(tx.reserve(&invoices, 2).await.unwrap().ids().collect::<Vec<_>>(), [first + 5, first + 6]);
-        // The first is rolled back, the second and the third are committed.
+        // The first one is rolled back, the second and third are committed.
         let found = emulator.numbers("SELECT COUNT(*) FROM invoices").await;
         if first == 1 && found == [0] && rolled_back_once() {
             tx.rollback().await;
@@ -94,7 +94,7 @@ async fn several_values_are_read_once_and_written_once() {
     assert_eq!(emulator.numbers("SELECT next_value FROM idmill_sequences ORDER BY name").await, [15, 3]);
 }
 
-/// True for the first that asks.
+/// Returns true on the first call.
 fn rolled_back_once() -> bool {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     ASKED.fetch_add(1, Ordering::Relaxed) == 0
@@ -117,8 +117,8 @@ async fn transactions_that_meet_number_without_gap() {
     number_invoices(&emulator).await;
 }
 
-/// Twelve tasks, two ways of drawing, a third of the transactions given up. How
-/// often a transaction was begun.
+/// Twelve tasks use two ways of drawing, and give up a third of the transactions. Returns how often a
+/// transaction was begun.
 pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
     let begun = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
