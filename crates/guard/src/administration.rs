@@ -124,8 +124,8 @@ async fn amend(
     }
 }
 
-/// Returns the stored sequence and the next id after the change, if the change lowers the claims or leaves an
-/// epoch from before a reset.
+/// Returns the stored sequence and the next id after the change, if the change lowers the claims, or if the
+/// store still has an epoch from before a reset.
 fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(SequenceInfo, u128)> {
     let is_it = stored.identity.incarnation == seen.identity.incarnation
         && change.expect.is_none_or(|expected| expected == stored.identity);

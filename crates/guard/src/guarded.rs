@@ -16,8 +16,8 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::{Contention, among};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The maximum number of reserves if the ids were claimed before. The second follows the repair of the store;
-/// the others are for lost races.
+/// How often a reserve is repeated if the ids were claimed before: once after the repair of the store, and
+/// again after each lost race.
 const TRIES: usize = 8;
 
 /// How long a rejected claim waits for a pending announcement.

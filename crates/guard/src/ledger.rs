@@ -19,7 +19,7 @@ pub struct Ledger {
     pub solid: u128,
     /// The ranges claimed above `floor`: ascending, not adjacent, at most [`MOST_CLAIMS`](Self::MOST_CLAIMS).
     pub claims: Vec<IdRange>,
-    /// The pending or last administrative change through the guard.
+    /// The pending administrative change through the guard, or a removal that is done.
     pub announced: Option<Announced>,
     /// Counts changes, so that no two ledgers are equal. A late or duplicate write then fails its condition.
     pub version: u64,

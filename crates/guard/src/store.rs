@@ -28,8 +28,8 @@ impl StoreWitness {
     /// Creates a witness that keeps its ledgers in this store.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if the store does not keep records, or does not write them to
-    /// disk.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the store does not keep records, or does not keep them
+    /// across a crash of its machine.
     pub fn new(store: impl Store + 'static) -> Result<Self> {
         let can = store.capabilities();
         if !can.records {

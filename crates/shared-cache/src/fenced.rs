@@ -15,8 +15,8 @@
 //! 3. It installs the ids that it does not need, if its claim is still valid *and* the fence has not changed
 //!    since the claim.
 //! 4. The first draw that leaves no more ids than the range's mark claims the right to prepare the next
-//!    range. It installs that range *behind* the current one, if the current one has not changed. After the
-//!    first range is used up, a draw continues in the next, or waits for it. The whole entry then expires
+//!    range. It installs that range *behind* the one that it drew from, if that one is still in place. After
+//!    the first range is used up, a draw continues in the next, or waits for it. The whole entry then expires
 //!    like a claim, because the process that prepares the next range may have stopped.
 
 use idmill::IdRange;

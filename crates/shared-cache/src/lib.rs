@@ -10,7 +10,7 @@
 //!    window, and the draw starts again.
 //!
 //! Each installed range was reserved for exactly one claim and is installed at most once. So no id can
-//! repeat, even if a process stops between two steps. Ids grow across processes if all of them draw from the
+//! repeat, whatever happens between the steps. Ids grow across processes if all of them draw from the
 //! same window in one place. The documentation of each window states its limits.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
@@ -80,8 +80,8 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
         grant: Grant,
     ) -> StoreFuture<'a, Result<Installed>>;
 
-    /// Returns a token without a claim, so that others need not wait. `lost` means that it is unknown whether
-    /// anything was claimed. Best effort.
+    /// Gives back a token that was not used for a claim, so that others need not wait. `lost` means that it
+    /// is unknown whether anything was claimed. Best effort.
     fn release<'a>(&'a self, request: &'a Reserve, token: Self::Token, lost: bool) -> StoreFuture<'a, ()> {
         let _ = (request, token, lost);
         Box::pin(std::future::ready(()))

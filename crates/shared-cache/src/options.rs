@@ -67,7 +67,7 @@ macro_rules! window_setters {
         }
         idmill_kit::setter! {
             /// How long others wait for a process that died during a refill, at most 1 h. A reserve from the
-            /// store that takes longer is wasted and fails; the next may take two times as long. Default 5 s.
+            /// store that takes longer is wasted and fails; the next may take twice as long. Default 5 s.
             pub stub = window.stub: Duration
         }
         idmill_kit::setter! {

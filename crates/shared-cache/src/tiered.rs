@@ -1,4 +1,4 @@
-//! Combines a window and its source to one store.
+//! Combines a window and its source into one store.
 
 use std::collections::HashSet;
 
@@ -21,8 +21,8 @@ const LONGEST_WAIT: u32 = 8;
 /// A reserve draws from the window. An empty or low window is refilled from the source. A process runs at
 /// most one early refill per sequence. Administration goes to the source.
 ///
-/// A reserve has no timeout; drop the future to limit it. Ids in progress then become a gap. At the end of
-/// the window's range, a grant has fewer ids than requested.
+/// A reserve has no timeout of its own; drop the future to limit it. Ids in progress then become a gap. At
+/// the end of the window's range, a grant has fewer ids than requested.
 ///
 /// Callers of every id type share the window, so a refill ignores the caller's [`ceiling`](Reserve::ceiling).
 /// If a caller draws ids above its ceiling, they become a gap and it gets

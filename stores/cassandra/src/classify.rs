@@ -68,7 +68,7 @@ fn classify_server(error: &DbError, message: &str, asked: Asked) -> ErrorKind {
         DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => classify_refused(message),
         DbError::AuthenticationError | DbError::Unauthorized => ErrorKind::Denied,
         DbError::AlreadyExists { .. } => ErrorKind::AlreadyExists,
-        // Timeouts and failures; Overloaded, which the commit of an accepted write can cause too; a missing
+        // Timeouts and failures; Overloaded, which can also hit the commit of an accepted write; a missing
         // quorum for the commit; and undocumented errors.
         _ => asked.doubt(),
     }

@@ -8,7 +8,7 @@
 //!
 //! [`MemcachedWindow`] puts a window on memcached in front of any store; [`MemcachedOptions`] describes its
 //! URL. [`cache`] describes the protocol and why it is correct. This crate sends its commands, and reports
-//! a missing answer as an error.
+//! a missing answer as unknown.
 
 mod connection;
 mod dial;
@@ -188,8 +188,8 @@ impl MemcachedWindow {
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
-        // A caller that cannot hold every id looks first if the window is near its ceiling: drawn ids that
-        // it cannot hold would be lost.
+        // A caller that cannot hold every id looks first if the window may be near the caller's ceiling:
+        // drawn ids that it cannot hold would be lost.
         let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling, 0);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
@@ -231,7 +231,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Whether the prepared range after this end was waited for long enough.
+    /// Whether the draw has waited long enough for the range that is being prepared after this end.
     fn waited_for(&self, request: &Reserve, end: u64) -> bool {
         let (now, mut since) = (Instant::now(), None);
         self.sequences.update(&request.name, |latest| since = Some(latest.found_dry(end, now)));

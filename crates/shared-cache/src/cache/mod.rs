@@ -4,7 +4,8 @@
 //! The number encodes the end of the window's ids, how many are left, and the mark at which the next range is
 //! prepared ([`Layout`]). A client sends one command per round trip:
 //!
-//! 1. [`Command::Add`]: draw. The ids that the number moved over belong to the client, if there are any.
+//! 1. [`Command::Add`]: draw. The ids that the number moved over belong to the client, up to the end of the
+//!    window.
 //! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires. Exactly one client
 //!    wins. All others find a stub that is not a number: they wait and draw again.
 //! 3. Dry (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if it
@@ -377,8 +378,8 @@ impl Layout {
 }
 
 /// Returns the command that adds a range to a window. The range was reserved after a window with this end was
-/// [low](Taken::low). Returns `None` if the window has changed, or has ids left that the range does not
-/// follow.
+/// [low](Taken::low). Returns `None` if the window's end has changed, or if ids are left and the range does
+/// not follow them.
 ///
 /// A range can be joined to the ids left only if it begins at the end of the window. Otherwise the ids in
 /// between, which belong to others, would be handed out.

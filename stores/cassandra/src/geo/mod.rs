@@ -28,7 +28,8 @@ use super::sequences::{Sequences, global};
 
 /// How long a draw waits for the recall check before it uses the window as it is.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a claim of unknown outcome is retried before it is left to the next refill.
+/// How often a claim is attempted, after a refusal or an unknown outcome, before it is left to the next
+/// refill.
 const CLAIMS: u32 = 8;
 
 /// The parts of a geo store.
@@ -209,8 +210,8 @@ impl Geo {
         self.cut_off(error, state)
     }
 
-    /// Adds the window's state to the error. A failed request to the global counter reserves nothing
-    /// outside the window, so an unknown outcome becomes `Unavailable`.
+    /// Adds the window's state to the error. A request to the global counter reserves ids only for
+    /// the window and never for a caller, so an unknown outcome becomes `Unavailable`.
     fn cut_off(&self, error: Error, state: &str) -> Error {
         if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome) {
             return error;
