@@ -268,14 +268,14 @@ impl Error {
     }
 
     /// Marks a transient error of a store that will not grant soon, such as a standby, or a pool whose
-    /// connections are held by the waiting callers. Callers that wait for ids then return this error instead
-    /// of waiting for the next attempt. The store is still retried.
+    /// connections are held by the waiting callers. Calls that wait for ids then return this error instead
+    /// of waiting for the next attempt. Attempts continue.
     #[must_use]
     pub fn refusing_waiters(self) -> Self {
         self.amend(|context| context.refuses_waiters = true)
     }
 
-    /// Returns whether callers that wait for ids return this error instead of waiting on: it is
+    /// Returns whether calls that wait for ids return this error instead of waiting on: it is
     /// [permanent](Status::Permanent), or [marked](Self::refusing_waiters).
     pub fn refuses_waiters(&self) -> bool {
         self.status() == Status::Permanent

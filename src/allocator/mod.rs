@@ -114,7 +114,7 @@ impl<T: Id> Allocator<T> {
     /// # Errors
     /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), by
     /// default 30 s, with the store's last error as its source; [`ErrorKind::Overloaded`] if too many callers
-    /// are already waiting. Without waiting: permanent errors of the store, errors that the store
+    /// are already waiting. Before the deadline: permanent errors of the store, errors that the store
     /// [marks](Error::refusing_waiters), such as [`ErrorKind::Unavailable`] from a standby,
     /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`].
     #[inline]

@@ -51,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// Runs the store's work on the store's runtime, on whatever executor the caller is. The work is aborted
+    /// Runs the store's work on the store's runtime; the caller may be on any executor. The work is aborted
     /// after the limit, or when the caller stops waiting.
     pub(crate) async fn ask_store<R: Send + 'static>(
         &self,

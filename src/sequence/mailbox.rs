@@ -158,7 +158,7 @@ impl Mailbox {
         low
     }
 
-    /// Resolves once something has happened since the last call.
+    /// Resolves once something has happened since it last resolved.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }

@@ -121,7 +121,7 @@ pub(crate) struct Mailbox {
     /// Weak: a core refers to its mailbox, so a signal that is never received would keep both alive.
     pub(super) low: SegQueue<Weak<Core>>,
     pub(super) wake: Notify,
-    /// The actor's process. A fork sends and receives nothing, and waits for no lock, whose holder does not
-    /// exist there.
+    /// The actor's process. A fork sends and receives nothing, and waits for no lock: the thread that holds
+    /// it does not exist there.
     pub(super) process: Process,
 }

@@ -129,7 +129,7 @@ impl Adaptive {
 }
 
 impl Sizing {
-    /// Returns the maximum number of ids in memory. A fixed step has no further limit: ids reserved for
+    /// Returns the maximum number of ids in memory. A fixed step has no limit of its own: ids reserved for
     /// callers that have given up stay for other callers.
     pub(crate) fn most_in_memory(&self) -> u64 {
         match *self {
@@ -138,7 +138,8 @@ impl Sizing {
         }
     }
 
-    /// Returns the default limit of one `take`: at least the number of ids that may be in memory anyway.
+    /// Returns the default limit of one `take`: a million, or the waste cap or the step if that is larger,
+    /// since a crash may waste as much anyway.
     pub(crate) fn largest_take(&self) -> u64 {
         match *self {
             Self::Fixed { step, .. } => step.max(LARGEST_TAKE),

@@ -71,7 +71,7 @@ pub struct Snapshot {
 #[non_exhaustive]
 pub struct Gaps {
     /// In memory when it was revoked, closed or evicted, and not given back to the store. Ids on their way
-    /// back count only after the store has not taken them.
+    /// back count once it is known that the store did not take them.
     pub revoked: u64,
     /// Granted after their callers had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,
@@ -94,7 +94,7 @@ named! {
     pub enum Health, "health" {
         /// No more ids follow: the sequence is exhausted or closed.
         Ended = "ended",
-        /// The store fails, and memory is empty.
+        /// The store fails, and callers find no ids in memory.
         Dry = "dry",
         /// The store fails, and ids are still in memory: [`Snapshot::time_to_dry`] estimates for how long.
         /// Under [`Order::Global`], whose memory is always empty: the last reserve failed, and no caller

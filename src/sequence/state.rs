@@ -156,7 +156,7 @@ impl Core {
         lost + held
     }
 
-    /// Notes that the actor has handled all revocations so far. Called before it marks the reserve in flight.
+    /// Lets later revocations send a message again. Called before the actor marks the reserve in flight.
     pub(crate) fn revocation_seen(&self) {
         // AcqRel: pairs with `revocation_is_known`.
         self.revoked.swap(false, Ordering::AcqRel);

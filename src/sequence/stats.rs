@@ -229,7 +229,7 @@ fn unmark(mark: u64) -> Option<Duration> {
 }
 
 /// The counts already reported to the metrics recorder since the sequence was opened. Only the increase is
-/// reported: an evicted sequence counts from 0 when it is opened again, but the recorder's counters go up.
+/// reported: an evicted sequence counts from 0 when it is opened again, but the recorder's counters continue.
 #[cfg(feature = "metrics")]
 #[derive(Debug, Default)]
 pub(crate) struct Told {

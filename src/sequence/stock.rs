@@ -15,8 +15,9 @@
 //! sees it completely too.
 //!
 //! *Growing across segments*: `current` moves on from a segment only after a draw found it dry. Every draw
-//! from a later segment happens after that observation. By coherence of the cursor, its thread then also sees
-//! the earlier segment as dry, even through a stale `Arc`.
+//! from a later segment happens after that observation, and so does everything that happens after such a
+//! draw, in any thread. By coherence of the cursor, the earlier segment is dry from then on, even through a
+//! stale `Arc`.
 //!
 //! *No ABA*: the caller of a compare-and-swap holds the `Arc` it expects, so its address is not reused.
 //!
@@ -180,8 +181,8 @@ impl Stock {
 
     /// Revokes all ids in memory. `reason` is the error of draws until more ids are published. Returns the
     /// revoked ids, oldest first. `count` must count them: it runs before [`still`](Self::still) can read the
-    /// level, since they would be counted as drawn. After this returns, no new draw gets an id published
-    /// before.
+    /// level again, because uncounted ids would look drawn. After this returns, no new draw gets an id
+    /// published before.
     pub(crate) fn revoke(&self, reason: ErrorKind, count: impl FnOnce(&Ranges)) -> Ranges {
         if self.is_forked() {
             self.disown();

@@ -89,7 +89,7 @@ impl<T: Id> SequenceBuilder<T> {
 
     /// Sets how many ids remain when the refill starts. Needs a [`step`](Self::step), and is at most the
     /// step. It should cover the ids drawn while the store answers: latency × rate. 0 turns prefetching off:
-    /// in this *batch* mode, only ids that a caller waits for are reserved.
+    /// in this *batch* mode, nothing is reserved until a call finds too few ids in memory.
     pub fn watermark(mut self, ids: u64) -> Self {
         self.watermark = Some(ids);
         self

@@ -92,7 +92,7 @@ pub struct SequencesBuilder {
 
 impl SequencesBuilder {
     /// Sets how long the store may take to answer a reserve. After that, the outcome counts as unknown: the
-    /// ids are a gap, and the reserve is retried. Default: 10 s.
+    /// ids are a gap, and a new reserve is sent. Default: 10 s.
     pub fn store_timeout(mut self, timeout: Duration) -> Self {
         self.store_timeout = timeout;
         self
