@@ -5,8 +5,6 @@ use std::sync::Arc;
 use super::Store;
 
 /// Forwards all calls, including the provided ones: the store may override them.
-// Not for `&S` and `Box<S>`: types that implement `CompareAndSet` are stores, and it may yet be implemented
-// for these.
 impl<S: Store + ?Sized> Store for Arc<S> {
     crate::store_calls!(|this| **this =>
         capabilities reserve reserve_many give_back create inspect inspect_many list list_all set remove
