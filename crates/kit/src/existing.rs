@@ -1,9 +1,11 @@
 //! A store that does not create sequences implicitly.
 
+use std::slice;
+use std::sync::Arc;
+
 use idmill::SequenceName;
 use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, already_exists};
 use idmill::{Error, ErrorKind, Operation, Result};
-use std::sync::Arc;
 
 /// A store whose sequences must exist before they are used. A mistyped name is
 /// [`NotFound`](ErrorKind::NotFound) and does not create a new sequence. All other calls are unchanged.
@@ -35,14 +37,23 @@ fn demanding(request: &Reserve) -> Reserve {
     request.clone().create(None)
 }
 
-/// Replaces `NotFound` by a clearer error if the sequence does not exist and the caller would have created
-/// it. If a table or file is missing, the store's own error is kept.
-async fn explained(store: &dyn Store, request: &Reserve, granted: Result<Grant>) -> Result<Grant> {
-    let is_missing = matches!(&granted, Err(error) if error.kind() == ErrorKind::NotFound);
-    if is_missing && request.create.is_some() && matches!(store.inspect(&request.name).await, Ok(None)) {
-        return Err(absent(&request.name));
+/// Replaces `NotFound` by a clearer error for sequences that do not exist and that the caller would have
+/// created. If a table or file is missing, the store's own error is kept.
+async fn explain(store: &dyn Store, requests: &[Reserve], granted: &mut [Result<Grant>]) {
+    let is_missing =
+        |granted: &Result<Grant>| matches!(granted, Err(error) if error.kind() == ErrorKind::NotFound);
+    let (names, missing): (Vec<_>, Vec<_>) = (requests.iter().zip(granted))
+        .filter(|(request, granted)| request.create.is_some() && is_missing(granted))
+        .map(|(request, granted)| (request.name.clone(), granted))
+        .unzip();
+    if names.is_empty() {
+        return;
     }
-    granted
+    for ((name, granted), found) in names.iter().zip(missing).zip(store.inspect_many(&names).await) {
+        if matches!(found, Ok(None)) {
+            *granted = Err(absent(name));
+        }
+    }
 }
 
 fn absent(name: &SequenceName) -> Error {
@@ -58,19 +69,19 @@ impl Store for Existing {
 
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>> {
         Box::pin(async move {
-            let granted = self.0.reserve(&demanding(request)).await;
-            explained(&*self.0, request, granted).await
+            let mut granted = [self.0.reserve(&demanding(request)).await];
+            explain(&*self.0, slice::from_ref(request), &mut granted).await;
+            let [granted] = granted;
+            granted
         })
     }
 
     fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
         Box::pin(async move {
             let demanding: Vec<_> = requests.iter().map(demanding).collect();
-            let mut results = Vec::with_capacity(requests.len());
-            for (granted, request) in self.0.reserve_many(&demanding).await.into_iter().zip(requests) {
-                results.push(explained(&*self.0, request, granted).await);
-            }
-            results
+            let mut granted = self.0.reserve_many(&demanding).await;
+            explain(&*self.0, requests, &mut granted).await;
+            granted
         })
     }
 
@@ -103,5 +114,23 @@ mod tests {
         let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
         assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
         assert_eq!(memory.list_all().await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn only_missing_sequences_of_a_batch_are_explained() {
+        let memory = MemoryStore::new();
+        let (known, missing) =
+            ("orders".parse::<SequenceName>().unwrap(), "odrers".parse::<SequenceName>().unwrap());
+        memory.create(&known, Bounds::of::<u64>()).await.unwrap();
+        let request = |name: &SequenceName, bounds| Reserve::new(name.clone(), 1).create(bounds);
+        let bounds = Bounds::of::<u64>();
+        let requests =
+            [request(&missing, Some(bounds)), request(&known, Some(bounds)), request(&missing, None)];
+        let granted = Existing::of(memory).reserve_many(&requests).await;
+        assert!(granted[1].is_ok());
+        let says = |at: usize| {
+            granted[at].as_ref().unwrap_err().to_string().contains("create it without `existing`")
+        };
+        assert_eq!((says(0), says(2)), (true, false), "the last is not to be created in any case");
     }
 }
