@@ -3,6 +3,8 @@
 use idmill::Result;
 use idmill::store::{Cursor, Listing, Page, Records, SequenceInfo};
 
+use super::paging::is_full;
+
 /// A page that is filled row by row: [`Listing`] or [`Records`].
 pub trait Fill: Sized {
     /// The value stored under a name.
@@ -27,7 +29,7 @@ pub trait Fill: Sized {
     /// Creates a page of rows that were read in the order of their names. If the page is full, the next one
     /// begins after the last row.
     fn by_name(page: &Page, rows: Vec<(String, Result<Self::Row>)>) -> Self {
-        let last = rows.last().filter(|_| rows.len() >= page.limit.max(1));
+        let last = rows.last().filter(|_| is_full(page, rows.len()));
         Self::of(last.map(|(name, _)| Cursor::new(name.as_str())), rows)
     }
 }

@@ -11,6 +11,11 @@ pub fn limit(page: &Page) -> i32 {
     i32::try_from(page.limit.max(1)).unwrap_or(i32::MAX)
 }
 
+/// Returns whether this number of rows fills the page, so another page may follow.
+pub fn is_full(page: &Page, rows: usize) -> bool {
+    rows >= page.limit.max(1)
+}
+
 /// Returns the first text after all texts with this prefix, in byte order. Returns `None` if there is none.
 pub fn end(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();

@@ -119,7 +119,7 @@ impl Fault {
     pub(crate) fn words(&self, engine: impl Fn(&EngineError) -> String, uncommitted: &str) -> String {
         match self {
             Self::Engine(error) => engine(error),
-            Self::Broken(error) => chain(&**error),
+            Self::Broken(error) => idmill_kit::chain(&**error),
             Self::Silent(time) => format!("no answer within {time:?}"),
             Self::Refused(error) => error.to_string(),
             Self::Warned(said) | Self::Answer(said) => said.clone(),
@@ -148,21 +148,6 @@ impl From<EngineError> for Fault {
     fn from(error: EngineError) -> Self {
         Self::Engine(error)
     }
-}
-
-/// Joins an error and its causes in one line: a driver's own text often omits the cause.
-pub fn chain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 impl fmt::Display for EngineError {

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use idmill::store::{Cursor, Grant, Listing, Page, Records, Reserve, SequenceInfo};
+use idmill::store::{Cursor, Grant, Listing, Page, Reserve, SequenceInfo};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Numbers, must_fit};
+use idmill_kit::{Fault, Fill, Numbers, must_fit, paging};
 
 use crate::{Row, Value};
 
@@ -59,39 +59,25 @@ pub(crate) fn legible(row: &Row, column: usize) -> Cow<'_, str> {
     }
 }
 
-/// Builds a page of sequences. `name` returns the cursor of a row. The rows are sorted here, since
-/// a UTF-16 database sorts differently.
+/// Builds a page. `cursor` returns the cursor of a row.
+pub(crate) fn page_of<P: Fill>(
+    page: &Page,
+    rows: &[Row],
+    cursor: impl Fn(&Row) -> Option<Cursor>,
+    decode: impl Fn(&Row) -> Result<P::Row>,
+) -> P {
+    let next = rows.last().filter(|_| paging::is_full(page, rows.len())).and_then(cursor);
+    P::of(next, rows.iter().map(|row| (legible(row, 0), decode(row))))
+}
+
+/// Builds a page of sequences. They are sorted here, since a UTF-16 database sorts differently.
 pub(crate) fn listing(
     page: &Page,
     rows: &[Row],
-    name: impl Fn(&Row) -> Option<Cursor>,
+    cursor: impl Fn(&Row) -> Option<Cursor>,
     decode: impl Fn(&Row) -> Result<SequenceInfo>,
 ) -> Listing {
-    let mut listing = Listing::default();
-    for row in rows {
-        listing.add(legible(row, 0), decode(row));
-    }
-    listing.next = next_page(page, rows, name);
-    listing.sorted()
-}
-
-/// Builds a page of records. `decode` reads the text of a row as the dialect stores it.
-pub(crate) fn records(
-    page: &Page,
-    rows: &[Row],
-    name: impl Fn(&Row) -> Option<Cursor>,
-    decode: impl Fn(&Row) -> Result<String>,
-) -> Records {
-    let mut records = Records::default();
-    for row in rows {
-        records.add(&legible(row, 0), decode(row));
-    }
-    records.next = next_page(page, rows, name);
-    records
-}
-
-fn next_page(page: &Page, rows: &[Row], name: impl Fn(&Row) -> Option<Cursor>) -> Option<Cursor> {
-    rows.last().filter(|_| rows.len() >= page.limit.max(1)).and_then(name)
+    page_of::<Listing>(page, rows, cursor, decode).sorted()
 }
 
 /// Returns the sequence after the grant, which may be new, and the grant. A grant

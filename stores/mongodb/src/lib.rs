@@ -212,7 +212,7 @@ async fn listed<P: Fill>(
     let first = page.after.is_none() && page.prefix.is_empty();
     let mut all: Vec<Document> = if first { read(schema::unnamed()).await? } else { Vec::new() };
     let found: Vec<Document> = read(schema::within_page(page)).await?;
-    let last = found.last().filter(|_| found.len() >= page.limit.max(1));
+    let last = found.last().filter(|_| paging::is_full(page, found.len()));
     let next = last.and_then(|last| last.get_str("_id").ok()).map(Cursor::new);
     all.extend(found);
     let row = |document| decode(document, &schema::shown(document));

@@ -13,7 +13,7 @@ use super::run::{read, text, try_write, write};
 use super::server;
 use super::table::{LONGEST_NAME, Table, hex, within};
 use crate::executor::to_write;
-use crate::rows::{legible, records};
+use crate::rows::{legible, page_of};
 use crate::{Asked, Executor, Row, Witnesses, witness};
 
 impl Table {
@@ -141,6 +141,6 @@ impl<E: Executor + Send> Witnesses<E> for Calls {
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let found = read(executor, &witness.select_records(page)?).await?;
-        Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
+        Ok(page_of(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -11,7 +11,7 @@ use super::place::{Place, look};
 use super::rows::{asks, cursor, name, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::{LONGEST_NAME, Table, session};
-use crate::rows::records;
+use crate::rows::page_of;
 use crate::witness::{self, COLUMNS};
 use crate::{Executor, Row, Statement, Witnesses};
 
@@ -144,6 +144,6 @@ impl<E: Executor + Clone + Send + Sync> Witnesses<E> for Calls {
     async fn list_records(&self, executor: &mut E, page: &Page) -> Result<Records> {
         let Some(witness) = self.witness(executor).await? else { return Ok(Records::default()) };
         let found = read(executor, &witness.select_records(), of_page(page)).await?;
-        Ok(records(page, &found, cursor, |row| witness.decode_record(row)))
+        Ok(page_of(page, &found, cursor, |row| witness.decode_record(row)))
     }
 }

@@ -9,6 +9,7 @@ use std::error::Error as StdError;
 use std::fmt;
 
 use idmill::{Error, ErrorKind};
+use idmill_kit::causes;
 use idmill_kit::mode::GONE;
 
 use super::codes as code;
@@ -183,14 +184,7 @@ fn extended(error: &EngineError) -> i32 {
 
 /// The extended result code that an error originates from.
 fn cause(error: &Error) -> Option<i32> {
-    let mut next = StdError::source(error);
-    while let Some(cause) = next {
-        if let Some(Cause(error)) = cause.downcast_ref() {
-            return Some(extended(error));
-        }
-        next = cause.source();
-    }
-    None
+    causes(error).find_map(|cause| cause.downcast_ref()).map(|Cause(error)| extended(error))
 }
 
 /// The engine's error as the cause of an idmill error: its message, and its code for [`passes`].

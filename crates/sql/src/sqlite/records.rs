@@ -8,7 +8,7 @@ use super::calls::Calls;
 use super::rows::{columns, cursor};
 use super::session::{Session, in_transaction};
 use super::table::{LONGEST_NAME, Table, columns_of, in_main, select_page};
-use crate::rows::{legible, records};
+use crate::rows::{legible, page_of};
 use crate::witness::{self, COLUMNS};
 use crate::{Answer, Executor, Row, Statement, Witnesses};
 
@@ -101,7 +101,7 @@ impl<E: Executor + Send> Witnesses<Session<E>> for Calls {
         let Some(witness) = session.witness().await? else { return Ok(Records::default()) };
         let answer = session.read(select_page(&witness.sql(), &COLUMNS.join(", "), page)?).await?;
         let (name, decode) = (|row: &Row| cursor(row, NAME_AS_BYTES), |row: &Row| witness.decode(row));
-        Ok(records(page, &answer.rows, name, decode))
+        Ok(page_of(page, &answer.rows, name, decode))
     }
 }
 

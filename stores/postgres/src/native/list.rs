@@ -43,8 +43,8 @@ impl NativeSequences {
         for some in readable.chunks(AT_ONCE) {
             self.list_these(some, &mut listing).await?;
         }
-        let full = rows.len() >= page.limit.max(1);
-        listing.next = rows.last().filter(|_| full).map(|row| Cursor::new(text(row, 0)));
+        listing.next =
+            rows.last().filter(|_| paging::is_full(page, rows.len())).map(|row| Cursor::new(text(row, 0)));
         Ok(listing.sorted())
     }
 
