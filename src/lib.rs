@@ -10,7 +10,8 @@
 //! # async fn main() -> idmill::Result<()> {
 //! use idmill::store::MemoryStore;
 //!
-//! let ids = idmill::Sequences::new(MemoryStore::new())?; // or idmill_sqlite::connect("sqlite:ids.db").await?
+//! // Or `idmill_sqlite::connect("sqlite:ids.db").await?`.
+//! let ids = idmill::Sequences::new(MemoryStore::new())?;
 //! let orders = ids.sequence::<u64>("orders").await?;   // a sequence, created on first use
 //! let id = orders.next().await?;                       // an id
 //! assert_eq!(id, 1);
@@ -32,7 +33,8 @@
 //! use std::time::Duration;
 //! use idmill::store::MemoryStore;
 //!
-//! let ids = idmill::Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?; // or SqliteStore::open("ids.db")
+//! // Or with `SqliteStore::open("ids.db")`.
+//! let ids = idmill::Sequences::connect_blocking(async { Ok(MemoryStore::new()) })?;
 //! let orders = ids.sequence::<i32>("orders").start(1_000).open_blocking()?;
 //! assert_eq!(orders.blocking(Duration::from_secs(5)).next()?, 1_000);
 //! # Ok(()) }

@@ -255,7 +255,7 @@ impl Oracle {
     fn reply(&mut self, number: usize, ids: &Ranges) {
         let first = self.callers.iter().position(Asked::waits);
         assert_eq!(first, Some(number), "first in, first out");
-        assert_eq!(ids.len(), self.callers[number].want, "as many as were wanted");
+        assert_eq!(ids.len(), self.callers[number].want, "the requested number of ids");
         let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
         assert!(self.prefetches() || !late, "Global: only who waited before it was asked for");

@@ -57,7 +57,7 @@ fn no_way_to_write_a_url_wrongly_shows_the_password() {
 }
 
 #[test]
-fn no_password_is_shown_by_a_store_that_reads_a_url_wrongly() {
+fn malformed_store_urls_never_print_the_password() {
     let schemes = [
         "postgres",
         "postgresql",
@@ -99,7 +99,7 @@ fn no_password_is_shown_by_a_store_that_reads_a_url_wrongly() {
 
 proptest! {
     #[test]
-    fn a_password_between_a_colon_and_the_last_at_is_never_shown(
+    fn password_before_the_last_at_is_never_printed(
         before in "[a-z:/?&= \"']{0,12}", junk in "[@:/?#&=% ]{0,3}", after in "[a-z/?:=]{0,8}",
     ) {
         let url = format!("{before}:{junk}hunter2{junk}@{after}");

@@ -200,7 +200,7 @@ fn what_cannot_be_read_is_reported_beside_the_others() {
     assert_eq!(listed["unreadable"][0]["kind"], json!("store_violation"));
 }
 
-/// The memory limit is a tenth of what the whole list would take.
+/// The memory limit is a tenth of the size of the whole list.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_list_takes_no_more_memory_the_longer_it_is() {

@@ -5,9 +5,9 @@ use idmill::{Error, ErrorKind, Operation, Result};
 const DEFAULT_TABLE: &str = "idmill_sequences";
 const SUFFIX: &str = "_witness";
 
-/// Returns the name of the records table for a table of sequences: `idmill_witness` for `idmill_sequences`, and
-/// a separate table for each other table. If the default is written in another case, its first part keeps that
-/// case. So an engine that ignores case also has one records table.
+/// Returns the name of the records table for a table of sequences: `idmill_witness` for `idmill_sequences`,
+/// and a separate table for each other table. If the default is written in another case, its first part keeps
+/// that case. So an engine that ignores case also has one records table.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name of more than `longest` bytes.

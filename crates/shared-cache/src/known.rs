@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_never_steps_back_while_the_sequence_is_the_same() {
+    fn known_state_never_steps_back_within_one_sequence() {
         let heard = |info, before: &Known| Known::of(&info, "k".to_owned(), Some(before));
         let mut known = Known::of(&info(1, 0, Some(1)), "k".to_owned(), None);
         known.advance(known.identity, Some(31));

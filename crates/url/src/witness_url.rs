@@ -124,7 +124,7 @@ impl WitnessUrl {
 
     async fn opened(&self, how: How) -> Result<Found> {
         let opened = self.sought(how).await.map_err(|error| self.not_opened(error))?;
-        Ok(opened.expect("what is not sought is there, or an error"))
+        Ok(opened.expect("opening creates the witness or fails"))
     }
 
     async fn sought(&self, how: How) -> Result<Option<Found>> {

@@ -70,7 +70,8 @@ pub use scylla;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<CassandraOptions>("cassandra", "cassandra://HOST/KEYSPACE")];
 
-/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE`, and its sequences,
+/// on the current tokio runtime.
 ///
 /// # Errors
 /// Those of [`idmill_kit::connect`].

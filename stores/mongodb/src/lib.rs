@@ -61,7 +61,8 @@ const STORE: Scheme = Scheme::store::<MongoOptions>("mongodb", "mongodb://HOST/D
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mongodb+srv")];
 
-/// Opens the store at a URL such as `mongodb://HOST/DATABASE`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `mongodb://HOST/DATABASE`, and its sequences,
+/// on the current tokio runtime.
 ///
 /// # Errors
 /// Those of [`idmill_kit::connect`].

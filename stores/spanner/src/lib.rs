@@ -63,7 +63,8 @@ pub use idmill_kit::Mode;
 pub const SCHEMES: &[Scheme] =
     &[Scheme::store::<SpannerOptions>("spanner", "spanner://projects/P/instances/I/databases/D")];
 
-/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D`, and its sequences,
+/// on the current tokio runtime.
 ///
 /// # Errors
 /// Those of [`idmill_kit::connect`].

@@ -102,7 +102,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
         if let Some(known) = known.filter(|_| known != before) {
             self.known.lock().insert(request.name.clone(), known);
         }
-        let (range, known) = (outcome?, known.expect("what was reserved from is known"));
+        let (range, known) = (outcome?, known.expect("a granted sequence is known"));
         Ok(Grant::new(range, known.identity, known.bounds))
     }
 

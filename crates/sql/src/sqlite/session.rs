@@ -47,8 +47,8 @@ pub struct Session<E> {
 impl<E: Executor> Session<E> {
     /// Opens the database, and creates the file and the table if the settings allow it.
     ///
-    /// `connect` opens a new connection in this mode each time, which closes when it is dropped. It must not return a shared connection: one of them only probes whether others use the file
-    /// under another name.
+    /// `connect` opens a new connection in this mode each time, which closes when it is dropped. It must not
+    /// return a shared connection: one of them only probes whether others use the file under another name.
     ///
     /// If several processes create one file at the same time, each can get "busy", even where
     /// SQLite does not wait (the switch to WAL). Retry while the error [passes](super::passes), for
@@ -110,8 +110,8 @@ impl<E: Executor> Session<E> {
         adoption.await.map_err(|error| at_path(&path, refused(error)))
     }
 
-    /// Takes a connection that was opened elsewhere to the file that was opened before. Use it if this may be the only open connection: the last connection that closes removes the log, and the
-    /// next creates another.
+    /// Takes a connection that was opened elsewhere to the file that was opened before. Use it if this may be
+    /// the only open connection: the last connection that closes removes the log, and the next creates another.
     ///
     /// # Errors
     /// The errors of [`adopt`](Self::adopt); [`StoreViolation`](ErrorKind::StoreViolation) if it is

@@ -8,7 +8,7 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, ids, name, reserve, schemes, server, url};
 
-/// Connects as a user `shop`, who may create objects in `public`. A schema may get that name.
+/// Connects as a user `shop` with the right to create objects in `public`. A schema may get that name.
 async fn shop(engine: &Engine) -> String {
     let admin = client(engine).await;
     admin.batch_execute("CREATE ROLE shop LOGIN; GRANT ALL ON SCHEMA public TO shop").await.unwrap();

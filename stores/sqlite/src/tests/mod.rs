@@ -5,7 +5,7 @@ mod table;
 use super::*;
 
 #[tokio::test]
-async fn a_write_whose_thread_died_is_unknown_and_the_store_goes_on() {
+async fn write_of_a_dead_thread_is_unknown_and_the_store_works() {
     let dir = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(dir.path().join("ids.db")).await.unwrap();
     let error = store.run(Asked::Write, |_, _| -> Result<()> { panic!("injected") }).await.unwrap_err();
