@@ -64,7 +64,8 @@ async fn read_aloud(browser: &Browser) -> Value {
 async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(1))).await;
-    // The second client takes the ids that are too few for the first.
+    // The second client takes the ids that are too few for the first. When the first gives up, it puts its ids back,
+    // and the sequence is `failing` until the second has taken them: wait for each text.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("orders", "health", "it === 'serving'").await;
@@ -72,21 +73,21 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     browser.until_cell("orders", "health", "it === 'dry'").await;
     browser.until_cell("orders", "reason", "it.includes('failed')").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
-    assert_eq!(
-        browser.text("[data-field=reason]").await,
-        "the store is away, and memory does not last; orders has no ids"
-    );
+    let reason = "the store is away, and memory does not last; orders has no ids";
+    browser
+        .until(&format!("document.querySelector('[data-field=reason]').textContent === {}", json!(reason)))
+        .await;
     browser.until("document.getElementById('news').textContent.includes('orders is dry')").await;
     browser.until_cell("orders", "since", r"/^since \d\d:\d\d:\d\d UTC, /.test(it)").await;
     browser.until_cell("orders", "failing", r"/^[\d.]+ fail$/.test(it)").await;
     // The title identifies the tab, and the name the server.
     let name = browser.text("[data-field=name]").await;
     assert!(name.ends_with(&format!(":{}", server.http.port())), "{name}");
-    let title = browser.driver.title().await.unwrap();
-    assert_eq!(title, format!("■ Not ready, 1 in trouble – {name} – idmill"));
+    let title = format!("■ Not ready, 1 in trouble – {name} – idmill");
+    browser.until(&format!("document.title === {}", json!(title))).await;
     // The state is shown by a sign and a word, not only by colour.
     let sign = "getComputedStyle(document.querySelector('#rows tr .mark'), '::before').content";
-    assert_eq!(browser.value(sign).await, json!("\"■\""));
+    browser.until(&format!("{sign} === '\"■\"'")).await;
     store.set_faults(Faults::none());
     browser.until_cell("orders", "health", "it === 'serving'").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Ready'").await;
