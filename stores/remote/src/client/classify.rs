@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_a_write_are_sorted_and_say_where_and_what_to_do() {
+    fn failed_writes_are_classified_with_address_and_remedy() {
         let ours = [
             (Fault::Lost("broken pipe".into()), UnknownOutcome, "broken pipe"),
             (Fault::Silent(Duration::from_secs(1)), UnknownOutcome, "1s"),
