@@ -118,7 +118,7 @@ fn a_sound_store_has_no_findings() {
     let ran = guarded(&place, &["doctor"]);
     assert_eq!(
         (ran.code, ran.out.as_str()),
-        (0, "sound    nothing is wrong with what was looked at; sequences: 10\n"),
+        (0, "sound    no problem was found; sequences: 10\n"),
         "{ran:?}"
     );
 }

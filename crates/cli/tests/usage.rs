@@ -66,7 +66,7 @@ fn what_cannot_be_right_is_named_and_changes_nothing() {
         (&["set", "s"], "--next"),
         (&["bench", "--mode", "fast"], "'fast'"),
         (&["bench", "--threads", "0"], "'0'"),
-        (&["bench", "-n", "0"], "0 transactions"),
+        (&["bench", "-n", "0"], "`--iterations 0`"),
         (&["draws", "--mode", "fast"], "'fast'"),
         (&["draws", "-n", "0"], "0 ids"),
         (&["plan", "--rate", "many"], "'many'"),
