@@ -457,11 +457,11 @@ fn a_certificate_that_has_ended_is_told_of() {
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
     let ran = place.run(&[&["serve", "--check"][..], &files].concat());
     assert!(ran.code == 0 && ran.out.contains("yes, until 2021-01-01T00:00:00Z"), "{ran:?}");
-    assert!(ran.err.contains("server.pem has ended") && ran.err.contains("renew it"), "{ran:?}");
+    assert!(ran.err.contains("server.pem has expired") && ran.err.contains("renew it"), "{ran:?}");
     let said = place.json(&[&["serve", "--check", "--json"][..], &files].concat());
     assert_eq!(said["certificate-expires"], "2021-01-01T00:00:00Z");
     let mut server = Server::start(&place, &files);
-    logged(&mut server.log, "server.pem has ended");
+    logged(&mut server.log, "server.pem has expired");
 }
 
 #[test]
