@@ -68,7 +68,7 @@ fn what_cannot_be_right_is_named_and_changes_nothing() {
         (&["bench", "--threads", "0"], "'0'"),
         (&["bench", "-n", "0"], "`--iterations 0`"),
         (&["draws", "--mode", "fast"], "'fast'"),
-        (&["draws", "-n", "0"], "0 ids"),
+        (&["draws", "-n", "0"], "`--ids 0`"),
         (&["plan", "--rate", "many"], "'many'"),
         (&["check", "--samples", "0"], "'0'"),
         (&["frobnicate"], "frobnicate"),
