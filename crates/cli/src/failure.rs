@@ -229,7 +229,7 @@ fn hint(error: &Error, message: &str) -> Option<String> {
             format!("it may have been done or not: check with `idmill show {name}` before you retry")
         }
         ErrorKind::StoreViolation => {
-            "hand out no more ids until you know why: was a backup restored, or a file moved?"
+            "hand out no more ids until you know the cause: was a backup restored, or a file moved?"
                 .to_owned()
         }
         kind if kind.status() == Status::Transient => "retry later; nothing was lost".to_owned(),
