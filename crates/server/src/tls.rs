@@ -177,7 +177,7 @@ impl Expiry {
             Ok(left) => {
                 let days = left.as_secs() / DAY.as_secs();
                 Some(format!(
-                    "the certificate in {file} ends in {days} days, and clients will then reject it; renew it in this file"
+                    "the certificate in {file} expires in {days} days, and clients will then reject it; renew it in this file"
                 ))
             }
             Err(_) => Some(format!(
@@ -196,7 +196,7 @@ mod tests {
         let now = SystemTime::now();
         let warning = |end| Expiry { file: "server.pem".into(), end: Some(end) }.warning(now);
         assert_eq!(warning(now + SOON + Duration::from_secs(1)), None);
-        assert!(warning(now + SOON).unwrap().contains("server.pem ends in 14 days"));
+        assert!(warning(now + SOON).unwrap().contains("server.pem expires in 14 days"));
         assert!(warning(now + DAY / 2).unwrap().contains("in 0 days"));
         assert!(warning(now - DAY).unwrap().contains("has expired"));
         assert_eq!(Expiry { file: "server.pem".into(), end: None }.warning(now), None);

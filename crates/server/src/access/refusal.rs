@@ -45,7 +45,7 @@ pub(crate) enum Refusal {
     Connections(u32),
     /// The token has created its maximum number of sequences, for this time.
     #[display(
-        "the token may create no more sequences today; retry in {} s, or ask an operator to create it",
+        "the token may create no more sequences for now; retry in {} s, or ask an operator to create it",
         self.retry_after()
     )]
     Created(Duration),
