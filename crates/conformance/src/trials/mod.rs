@@ -138,20 +138,20 @@ macro_rules! table {
 pub fn trials() -> &'static [Trial] {
     const TRIALS: &[Trial] = table! {
         ranges {
-            disjoint_among_tasks [] "Tasks and clients of one process that reserve at once never share an id."
+            disjoint_among_tasks [] "Tasks and clients of one process that reserve concurrently never share an id."
             growing [] "A request that starts after another was answered gets larger ids."
             nothing_lost [] "Without a fault, the sequence moves by exactly what was granted."
         }
         processes {
-            disjoint_among_processes [Processes] "Processes that reserve at once never share an id, and lose none."
+            disjoint_among_processes [Processes] "Processes that reserve concurrently never share an id, and lose none."
         }
         creation {
-            creation_race [] "Clients that reserve first, all at once, have one sequence of one incarnation."
-            create_race [] "When clients create a sequence at once, one succeeds; the others get `already_exists`."
+            creation_race [] "Clients that all reserve first, concurrently, have one sequence of one incarnation."
+            create_race [] "When clients create a sequence concurrently, one succeeds; the others get `already_exists`."
             created_only_if_asked [] "A reserve that requires an existing sequence creates none, so a store that lost it does not start again."
         }
         processes {
-            creation_race_of_processes [Processes] "Processes that reserve first, all at once, have one sequence of one incarnation."
+            creation_race_of_processes [Processes] "Processes that all reserve first, concurrently, have one sequence of one incarnation."
         }
         bounds {
             first_to_last [] "Each id from the first to the last is granted once; then the sequence stays exhausted."
@@ -181,12 +181,12 @@ pub fn trials() -> &'static [Trial] {
         rests {
             rests_are_granted_again [GivesBack] "Ids that are given back from the last range are granted to the next reserve."
             rests_of_others_stay [GivesBack] "Ids are not taken back if others reserved after them, or if they belong to another identity."
-            rests_at_once [GivesBack] "When clients reserve and give back at once, no id that was kept is granted again."
+            rests_at_once [GivesBack] "When clients reserve and give back concurrently, no id that was kept is granted again."
             rests_through_cuts [GivesBack Connection] "When a connection is cut during a give-back, the reported outcome is true."
         }
         records {
             records_compare [Records] "A record is replaced only if it is unchanged since it was read; a sequence of its name is unaffected."
-            records_at_once [Records] "When clients add to a record at once, no update is lost."
+            records_at_once [Records] "When clients add to a record concurrently, no update is lost."
             record_names_are_kept [Records] "Different names are different records, whatever their characters, and are listed unchanged."
             records_come_in_pages [Records] "Pages of records have every record of a prefix, in its current state, and no other."
             records_over_kills [Records Kill] "A record that was written before the engine was killed is kept."
@@ -200,7 +200,7 @@ pub fn trials() -> &'static [Trial] {
             as_the_reference [Exact] "Random calls have the same answers as the store in memory."
             cancelled_reserves [] "A reserve that is dropped at any point is granted to no other caller, and disturbs nothing."
             batches [Batches] "A batch is answered in order, and its entries fail separately."
-            batches_at_once [Batches] "Batches in different orders at once neither share an id nor wait for each other."
+            batches_at_once [Batches] "Concurrent batches in different orders neither share an id nor wait for each other."
             capabilities_are_coherent [] "The store behaves as its capabilities declare."
         }
         processes {

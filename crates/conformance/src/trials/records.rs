@@ -133,7 +133,7 @@ pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
             for (number, name) in own {
                 let seen = before.get(&name).map(String::as_str);
                 let written = client.swap(&name, seen, &format!("{run} {number}")).await??;
-                check!(written, "`{name}` is another record, which was written meanwhile");
+                check!(written, "`{name}` is another record, which was written concurrently");
             }
             Ok(())
         });
