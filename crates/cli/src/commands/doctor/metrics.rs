@@ -73,7 +73,7 @@ fn labels(finding: &Finding) -> Labels {
 
 fn describe() {
     for (name, unit, what) in [
-        (FINDINGS, Unit::Count, "Findings of the last examination; 0 for those that are resolved"),
+        (FINDINGS, Unit::Count, "Findings of the last examination; 0 for resolved ones"),
         (SEQUENCES, Unit::Count, "Sequences examined"),
         (LAST_LOOK, Unit::Seconds, "When the last examination ended, in seconds since 1970"),
         (DAYS_LEFT, Unit::Count, "Days until the sequence is exhausted, at the given or measured rate"),
