@@ -70,7 +70,7 @@ fn set_goes_forwards_and_not_back_unless_told_to() {
         let ran = place.run(&[&["set", "s"], &back[..]].concat());
         assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{back:?}");
         assert!(ran.err.contains("handed out twice") || ran.err.contains("reserved already"), "{}", ran.err);
-        assert!(ran.err.contains("hint: add --backwards"), "{}", ran.err);
+        assert!(ran.err.contains("hint: add `--backwards`"), "{}", ran.err);
     }
     assert_eq!(place.show(), before);
     let ran = place.run(&["set", "s", "--next", "50"]);
@@ -149,9 +149,13 @@ fn a_name_that_is_not_there_is_answered_with_the_nearest() {
     for args in [&["show", "odrers"][..], &["set", "Orders", "--next", "9"], &["remove", "order"]] {
         let ran = place.run(args);
         assert_eq!(ran.code, 4, "{args:?}: {ran:?}");
-        assert!(ran.err.contains("hint: there is orders; `idmill list` shows all"), "{args:?}: {}", ran.err);
+        assert!(
+            ran.err.contains("hint: did you mean orders? `idmill list` shows all"),
+            "{args:?}: {}",
+            ran.err
+        );
     }
-    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` makes it"));
+    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` creates it"));
 }
 
 /// The columns of a row, except its name.

@@ -139,7 +139,7 @@ fn at_once<T: Send>(client: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
 
 fn distinct(ids: &[u64]) -> BTreeSet<u64> {
     let set: BTreeSet<u64> = ids.iter().copied().collect();
-    assert_eq!(set.len(), ids.len(), "an id came twice: {ids:?}");
+    assert_eq!(set.len(), ids.len(), "an id was returned twice: {ids:?}");
     set
 }
 
