@@ -138,90 +138,90 @@ macro_rules! table {
 pub fn trials() -> &'static [Trial] {
     const TRIALS: &[Trial] = table! {
         ranges {
-            disjoint_among_tasks [] "Tasks and clients of one process that reserve at once never share an id."
-            growing [] "Whoever asks after another was answered gets larger ids."
-            nothing_lost [] "Without a fault, the sequence moves by exactly what was granted."
+            disjoint_among_tasks [] "Tasks and clients of one process that reserve concurrently never share an id."
+            growing [] "A reserve that starts after another one was answered gets larger ids."
+            nothing_lost [] "Without faults, the sequence moves by exactly the granted ids."
         }
         processes {
-            disjoint_among_processes [Processes] "Processes that reserve at once never share an id, and lose none."
+            disjoint_among_processes [Processes] "Processes that reserve concurrently never share an id, and lose none."
         }
         creation {
-            creation_race [] "Clients that reserve first, all at once, have one sequence of one incarnation."
-            create_race [] "Of clients that create a sequence at once, one does; the others hear that it exists."
-            created_only_if_asked [] "A reserve of a sequence that has to exist creates none, whoever knew it: a store that lost it is not begun anew."
+            creation_race [] "Concurrent first reserves of several clients create one sequence with one incarnation."
+            create_race [] "If several clients create a sequence concurrently, one succeeds; the others get the error that it exists."
+            created_only_if_asked [] "A reserve that requires an existing sequence creates none, even if the client has seen the sequence: a store that lost it does not start it again."
         }
         processes {
-            creation_race_of_processes [Processes] "Processes that reserve first, all at once, have one sequence of one incarnation."
+            creation_race_of_processes [Processes] "Concurrent first reserves of several processes create one sequence with one incarnation."
         }
         bounds {
-            first_to_last [] "From the first id to the last, each is granted once; then the sequence is exhausted, for good."
+            first_to_last [] "Each id from the first to the last is granted once; then the sequence stays exhausted."
             end_of_i32 [] "A sequence of 32-bit ids ends with the last of them."
-            end_of_the_store [] "A sequence ends with the largest id that the store can keep; beyond it, none is created."
-            ceiling [] "Nothing above the caller's ceiling is granted; others go on where it ends."
-            creation_below_the_ceiling [] "A reserve that can grant nothing loses nothing."
-            stored_bounds_win [] "The bounds of a sequence that exists are kept, whatever a reserve would have created."
+            end_of_the_store [] "A sequence ends with the largest id that the store can keep; no sequence can be created beyond it."
+            ceiling [] "No id above the caller's ceiling is granted; other callers continue after the last granted id."
+            creation_below_the_ceiling [] "A reserve that can grant nothing loses no ids."
+            stored_bounds_win [] "An existing sequence keeps its bounds, even if a reserve would create it with others."
             large_counts [] "Counts up to the largest number are granted in full, or up to the end, without an overflow."
         }
         names {
-            names_are_kept [] "Names that differ are different sequences, whatever they are made of, and listed as they are."
+            names_are_kept [] "Different names are different sequences, with any characters, and are listed unchanged."
         }
         administration {
-            create_once [] "What is created is stored as it was asked for, once."
-            looking_consumes_nothing [] "Looking at a sequence neither creates nor moves it."
-            list_is_sorted_and_complete [] "Every sequence is listed, as it is, by name."
-            list_comes_in_pages [] "Pages of a list have every sequence of a prefix, as it is, and no other."
-            set_does_what_it_says [] "A change is applied as the crate's arithmetic says, or refused with the kind that it says."
-            set_moves_reserves [Exact] "After a change the next reserve begins there; backwards, with the next epoch."
-            set_compares [Exact] "Of changes that expect the same identity, one wins; the others hear of a conflict."
-            set_among_reserves [] "A step forwards among reserves is neither undone nor overtaken."
-            resets_among_reserves [] "Resets and removals among reserves: within one identity, no id twice."
-            revoke_raises_the_epoch [Exact] "A revocation makes another epoch of the sequence, and changes nothing else."
-            remove_makes_another [Exact] "What is removed is gone; under its name, there is another incarnation."
+            create_once [] "A created sequence is stored as requested; a second creation fails."
+            looking_consumes_nothing [] "Reading a sequence neither creates nor moves it."
+            list_is_sorted_and_complete [] "The list has every sequence with its stored values, sorted by name."
+            list_comes_in_pages [] "The pages of a list have every sequence with the prefix, with its stored values, and no other."
+            set_does_what_it_says [] "A change gives the result of the crate's own arithmetic, or fails with the same kind of error."
+            set_moves_reserves [Exact] "After a change the next reserve starts at the new position; if that is backwards, with the next epoch."
+            set_compares [Exact] "If several changes expect the same identity, one succeeds; the others get a conflict."
+            set_among_reserves [] "A step forwards during reserves is neither undone nor overtaken."
+            resets_among_reserves [] "Resets and removals during reserves: no duplicate id within one identity."
+            revoke_raises_the_epoch [Exact] "A revocation raises the sequence's epoch, and changes nothing else."
+            remove_makes_another [Exact] "A removed sequence is gone; a new one under its name has another incarnation."
         }
         rests {
-            rests_are_granted_again [GivesBack] "What is given back of the last range is what the next reserve is granted."
-            rests_of_others_stay [GivesBack] "Nothing is taken back that others reserved after, or of another time of the sequence."
-            rests_at_once [GivesBack] "Among clients that reserve and give back at once, no id that was kept is granted again."
-            rests_through_cuts [GivesBack Connection] "A connection cut while a rest is given back: what the store says of it is true."
+            rests_are_granted_again [GivesBack] "Ids of the last range that are given back are granted by the next reserve."
+            rests_of_others_stay [GivesBack] "Ids are not taken back if others reserved after them, or if they belong to another epoch or incarnation."
+            rests_at_once [GivesBack] "Among clients that reserve and give back concurrently, no kept id is granted again."
+            rests_through_cuts [GivesBack Connection] "If the connection is cut while ids are given back, the store's result is true."
         }
         records {
-            records_compare [Records] "A record is written over what was seen of it and over nothing else; a sequence of its name is another thing."
-            records_at_once [Records] "Of clients that add to a record at once, none undoes what another has written."
-            record_names_are_kept [Records] "Names that differ are different records, whatever they are made of, and listed as they are."
-            records_come_in_pages [Records] "Pages of records have every record of a prefix, as it is, and no other."
-            records_over_kills [Records Kill] "What was written of a record before the engine was killed is kept."
-            records_through_cuts [Records Connection] "A connection cut while a record is written: what the store says of it is true."
+            records_compare [Records] "A record is only written over the value that the caller saw; a sequence of the same name is separate."
+            records_at_once [Records] "If several clients add to a record concurrently, none undoes the writes of another."
+            record_names_are_kept [Records] "Different names are different records, with any characters, and are listed unchanged."
+            records_come_in_pages [Records] "The pages of records have every record with the prefix, with its stored value, and no other."
+            records_over_kills [Records Kill] "Acknowledged writes of a record survive a SIGKILL of the engine."
+            records_through_cuts [Records Connection] "If the connection is cut while a record is written, the store's result is true."
         }
         guard {
-            is_guarded [Exact] "A guarded store that went back or was reset repeats no id, unless it was reset through the guard; an emptied one is refused; a removed name starts above its ids."
-            guards_another [Records Durable] "As the witness of a store that goes back at any moment, it lets no id be used twice."
+            is_guarded [Exact] "A guarded store that went back or was reset repeats no id, unless it was reset through the guard; an emptied one is rejected; a removed name starts above its ids."
+            guards_another [Records Durable] "As the witness of a store that goes back at any moment, it prevents duplicate ids."
         }
         callers {
-            as_the_reference [Exact] "Random calls have the answers that the store in memory gives."
-            cancelled_reserves [] "A reserve that is dropped at any point is granted to nobody else, and disturbs nothing."
-            batches [Batches] "A batch is answered in its order, and each failure is its own."
-            batches_at_once [Batches] "Batches in different orders at once neither share an id nor wait for each other."
-            capabilities_are_coherent [] "What the store declares is what it does."
+            as_the_reference [Exact] "Random calls have the same results as with the store in memory."
+            cancelled_reserves [] "A reserve that is dropped at any point grants its ids to no other caller, and disturbs nothing."
+            batches [Batches] "A batch is answered in its order, and each error belongs to its own entry."
+            batches_at_once [Batches] "Concurrent batches in different orders neither share an id nor block each other."
+            capabilities_are_coherent [] "The store behaves as its declared capabilities."
         }
         processes {
-            killed_clients [Processes] "Clients killed at any moment lose what they had under way, and nothing else."
-            paused_clients [Processes ShortTimeout] "A client that is paused past every timeout, and goes on, repeats no id."
+            killed_clients [Processes] "Clients killed at any moment lose only their running reserves."
+            paused_clients [Processes ShortTimeout] "A client that is paused past every timeout, and resumes, repeats no id."
         }
         engines {
-            killed_engine [Kill] "What was granted before the engine was killed stays granted; clients recover by themselves."
-            paused_engine [Pause] "While the engine is paused, errors pass; afterwards clients recover by themselves."
+            killed_engine [Kill] "Ids granted before the engine was killed stay granted; clients recover without help."
+            paused_engine [Pause] "While the engine is paused, errors are transient; afterwards clients recover without help."
         }
         connections {
-            unreachable [Connection] "While nobody answers, errors pass and are true; afterwards the client recovers by itself."
-            cut_before_arrival [Connection] "A connection cut before a request arrived: what the store says of it is true."
-            cut_after_arrival [Connection] "A connection cut after a request arrived: what the store says of it is true."
-            cut_before_the_reply [Connection] "A connection cut instead of a reply: what the store says of it is true."
-            reply_withheld [Connection] "A reply that comes after the caller gave up, or never, is taken for no other."
-            garbled_replies [Connection] "Nonsense instead of a reply is an error, which is true; never a panic, a wait or an id."
+            unreachable [Connection] "While the engine is unreachable, errors are transient and true; afterwards the client recovers without help."
+            cut_before_arrival [Connection] "If the connection is cut before a request arrives, the store's result is true."
+            cut_after_arrival [Connection] "If the connection is cut after a request arrived, the store's result is true."
+            cut_before_the_reply [Connection] "If the connection is cut in place of a reply, the store's result is true."
+            reply_withheld [Connection] "A reply that arrives after the caller's timeout, or never, is not taken for another reply."
+            garbled_replies [Connection] "An invalid reply leads to a true error; never to a panic, a hang or an id."
         }
         allocators {
-            nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are refused by the allocator."
-            drawn_by_allocators [] "Allocators over clients of their own never draw the same id."
+            nonsense_is_refused [] "The allocator rejects repeated, foreign, empty and oversized grants."
+            drawn_by_allocators [] "Allocators with separate clients never draw the same id."
             drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, through every fault that the store can meet."
         }
     };
