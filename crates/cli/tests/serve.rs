@@ -430,7 +430,7 @@ fn health_and_metrics_are_served() {
 }
 
 #[test]
-fn the_file_the_environment_and_the_command_line_say_what_is_served() {
+fn flags_override_environment_and_file_settings() {
     let place = Place::new();
     fs::write(
         place.path().join("idmill.toml"),
@@ -533,7 +533,7 @@ fn a_server_is_the_store_of_commands_elsewhere() {
 
 #[cfg(feature = "remote")]
 #[test]
-fn a_command_elsewhere_shows_a_token_and_nobody_else_sees_it() {
+fn remote_command_authenticates_and_never_prints_its_token() {
     let (place, elsewhere) = (Place::new(), Place::new());
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let made = place.json(&["token", "shop", "--right", "reserve", "--sequence", "*", "--json"]);

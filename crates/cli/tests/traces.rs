@@ -93,7 +93,7 @@ fn all(received: &Receiver<Sent>) -> (Vec<Sent>, Vec<Span>) {
 }
 
 #[test]
-fn a_collector_is_sent_spans_of_requests_refills_and_administration() {
+fn requests_refills_and_administration_export_spans() {
     let place = Place::new();
     let (endpoint, received) = collector();
     let server = start(

@@ -92,7 +92,7 @@ async fn answers_that_nobody_reads_are_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_a_transaction_that_nobody_reads_are_not_made_either() {
+async fn unread_transaction_replies_are_not_buffered() {
     let scene = Scene::new().await;
     let commands = [b"MULTI\r\n".to_vec(), b"INFO sequences\r\n".repeat(3000), b"EXEC\r\n".to_vec()].concat();
     let (stalled, _clients) = pour(scene.server.resp, commands).await;
