@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_granted_the_same_takes_nobody_elses_claim_for_its_own() {
+    async fn equal_claim_of_another_process_is_not_confirmed() {
         let witness = StoreWitness::new(Settling(Durable(MemoryStore::new()))).unwrap();
         let name = SequenceName::new("orders").unwrap();
         // After a restore, two processes are granted the same range, and both read before either claims.

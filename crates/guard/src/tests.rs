@@ -50,7 +50,7 @@ async fn a_store_that_went_back_is_raised_above_what_was_claimed() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_emptied_is_refused_and_a_removal_is_not() {
+async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
     let (store, _, guarded) = guarded();
     let nothing = store.snapshot();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
@@ -196,7 +196,7 @@ impl Store for Stubborn {
 }
 
 #[tokio::test]
-async fn refused_change_is_taken_back_and_an_unknown_one_is_pending() {
+async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
     for (kind, is_pending) in [(ErrorKind::Denied, false), (ErrorKind::UnknownOutcome, true)] {
         let (store, witness, guarded) = guarded();
         assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
@@ -311,7 +311,7 @@ impl Store for Keeping {
 }
 
 #[tokio::test]
-async fn witness_is_tested_before_a_store_that_takes_nothing_back() {
+async fn witness_is_tested_before_a_store_without_give_back() {
     let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
     let guarded = || Guarded::new(Arc::new(Keeping(store.clone())), witness.clone());
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 1);
