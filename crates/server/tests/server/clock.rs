@@ -42,7 +42,7 @@ fn token(secret: &Secret) -> Token {
 }
 
 #[tokio::test]
-async fn a_token_ends_when_the_clock_says_so_and_no_id_comes_twice_whatever_it_says() {
+async fn token_expires_by_the_clock_and_ids_stay_unique() {
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());
     let mut token = token(&secret);
     token.expires = Some(at(200 * DAY));

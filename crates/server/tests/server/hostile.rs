@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::common::{Client, Running};
 
 #[tokio::test]
-async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
+async fn invalid_command_closes_only_its_own_connection() {
     let server = Running::over(FaultyStore::new()).await;
     let mut other = server.client().await;
     assert_eq!(other.ask("INCR s").await, ":1");
@@ -109,7 +109,7 @@ async fn what_never_ends_is_cut_off_early() {
 
 /// The server stops reading, so the buffer of unread answers is bounded.
 #[tokio::test]
-async fn a_pipeline_whose_answers_nobody_reads_is_not_read_either() {
+async fn unread_replies_stop_reading_the_pipeline() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let commands = "*2\r\n$4\r\nPING\r\n$1000\r\n".to_owned() + &"x".repeat(1000) + "\r\n";

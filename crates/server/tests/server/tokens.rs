@@ -37,7 +37,7 @@ async fn in_a_pipeline_a_wrong_token_is_nobody_from_there_on() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_taken_away_ends_a_transaction_that_was_begun() {
+async fn removed_token_aborts_an_open_transaction() {
     let (server, access, secret, store) = served().await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
