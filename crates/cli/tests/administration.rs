@@ -162,7 +162,7 @@ fn database(place: &Place) -> idmill_sqlite::rusqlite::Connection {
 }
 
 #[test]
-fn a_list_has_what_begins_so_and_as_many_as_were_asked_for() {
+fn list_filters_by_prefix_and_limit() {
     let place = Place::with_sequence(1, 9);
     for name in ["orders-b", "orders-a", "other"] {
         place.run(&["create", name]);
@@ -180,7 +180,7 @@ fn a_list_has_what_begins_so_and_as_many_as_were_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_beside_the_others() {
+fn list_reports_an_unreadable_row_and_prints_the_others() {
     let place = Place::with_sequence(1, 9);
     place.run(&["create", "bad"]);
     database(&place)

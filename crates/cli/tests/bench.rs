@@ -122,7 +122,7 @@ fn markdown_prints_tables_and_published_rejects_settings() {
 
 /// The modes with prefetch. They start with a full memory, and draw too few ids to empty it.
 #[test]
-fn filling_memory_before_it_begins_is_nobodys_wait() {
+fn bench_does_not_count_the_first_fill_as_a_wait() {
     let place = Place::new();
     let args = ["bench", "--mode", "async-batch,thread", "--threads", "2", "-n", "5", "--json"];
     let report = place.json(&args);

@@ -45,7 +45,7 @@ fn restored_store_with_a_witness_continues_above_old_ids() {
 }
 
 #[test]
-fn a_store_that_is_gone_is_refused_until_somebody_decides() {
+fn deleted_store_is_rejected_until_the_sequence_is_removed() {
     let place = restored(GUARDED);
     fs::remove_file(place.path().join("ids.db")).unwrap();
     let refused = next(&place, GUARDED, "1");

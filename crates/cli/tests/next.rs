@@ -48,7 +48,7 @@ fn new_sequence_note_suggests_a_similar_name() {
 }
 
 #[test]
-fn what_has_to_exist_is_never_created() {
+fn existing_flag_never_creates_a_sequence() {
     let place = Place::new();
     let nowhere = place.run(&["next", "orders", "--existing"]);
     assert_eq!((nowhere.code, nowhere.out.as_str()), (4, ""));

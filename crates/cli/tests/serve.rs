@@ -118,7 +118,7 @@ fn a_sequence_has_to_exist_unless_told_otherwise() {
 }
 
 #[test]
-fn told_to_end_it_gives_back_what_it_did_not_hand_out() {
+fn sigterm_gives_back_unused_ids() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let server = Server::start(&place, &[]);
@@ -465,7 +465,7 @@ fn a_certificate_that_has_ended_is_told_of() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_with_what_to_do() {
+fn unusable_serve_setting_is_rejected_with_a_remedy() {
     let place = Place::new();
     fs::write(place.path().join("bad.toml"), "resp = \"127.0.0.1:1\"\nrsep = \"\"\n").unwrap();
     fs::write(place.path().join("tokens.toml"), "[[token]]\nname = \"a\"\n").unwrap();

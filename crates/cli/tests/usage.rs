@@ -41,7 +41,7 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn what_cannot_be_right_is_named_and_changes_nothing() {
+fn invalid_argument_is_named_and_changes_nothing() {
     let place = Place::new();
     let long = "x".repeat(201);
     for (args, says) in [

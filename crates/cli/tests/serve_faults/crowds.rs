@@ -49,7 +49,7 @@ fn files() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_that_are_idle_cost_little_and_harm_nobody() {
+async fn ten_thousand_idle_clients_cost_little_memory() {
     let crowd = CROWD.min(files().saturating_sub(1000));
     let place = with_orders();
     let server = with_files(&place, "$(ulimit -Hn)", &[]);

@@ -61,7 +61,7 @@ async fn servers_that_are_told_to_end_account_for_every_id() {
 
 /// The client does not read its answers until the drain time is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_in_answers_that_nobody_took_are_counted() {
+async fn ids_in_unread_replies_are_counted() {
     let place = with_orders();
     let (server, recorder) = (started(&place, &["--drain=1s"]), Recorder::new());
     let mut connection = recorder.connection(server.number);

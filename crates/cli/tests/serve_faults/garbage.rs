@@ -30,7 +30,7 @@ async fn is_well(resp: SocketAddr, http: SocketAddr) -> std::io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn garbage_harms_nobody_who_comes_after_or_draws_meanwhile() {
+async fn garbage_does_not_disturb_other_clients() {
     let place = with_orders();
     let server = started(&place, &[]);
     let (resp, http) = (server.resp, server.http);
