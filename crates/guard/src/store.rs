@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_store_forgot_another_remembers() {
+    async fn witness_in_another_store_prevents_duplicates() {
         let (store, other) = (MemoryStore::new(), Durable(MemoryStore::new()));
         let witness = Arc::new(StoreWitness::new(other.clone()).unwrap());
         let guarded = Guarded::new(store.clone(), witness.clone());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forgets_is_no_witness() {
+    fn nondurable_store_is_rejected_as_a_witness() {
         let error = StoreWitness::new(MemoryStore::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }

@@ -77,7 +77,7 @@ async fn a_reset_is_followed_and_what_is_behind_it_is_refused() {
 }
 
 #[tokio::test]
-async fn while_the_witness_is_away_nothing_is_reserved() {
+async fn unreachable_witness_prevents_reserves() {
     let (store, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     witness.set_away(true);
@@ -130,7 +130,7 @@ async fn what_is_given_back_can_be_claimed_again() {
 }
 
 #[tokio::test]
-async fn a_witness_that_went_back_knows_less_and_that_is_all() {
+async fn outdated_witness_does_not_block_reserves() {
     let (_, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     let before = witness.ledger("orders");
