@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sequences_are_looked_at_while_somebody_watches() {
+    async fn status_is_sampled_only_while_watched() {
         let state = crate::state::ServerState::of_memory(crate::access::Access::open());
         state.draws.find("orders").await.unwrap().next().await.unwrap();
         let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));

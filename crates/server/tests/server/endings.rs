@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use crate::common::{Running, with_orders};
 
 #[tokio::test]
-async fn who_was_answered_has_ids_and_the_rest_goes_back() {
+async fn shutdown_keeps_granted_ids_and_gives_back_the_rest() {
     let store = with_orders().await;
     let server = Running::over(store.clone()).await;
     let mut client = server.client().await;

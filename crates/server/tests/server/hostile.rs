@@ -96,7 +96,7 @@ async fn names_of_clients_are_short() {
 
 /// A line without an end, and a word of a gigabyte: neither is buffered.
 #[tokio::test]
-async fn what_never_ends_is_cut_off_early() {
+async fn endless_input_is_disconnected_early() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (mut sent, endless) = (0_usize, vec![b'x'; 65536]);
@@ -145,7 +145,7 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
 
 /// Half a request and then silence, over both protocols. Other clients are still served.
 #[tokio::test]
-async fn half_a_command_holds_up_nobody_else() {
+async fn incomplete_commands_do_not_block_other_clients() {
     let server = Running::over(FaultyStore::new()).await;
     let mut halves = Vec::new();
     for _ in 0..50 {

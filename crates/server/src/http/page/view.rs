@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_see_a_sequence_is_not_told_its_name() {
+    fn reason_omits_names_of_hidden_sequences() {
         let dry = row("secret", None, Health::Dry);
         assert_eq!(
             reason(State::NotReady, "the store is away", &[&dry]),
