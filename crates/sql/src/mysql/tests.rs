@@ -179,7 +179,7 @@ async fn the_last_ids_are_taken_if_nothing_has_changed() {
 }
 
 #[tokio::test]
-async fn somebody_who_is_always_faster_has_an_end() {
+async fn call_gives_up_after_too_many_lost_races() {
     let (calls, mut server) = opened([]).await;
     server.always =
         Some(
@@ -194,7 +194,7 @@ async fn somebody_who_is_always_faster_has_an_end() {
 }
 
 #[tokio::test]
-async fn a_duplicate_that_is_not_there_is_somebody_s_index() {
+async fn duplicate_key_without_a_row_is_a_conflict() {
     let missing = || [nothing(), says(1062)];
     let (calls, mut server) = opened((0..4).flat_map(|_| missing())).await;
     assert_eq!(refused(&calls, &mut server, "(1062)").await, ErrorKind::Conflict);

@@ -286,7 +286,7 @@ async fn a_table_is_created_where_the_mode_says_so_and_once() {
 }
 
 #[tokio::test]
-async fn who_looks_only_sends_nothing_that_writes() {
+async fn read_only_mode_sends_no_writes() {
     let there =
         texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format, history"]);
     let (mut session, table) = (Session::of([Ok(vec![there])]), Table::new(None, "t").unwrap());
