@@ -5,7 +5,7 @@ use idmill_kit::secrets::redacted;
 use proptest::prelude::*;
 
 #[test]
-fn what_surrounds_a_url_is_taken_off() {
+fn quotes_and_white_space_around_a_url_are_stripped() {
     for url in [
         "memory:",
         " memory:",

@@ -64,7 +64,7 @@ fn a_store_with_a_window_prints_as_it_reads() {
 
 #[test]
 #[cfg(feature = "redis")]
-fn a_store_with_a_window_on_redis_prints_as_it_reads_but_for_a_password() {
+fn redis_window_password_is_redacted_in_the_url() {
     let url = parse("memory:?window=rediss://app:secret@h/2%3Fblock=5").unwrap();
     let printed = "memory:?window=rediss://app:***%40h:6379/2%3Fblock%3D5";
     assert_eq!(url.to_string(), printed);

@@ -277,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_deadline_says_which_store_it_is_about_and_never_its_password() {
+    fn deadline_error_names_the_store_without_its_password() {
         let url = idmill_any::parse("datastore://p?emulator=127.0.0.1:7&timeout=1s").unwrap();
         let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
         assert!(late.0.message.contains("127.0.0.1:7"), "{}", late.0.message);

@@ -37,7 +37,7 @@ fn a_sequence_has_the_same_fields_wherever_it_is_printed() {
 }
 
 #[test]
-fn json_keeps_the_order_of_the_documentation_and_every_digit() {
+fn json_keeps_the_documented_order_and_every_digit() {
     let place = Place::with_sequence(0, u64::MAX);
     let text = place.run(&["show", "s", "--json"]).out;
     let positions: Vec<_> = FIELDS.iter().map(|field| text.find(&format!("\"{field}\"")).unwrap()).collect();
@@ -94,7 +94,7 @@ fn set_asks_for_next_or_max_and_not_for_both() {
 }
 
 #[test]
-fn a_sequence_that_is_exhausted_goes_on_once_its_max_is_raised() {
+fn raised_max_continues_an_exhausted_sequence() {
     let place = Place::with_sequence(1, 3);
     assert_eq!(place.run(&["next", "s", "-n", "4"]).code, 3);
     assert_eq!(place.run(&["set", "s", "--max", "5"]).code, 0);
@@ -102,7 +102,7 @@ fn a_sequence_that_is_exhausted_goes_on_once_its_max_is_raised() {
 }
 
 #[test]
-fn remove_wants_to_be_told_twice_and_gives_another_incarnation() {
+fn remove_requires_yes_and_changes_the_incarnation() {
     let place = Place::with_sequence(1, 1000);
     place.run(&["next", "s", "-n", "41"]);
     let before = place.show();
@@ -117,7 +117,7 @@ fn remove_wants_to_be_told_twice_and_gives_another_incarnation() {
 }
 
 #[test]
-fn what_exists_is_not_created_again_and_what_does_not_is_not_found() {
+fn create_rejects_existing_and_show_rejects_missing() {
     let place = Place::with_sequence(5, 1000);
     let ran = place.run(&["create", "s"]);
     assert_eq!((ran.code, ran.out.as_str()), (5, ""));
@@ -166,7 +166,7 @@ fn database(place: &Place) -> idmill_sqlite::rusqlite::Connection {
 }
 
 #[test]
-fn a_list_has_what_begins_so_and_as_many_as_were_asked_for() {
+fn list_filters_by_prefix_and_limit() {
     let place = Place::with_sequence(1, 9);
     for name in ["orders-b", "orders-a", "other"] {
         place.run(&["create", name]);
@@ -184,7 +184,7 @@ fn a_list_has_what_begins_so_and_as_many_as_were_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_beside_the_others() {
+fn list_reports_an_unreadable_row_and_prints_the_others() {
     let place = Place::with_sequence(1, 9);
     place.run(&["create", "bad"]);
     database(&place)
@@ -230,7 +230,7 @@ fn a_list_takes_no_more_memory_the_longer_it_is() {
 }
 
 #[test]
-fn a_table_that_is_made_of_the_printed_schema_is_drawn_from() {
+fn table_created_from_the_printed_schema_grants_ids() {
     let place = Place::new();
     let store = "sqlite:ids.db?table=numbers&mode=rw";
     let schema = place.run(&["schema", "--store", store]);
@@ -248,7 +248,7 @@ fn a_table_that_is_made_of_the_printed_schema_is_drawn_from() {
 /// No server listens at these URLs.
 #[cfg(feature = "full")]
 #[test]
-fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
+fn schema_of_each_table_store_needs_no_server() {
     let place = Place::new();
     for (store, begins) in [
         ("postgres://127.0.0.1:1/shop?table=ids&schema=app", "CREATE TABLE IF NOT EXISTS \"app\".\"ids\" ("),
@@ -273,7 +273,7 @@ fn the_schema_of_each_store_that_has_a_table_is_printed_without_a_server() {
 /// Each store and guard has its own table name, which shows whose statement is printed.
 #[cfg(feature = "full")]
 #[test]
-fn the_schema_of_a_witness_is_that_of_the_guard_or_else_of_the_store() {
+fn witness_schema_uses_the_guard_or_else_the_store() {
     let place = Place::new();
     let store = "mysql://127.0.0.1:1/shop?table=ids";
     let guard = "postgres://127.0.0.1:1/w?table=seen&schema=app";
@@ -298,7 +298,7 @@ fn the_schema_of_a_witness_is_that_of_the_guard_or_else_of_the_store() {
 }
 
 #[test]
-fn a_witness_that_is_made_of_the_printed_schema_is_written_to() {
+fn witness_created_from_the_printed_schema_is_written() {
     let place = Place::new();
     let guard = ["--guard", "sqlite:witness.db?mode=rw"];
     let schema = place.run(&[&["schema", "--witness"][..], &guard].concat());

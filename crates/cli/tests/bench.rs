@@ -44,7 +44,7 @@ fn check(run: &Value) {
 }
 
 #[test]
-fn ids_that_were_measured_with_are_really_taken_from_a_store_of_ones_own() {
+fn bench_on_a_named_store_consumes_its_ids() {
     let place = Place::new();
     let args =
         ["bench", "--mode", "in-transaction,async,batch", "--threads", "1", "-n", "7", "--step", "100"];
@@ -77,7 +77,7 @@ fn results_are_kept_and_drawn_where_that_is_asked_for() {
 }
 
 #[test]
-fn the_published_runs_are_made_again_and_set_beside_the_published_figures() {
+fn published_runs_are_repeated_and_compared() {
     let place = Place::new();
     let report = place.json(&["bench", "--published", "-n", "2", "--plot", "bench.svg", "--json"]);
     let (runs, compared) = (report["runs"].as_array().unwrap(), report["published"].as_array().unwrap());
@@ -107,7 +107,7 @@ fn is(value: &Value, expected: f64) -> bool {
 }
 
 #[test]
-fn tables_are_markdown_where_that_is_asked_for_and_published_runs_have_their_settings() {
+fn markdown_prints_tables_and_published_rejects_settings() {
     let place = Place::new();
     let args = ["bench", "--mode", "async", "--threads", "1", "-n", "2", "--markdown"];
     let ran = place.run(&args);
@@ -122,7 +122,7 @@ fn tables_are_markdown_where_that_is_asked_for_and_published_runs_have_their_set
 
 /// The modes with prefetch. They start with a full memory, and draw too few ids to empty it.
 #[test]
-fn filling_memory_before_it_begins_is_nobodys_wait() {
+fn bench_does_not_count_the_first_fill_as_a_wait() {
     let place = Place::new();
     let args = ["bench", "--mode", "async-batch,thread", "--threads", "2", "-n", "5", "--json"];
     let report = place.json(&args);

@@ -6,7 +6,7 @@ mod common;
 use common::Place;
 
 #[test]
-fn a_store_that_allows_everything_is_measured_and_left_as_it_was() {
+fn check_measures_each_operation_and_leaves_no_trace() {
     let place = Place::with_sequence(1, 100);
     let report = place.json(&["check", "--rate", "1000", "--outage", "1s", "--samples", "7", "--json"]);
     let operations = report["operations"].as_array().unwrap();

@@ -124,7 +124,7 @@ fn a_sound_store_has_no_findings() {
 }
 
 #[test]
-fn each_fault_that_is_planted_is_found_once_and_nothing_else() {
+fn each_planted_fault_is_reported_exactly_once() {
     let place = sound();
     plant(&place);
     let before = std::fs::read(place.path().join("idmill.db")).unwrap();
@@ -277,7 +277,7 @@ fn negative_numbers_are_ids_above_two_to_the_63() {
 }
 
 #[test]
-fn a_store_that_was_put_back_from_a_copy_is_found_out_and_fixed() {
+fn store_restored_from_a_copy_is_detected_and_fixed() {
     let place = Place::new();
     let file = |name: &str| place.path().join(name);
     must(&place, &["next", "orders", "-n", "5"]);
@@ -452,7 +452,7 @@ impl Drop for Watching {
 
 #[cfg(unix)]
 #[test]
-fn watching_prints_what_changed_and_ends_with_the_last_verdict() {
+fn watch_prints_changes_and_exits_with_the_last_verdict() {
     let place = Place::with_sequence(1, 1000);
     execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
     let args = ["doctor", "--watch", "100ms", "--check", "s=sqlite:shop.db?column=t.id"];

@@ -8,7 +8,7 @@ use serde_json::Value;
 const MODES: &str = "handle,shared,thread,lease,take,async,batch,global";
 
 #[test]
-fn every_mode_is_measured_beside_the_bare_instruction_for_each_number_of_threads() {
+fn each_mode_is_measured_per_thread_count_with_a_baseline() {
     let place = Place::new();
     let report = place.json(&["draws", "--mode", MODES, "--threads", "1,2", "-n", "100", "--json"]);
     let runs = report["runs"].as_array().unwrap();

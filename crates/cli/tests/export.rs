@@ -103,7 +103,7 @@ fn a_dry_run_says_what_would_be_and_changes_nothing() {
 }
 
 #[test]
-fn bounds_that_differ_are_refused_by_name_and_the_others_go_on() {
+fn import_rejects_differing_bounds_and_continues() {
     let place = odd();
     let lines = place.run(&["export"]).out;
     place.run(&["create", "small", "--max", "2", "--store", OTHER]);
@@ -128,7 +128,7 @@ fn bounds_that_differ_are_refused_by_name_and_the_others_go_on() {
 }
 
 #[test]
-fn a_bad_line_is_told_by_its_number_and_stops_everything_unless_told_otherwise() {
+fn bad_import_line_is_numbered_and_stops_the_import() {
     let place = odd();
     let good = place.run(&["export", "small"]).out;
     let lines = format!("{good}\nnonsense\n{good}{{\"format\":\"1\",\"name\":\"x\"}}\n");

@@ -98,7 +98,7 @@ fn the_longest_lines_are_written_and_are_many() {
 }
 
 #[test]
-fn what_cannot_be_is_named_and_what_came_before_it_is_printed() {
+fn bad_value_is_named_after_earlier_results_are_printed() {
     let place = Place::new();
     for (args, input, out, says) in [
         (
@@ -129,7 +129,7 @@ fn what_cannot_be_is_named_and_what_came_before_it_is_printed() {
 }
 
 #[test]
-fn an_id_beyond_the_format_ends_it_and_says_where_the_sequence_should_end() {
+fn id_beyond_the_format_stops_and_suggests_max() {
     let place = Place::with_sequence(254, 1000);
     let ran = place.run(&["next", "s", "-n", "9", "--format", "reverse(bits=8)"]);
     assert_eq!((ran.code, ran.out.as_str()), (2, "127\n255\n"), "{ran:?}");

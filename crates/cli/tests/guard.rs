@@ -32,7 +32,7 @@ fn without_a_witness_a_copy_that_is_put_back_repeats_ids() {
 }
 
 #[test]
-fn with_a_witness_it_goes_on_above_what_was_handed_out_and_says_so() {
+fn restored_store_with_a_witness_continues_above_old_ids() {
     let place = restored(GUARDED);
     let healed = next(&place, GUARDED, "3");
     assert_eq!(healed.ids(), [11, 12, 13]);
@@ -45,7 +45,7 @@ fn with_a_witness_it_goes_on_above_what_was_handed_out_and_says_so() {
 }
 
 #[test]
-fn a_store_that_is_gone_is_refused_until_somebody_decides() {
+fn deleted_store_is_rejected_until_the_sequence_is_removed() {
     let place = restored(GUARDED);
     fs::remove_file(place.path().join("ids.db")).unwrap();
     let refused = next(&place, GUARDED, "1");
@@ -120,7 +120,7 @@ fn witness_that_cannot_be_written_costs_no_ids() {
 }
 
 #[test]
-fn the_witness_may_stand_beside_the_url_and_in_the_environment() {
+fn guard_is_read_from_the_url_flag_or_environment() {
     let place = restored("sqlite:ids.db?guard=file:ids.witness");
     let by_flag = ["next", "orders", "--store", STORE, "--guard", "file:ids.witness"];
     assert_eq!(place.run(&by_flag).ids(), [11]);

@@ -92,7 +92,7 @@ impl Manager {
 }
 
 #[test]
-fn listeners_that_are_handed_over_are_served_by_their_names() {
+fn passed_listeners_are_matched_by_name() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let ((resp, resp_at), (http, http_at)) = (listener(), listener());
@@ -109,7 +109,7 @@ fn listeners_that_are_handed_over_are_served_by_their_names() {
 }
 
 #[test]
-fn what_is_handed_over_and_cannot_be_served_is_refused_with_what_to_do() {
+fn unusable_passed_listener_is_rejected_with_a_remedy() {
     let place = Place::new();
     let open = |address: &str| OwnedFd::from(TcpListener::bind(address).unwrap());
     let here = || open("127.0.0.1:0");
@@ -171,7 +171,7 @@ fn the_manager_is_told_from_the_beginning_to_the_end() {
 
 /// Readiness is not reported after a failed start: the manager would start dependent units.
 #[test]
-fn the_manager_of_a_server_that_cannot_begin_is_not_told_that_it_is_ready() {
+fn failed_start_does_not_notify_readiness() {
     let place = Place::new();
     let manager = Manager::at(&place);
     let mut command =

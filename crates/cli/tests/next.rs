@@ -21,7 +21,7 @@ fn order_is_chosen_by_name() {
 }
 
 #[test]
-fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {
+fn first_run_creates_the_store_and_the_second_continues() {
     let place = Place::new();
     let first = place.run(&["next", "s", "-n", "3"]);
     assert_eq!((first.code, first.out.as_str()), (0, "1\n2\n3\n"));
@@ -34,7 +34,7 @@ fn the_first_run_makes_the_store_and_says_so_and_the_second_goes_on() {
 }
 
 #[test]
-fn a_new_sequence_is_announced_with_the_name_that_could_have_been_meant() {
+fn new_sequence_note_suggests_a_similar_name() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let first = place.run(&["next", "orders"]);
@@ -48,7 +48,7 @@ fn a_new_sequence_is_announced_with_the_name_that_could_have_been_meant() {
 }
 
 #[test]
-fn what_has_to_exist_is_never_created() {
+fn existing_flag_never_creates_a_sequence() {
     let place = Place::new();
     let nowhere = place.run(&["next", "orders", "--existing"]);
     assert_eq!((nowhere.code, nowhere.out.as_str()), (4, ""));
@@ -75,7 +75,7 @@ fn what_has_to_exist_is_never_created() {
 }
 
 #[test]
-fn exactly_what_is_printed_is_reserved_or_the_rest_of_a_step_given_back() {
+fn printed_ids_are_all_that_stay_reserved() {
     let place = Place::with_sequence(1, 10_000_000);
     for (args, printed, next) in [
         (vec!["-n", "250_001"], 250_001, 250_002_u64),
@@ -99,7 +99,7 @@ fn no_ids_are_wanted_and_nothing_is_touched() {
 }
 
 #[test]
-fn bounds_make_a_sequence_and_are_compared_with_one_that_exists() {
+fn bounds_create_a_sequence_or_must_match_it() {
     let place = Place::new();
     let bounds = ["--start", "100", "--max", "200"];
     assert_eq!(place.run(&[&["next", "s"], &bounds[..]].concat()).ids(), [100]);
@@ -140,7 +140,7 @@ fn the_very_last_ids_of_all_are_printed() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_it_without_a_word_and_costs_a_chunk_at_most() {
+fn closed_pipe_exits_silently_and_loses_at_most_a_chunk() {
     let place = Place::with_sequence(1, u64::MAX);
     let mut child = place
         .command(&["next", "s", "-n", "100_000_000"])
@@ -212,7 +212,7 @@ fn signals_end_it_after_a_whole_line() {
 
 #[test]
 #[cfg(unix)]
-fn a_killed_process_has_written_whole_lines_and_repeats_none() {
+fn killed_process_prints_whole_lines_and_no_duplicates() {
     let place = Place::with_sequence(1, u64::MAX);
     let mut last = 0;
     for _ in 0..5 {
@@ -234,7 +234,7 @@ fn a_killed_process_has_written_whole_lines_and_repeats_none() {
 }
 
 #[test]
-fn a_store_that_is_busy_is_waited_for_and_then_given_up_as_temporary() {
+fn locked_store_is_retried_then_fails_as_temporary() {
     let place = Place::with_sequence(1, 100);
     let db = rusqlite::Connection::open(place.path().join("idmill.db")).unwrap();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();

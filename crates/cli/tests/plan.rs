@@ -5,7 +5,7 @@ mod common;
 use common::Place;
 
 #[test]
-fn a_plan_survives_the_outage_that_it_was_made_for_and_costs_what_it_says() {
+fn plan_covers_its_outage_and_states_the_waste() {
     let plan = Place::new().json(&["plan", "--rate", "2000", "--processes", "4", "--outage", "1m", "--json"]);
     let watermark = plan["watermark"].as_u64().unwrap();
     assert!((35_620..=35_622).contains(&watermark), "500 a second for 71.2 s and 40 ms: {plan}");
@@ -15,7 +15,7 @@ fn a_plan_survives_the_outage_that_it_was_made_for_and_costs_what_it_says() {
 }
 
 #[test]
-fn a_cap_that_is_too_low_is_refused_with_the_one_that_is_not() {
+fn too_low_max_waste_is_rejected_with_a_sufficient_one() {
     let place = Place::new();
     let args = ["plan", "--rate", "500", "--outage", "1m", "--max-waste"];
     let ran = place.run(&[&args[..], &["10_000"]].concat());
@@ -46,7 +46,7 @@ fn slow_sequences_are_planned_too_and_drawn() {
 }
 
 #[test]
-fn windows_of_datacenters_are_sized_and_those_that_cannot_hold_are_refused() {
+fn datacenter_window_is_sized_or_rejected_as_too_wide() {
     let place = Place::new();
     let args = ["plan", "--rate", "300", "--datacenters", "3", "--isolation", "24h", "--outage", "1m"];
     let plan = place.json(&[&args[..], &["--json"]].concat());

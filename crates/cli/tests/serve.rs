@@ -118,7 +118,7 @@ fn a_sequence_has_to_exist_unless_told_otherwise() {
 }
 
 #[test]
-fn told_to_end_it_gives_back_what_it_did_not_hand_out() {
+fn sigterm_gives_back_unused_ids() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let server = Server::start(&place, &[]);
@@ -430,7 +430,7 @@ fn health_and_metrics_are_served() {
 }
 
 #[test]
-fn the_file_the_environment_and_the_command_line_say_what_is_served() {
+fn flags_override_environment_and_file_settings() {
     let place = Place::new();
     fs::write(
         place.path().join("idmill.toml"),
@@ -465,7 +465,7 @@ fn a_certificate_that_has_ended_is_told_of() {
 }
 
 #[test]
-fn what_cannot_be_served_is_said_with_what_to_do() {
+fn unusable_serve_setting_is_rejected_with_a_remedy() {
     let place = Place::new();
     fs::write(place.path().join("bad.toml"), "resp = \"127.0.0.1:1\"\nrsep = \"\"\n").unwrap();
     fs::write(place.path().join("tokens.toml"), "[[token]]\nname = \"a\"\n").unwrap();
@@ -533,7 +533,7 @@ fn a_server_is_the_store_of_commands_elsewhere() {
 
 #[cfg(feature = "remote")]
 #[test]
-fn a_command_elsewhere_shows_a_token_and_nobody_else_sees_it() {
+fn remote_command_authenticates_and_never_prints_its_token() {
     let (place, elsewhere) = (Place::new(), Place::new());
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let made = place.json(&["token", "shop", "--right", "reserve", "--sequence", "*", "--json"]);

@@ -93,7 +93,7 @@ fn all(received: &Receiver<Sent>) -> (Vec<Sent>, Vec<Span>) {
 }
 
 #[test]
-fn a_collector_is_sent_spans_of_requests_refills_and_administration() {
+fn requests_refills_and_administration_export_spans() {
     let place = Place::new();
     let (endpoint, received) = collector();
     let server = start(
@@ -188,7 +188,7 @@ fn without_an_endpoint_or_told_not_to_nothing_is_sent() {
 
 /// An unreachable collector must not affect draws.
 #[test]
-fn a_collector_that_is_away_holds_up_nobody() {
+fn unreachable_collector_does_not_block_requests() {
     let place = Place::new();
     let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let server = start(&place, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &format!("http://{gone}"))]);

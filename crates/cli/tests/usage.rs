@@ -41,7 +41,7 @@ fn every_command_explains_itself() {
 }
 
 #[test]
-fn what_cannot_be_right_is_named_and_changes_nothing() {
+fn invalid_argument_is_named_and_changes_nothing() {
     let place = Place::new();
     let long = "x".repeat(201);
     for (args, says) in [
@@ -82,7 +82,7 @@ fn what_cannot_be_right_is_named_and_changes_nothing() {
 }
 
 #[test]
-fn a_store_that_cannot_be_opened_is_told_from_one_that_is_away() {
+fn unopenable_store_error_has_its_own_exit_code() {
     let place = Place::new();
     std::fs::write(place.path().join("text"), "this is no database, however long it is. ".repeat(99))
         .unwrap();
@@ -100,7 +100,7 @@ fn a_store_that_cannot_be_opened_is_told_from_one_that_is_away() {
 }
 
 #[test]
-fn the_store_is_that_of_the_flag_or_the_environment_or_the_directory() {
+fn store_flag_overrides_environment_and_default() {
     let place = Place::new();
     let with = |value: &str, args: &[&str]| -> Ran {
         place.command(args).env("IDMILL_STORE", value).output().unwrap().into()
@@ -162,7 +162,7 @@ fn completions_know_every_command() {
 }
 
 #[test]
-fn no_password_is_shown_by_a_url_that_is_written_wrongly_or_in_the_wrong_place() {
+fn malformed_or_misplaced_url_never_prints_its_password() {
     let place = Place::new();
     let urls = [
         "\"postgres://app:hunter2@127.0.0.1:1/shop",
@@ -200,7 +200,7 @@ fn no_password_is_shown_by_a_url_that_is_written_wrongly_or_in_the_wrong_place()
 }
 
 #[test]
-fn quotes_and_white_space_around_a_url_are_none_of_its_file() {
+fn quotes_and_white_space_around_a_url_are_trimmed() {
     let place = Place::new();
     for (url, id) in
         [("sqlite:ids.db", 1), ("sqlite:ids.db\n", 2), (" sqlite:ids.db ", 3), ("\"sqlite:ids.db\"", 4)]

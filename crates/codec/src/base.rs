@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_symbol_finds_one_wrong_symbol_and_two_that_were_swapped() {
+    fn check_symbol_detects_one_wrong_or_two_swapped_symbols() {
         for number in [1, 5111, 123_456_789_012, u64::MAX / 3] {
             let text = layout(CHECKED).write(number).as_str().to_owned();
             for at in 0..text.len() {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_is_counted_in_characters_and_the_text_stays_on_a_line() {
+    fn position_counts_characters_and_text_stays_on_one_line() {
         assert_eq!(at("äb!", 3, "no").to_string(), "`äb!`, character 3: no");
         assert_eq!(whole("a\nb", "no").to_string(), "`a\\nb`: no");
         assert_eq!(shown(&"x".repeat(1000)).chars().count(), 65);

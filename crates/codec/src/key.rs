@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_and_no_key_is_ever_shown() {
+    fn invalid_key_is_rejected_and_keys_are_redacted() {
         assert!(Key::parse("").is_err() && Key::from_bytes(b"").is_err());
         for large in [format!("1{}", u128::MAX), format!("0x1{:032x}", 0)] {
             let error = Key::parse(&large).unwrap_err();

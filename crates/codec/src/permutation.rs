@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn walks_are_shorter_than_two_on_average_and_one_where_the_domain_is_given_in_bits() {
+    fn cycle_walks_average_two_passes_and_one_for_bit_domains() {
         for (domain, longest) in
             [(Domain::below(1025), 2.0), (Domain::below(1500), 2.0), (Domain::bits(10), 1.0)]
         {

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_reversed_within_the_width_and_nothing_wider_is_taken() {
+    fn bits_are_reversed_in_the_width_and_wider_is_rejected() {
         for (bits, number, reversed) in [
             (1, 1, 1),
             (4, 0b0011, 0b1100),

@@ -82,7 +82,7 @@ fn formats_write_what_they_always_did() {
 }
 
 #[test]
-fn a_permutation_below_any_small_bound_takes_every_number_to_another() {
+fn permutation_below_a_small_bound_is_a_bijection() {
     for bound in (1..=130).chain([255, 256, 257, 1000, 1023, 1024, 1025, 4097]) {
         for key in [0, 1, 0x5eed, u128::MAX] {
             let permutation = permutation(key, Domain::below(bound));
@@ -256,7 +256,7 @@ fn a_mistake_in_a_format_does_not_tell_its_key() {
 }
 
 #[test]
-fn a_key_is_looked_for_where_it_is_kept_and_printed_as_that() {
+fn key_source_is_loaded_and_printed_instead_of_the_key() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a key, of ours");
     std::fs::write(&path, "0x5eed\n").unwrap();
@@ -304,7 +304,7 @@ fn what_a_format_does_not_write_it_does_not_read() {
 }
 
 #[test]
-fn an_id_outside_the_domain_is_an_error_and_leaves_the_buffer_alone() {
+fn id_outside_the_domain_fails_and_keeps_the_buffer() {
     let format: Format = "permute(key=1,bits=31)|base62".parse().unwrap();
     assert_eq!(format.domain(), Domain::bits(31).unwrap());
     let mut buffer = "kept".to_owned();
@@ -386,7 +386,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_as_what_it_is_written_from_or_not_at_all(format in any_format(), text in "[ -~]{0,20}") {
+    fn decoded_text_encodes_back_to_itself(format in any_format(), text in "[ -~]{0,20}") {
         if let Ok(id) = format.decode(&text) {
             let written = format.encode(id).unwrap();
             let plain = |text: &str| -> String {

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_gives_up_within_a_pause_only_where_that_is_looked_at() {
+    fn store_timeout_fits_the_pause_only_where_tested() {
         let timeouts = Timeouts::default();
         assert_eq!((timeouts.of_the_store(true), timeouts.of_the_store(false)), (seconds(2), seconds(40)));
         let uneven = timeouts.pause(Duration::from_millis(7_001)).of_the_store(true);

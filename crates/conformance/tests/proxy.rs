@@ -247,7 +247,7 @@ async fn messages_are_whole_however_they_come() {
 }
 
 #[tokio::test]
-async fn who_is_shown_what_passes_can_rewrite_it_and_choose_a_fault() {
+async fn hooks_can_rewrite_pieces_and_choose_a_fault() {
     let (engine, answers) = (Engine::start().await, Arc::new(AtomicU64::new(0)));
     let count = answers.clone();
     let builder = Proxy::builder(engine.address).requests(|piece| {

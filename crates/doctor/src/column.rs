@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_without_a_column_says_how_to_write_one_and_no_password() {
+    fn missing_column_error_shows_syntax_and_no_password() {
         let error =
             ColumnUrl::parse(&Schemes::default(), "postgres://app:hunter2@db1/shop").unwrap_err().to_string();
         assert!(error.contains("?column=TABLE.COLUMN") && !error.contains("hunter2"), "{error}");

@@ -78,7 +78,7 @@ impl Witness for Late {
 }
 
 #[tokio::test]
-async fn what_is_given_back_or_reset_between_two_looks_raises_no_alarm() {
+async fn concurrent_give_back_reset_or_removal_is_no_finding() {
     let both = Both::new();
     let grant = both.draw("orders", 10).await;
     both.draw("reset", 10).await;
@@ -118,7 +118,7 @@ async fn a_ledger_that_stays_speaks_against_the_store() {
 }
 
 #[tokio::test]
-async fn a_remedy_for_another_sequence_of_the_name_changes_nothing() {
+async fn remedy_for_a_recreated_sequence_changes_nothing() {
     let both = Both::new();
     both.draw("a", 10).await;
     let backup = both.store.snapshot();
@@ -133,7 +133,7 @@ async fn a_remedy_for_another_sequence_of_the_name_changes_nothing() {
 }
 
 #[tokio::test]
-async fn who_draws_without_the_guard_is_seen_and_whoever_does_not_draw_is_not() {
+async fn unguarded_draws_are_reported_and_unused_sequences_not() {
     let both = Both::new();
     both.store.create(&name("new"), Bounds::of::<i32>()).await.unwrap();
     both.store.reserve(&Reserve::new(name("bare"), 5).create(Bounds::of::<i32>())).await.unwrap();
@@ -181,7 +181,7 @@ impl WindowView for Seen {
 }
 
 #[tokio::test]
-async fn a_window_ahead_of_its_store_is_found_and_one_that_is_away_is_one_finding() {
+async fn window_ahead_is_found_and_unreachable_is_reported_once() {
     let both = Both::new();
     both.draw("a", 100).await;
     both.draw("b", 50).await;
@@ -204,7 +204,7 @@ async fn a_window_ahead_of_its_store_is_found_and_one_that_is_away_is_one_findin
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_long_a_sequence_lasts_is_said_of_those_that_come_on_where_rates_are_measured() {
+async fn time_to_exhaustion_needs_a_given_or_measured_rate() {
     let both = Both::new();
     let most = u64::from(i32::MAX.unsigned_abs());
     for each in ["fast", "rests", "told"] {
@@ -221,7 +221,7 @@ async fn how_long_a_sequence_lasts_is_said_of_those_that_come_on_where_rates_are
 }
 
 #[tokio::test]
-async fn a_sequence_that_does_not_fit_its_type_is_a_warning_until_it_is_an_error() {
+async fn too_narrow_type_is_a_warning_then_an_error() {
     let both = Both::new();
     both.draw("s", 127).await;
     let doctor = both.doctor().holds(name("s"), "i8", 127).holds(name("none"), "i8", 127);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_store_forgot_another_remembers() {
+    async fn witness_in_another_store_prevents_duplicates() {
         let (store, other) = (MemoryStore::new(), Durable(MemoryStore::new()));
         let witness = Arc::new(StoreWitness::new(other.clone()).unwrap());
         let guarded = Guarded::new(store.clone(), witness.clone());
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_granted_the_same_takes_nobody_elses_claim_for_its_own() {
+    async fn equal_claim_of_another_process_is_not_confirmed() {
         let witness = StoreWitness::new(Settling(Durable(MemoryStore::new()))).unwrap();
         let name = SequenceName::new("orders").unwrap();
         // After a restore, two processes are granted the same range, and both read before either claims.
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_forgets_is_no_witness() {
+    fn nondurable_store_is_rejected_as_a_witness() {
         let error = StoreWitness::new(MemoryStore::new()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     }

@@ -50,7 +50,7 @@ async fn a_store_that_went_back_is_raised_above_what_was_claimed() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_emptied_is_refused_and_a_removal_is_not() {
+async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
     let (store, _, guarded) = guarded();
     let nothing = store.snapshot();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
@@ -77,7 +77,7 @@ async fn a_reset_is_followed_and_what_is_behind_it_is_refused() {
 }
 
 #[tokio::test]
-async fn while_the_witness_is_away_nothing_is_reserved() {
+async fn unreachable_witness_prevents_reserves() {
     let (store, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     witness.set_away(true);
@@ -130,7 +130,7 @@ async fn what_is_given_back_can_be_claimed_again() {
 }
 
 #[tokio::test]
-async fn a_witness_that_went_back_knows_less_and_that_is_all() {
+async fn outdated_witness_does_not_block_reserves() {
     let (_, witness, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     let before = witness.ledger("orders");
@@ -196,7 +196,7 @@ impl Store for Stubborn {
 }
 
 #[tokio::test]
-async fn refused_change_is_taken_back_and_an_unknown_one_is_pending() {
+async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
     for (kind, is_pending) in [(ErrorKind::Denied, false), (ErrorKind::UnknownOutcome, true)] {
         let (store, witness, guarded) = guarded();
         assert_eq!(starts(&guarded, 5).await.unwrap(), 1);
@@ -311,7 +311,7 @@ impl Store for Keeping {
 }
 
 #[tokio::test]
-async fn witness_is_tested_before_a_store_that_takes_nothing_back() {
+async fn witness_is_tested_before_a_store_without_give_back() {
     let (store, witness) = (MemoryStore::new(), MemoryWitness::new());
     let guarded = || Guarded::new(Arc::new(Keeping(store.clone())), witness.clone());
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 1);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_reads_back_and_what_cannot_be_is_refused() {
+    fn failover_text_round_trips_and_bad_text_is_rejected() {
         for failover in [Failover::Refuse, Failover::Allow, Failover::Skip(1), Failover::Skip(u64::MAX)] {
             assert_eq!(failover.to_string().parse::<Failover>().unwrap(), failover);
             assert_eq!(Failover::of(&failover.text().unwrap()), Some(failover));

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_refused_writes_so_many_lines_and_the_rest_are_counted() {
+    async fn refusal_lines_are_limited_and_the_rest_counted() {
         let (lines, clock) = (Lines::default(), Clock::of(SystemTime::now));
         let written = (0..1000).filter(|_| lines.one_more(&clock).is_some()).count();
         assert_eq!(written, 20);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn wrong_tokens_slow_a_client_of_redis_down_and_then_end_it() {
+    async fn wrong_tokens_delay_then_disconnect_a_redis_client() {
         let (mut client, served) = tokio::io::duplex(1 << 16);
         tokio::spawn(resp::serve(ServerState::of_memory(Access::by([])), served, Peer::default(), 1));
         for wait in [100, 200, 400, 800] {

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_draws_from_or_has_at_hand_is_forgotten() {
+    async fn sweep_closes_unused_sequences() {
         let draws = draws();
         let held = draws.find("held").await.unwrap();
         draws.find("drawn").await.unwrap().next().await.unwrap();

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_that_of_the_last_looks_and_ends_with_the_draws() {
+    fn rate_covers_the_recent_samples_and_falls_to_zero() {
         let (mut history, start) = (History::default(), Instant::now());
         let mut at = |second: u64, drawn| {
             push(&mut history.drawn, (start + Duration::from_secs(second), drawn), LOOKS);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sequences_are_looked_at_while_somebody_watches() {
+    async fn status_is_sampled_only_while_watched() {
         let state = crate::state::ServerState::of_memory(crate::access::Access::open());
         state.draws.find("orders").await.unwrap().next().await.unwrap();
         let seconds = |seconds| tokio::time::sleep(Duration::from_secs(seconds));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_the_middle_one_and_the_largest_but_one_in_a_hundred() {
+    fn latency_is_the_median_and_the_99th_percentile() {
         let mut history = History::default();
         assert_eq!(history.latency(), None);
         for millis in 1..=150 {

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_panics_is_unknown_and_is_asked_again_by_the_next() {
+    async fn store_panic_is_an_unknown_outcome_and_frees_its_slot() {
         let (slow, proxy) = proxy(true);
         slow.let_go.add_permits(10);
         for _ in 0..2 * AT_ONCE {

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_known_is_to_be_heard_anew_in_time() {
+    async fn cached_entry_expires_after_its_ttl() {
         let (all, s) = (Acquainted::new(Duration::from_secs(5)), name("s"));
         all.update(&s, |_| unreachable!("nothing is known"));
         all.introduce(&s, |before| before.copied().unwrap_or(1));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_has_what_is_drawn_in_a_time_and_never_more_than_it_may() {
+    fn window_size_follows_the_rate_up_to_its_limit() {
         for (rate, size) in [(1, 5), (10, 50), (100, 500), (10_000, 1_000)] {
             assert_eq!(steady(rate).size(&LIMITS, 1), size, "{rate} ids a second");
         }

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_of_a_later_question_is_not_said_of_the_write() {
+    fn fault_after_the_write_is_a_broken_connection() {
         let cancelled = || EngineError::new("57014", "canceling statement due to statement timeout");
         for fault in [
             Fault::Engine(cancelled()),

@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_of_a_store_is_refused_with_what_could_be_meant() {
+    fn invalid_store_url_is_rejected_with_a_suggestion() {
         refused("", ErrorKind::InvalidInput, "`sqlite:PATH`, ");
         refused("ids.db", ErrorKind::InvalidInput, "`sqlite:ids.db`");
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");

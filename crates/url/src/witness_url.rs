@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_keeps_no_witness_over_a_crash_is_refused_when_it_is_opened() {
+    async fn nondurable_witness_is_rejected_on_open() {
         let error = witness("memory:").unwrap().open().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("the witness memory: could not be opened"), "{error}");

@@ -19,13 +19,13 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::world::{assert_each_once, drain, draw, draw_anew, range, stock};
 
 models![
-    nobody_waits_while_there_are_ids,
+    draws_do_not_wait_while_ids_are_left,
     a_late_promotion_undoes_nothing,
     ids_grow_for_every_observer,
     published_while_drawing
 ];
 
-fn nobody_waits_while_there_are_ids() {
+fn draws_do_not_wait_while_ids_are_left() {
     explore(100_000, UNBOUNDED, || {
         let stock = stock(&[1, 2]);
         let mut first = stock.current();

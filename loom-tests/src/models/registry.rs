@@ -14,7 +14,7 @@ use crate::sequence::registry::Registry;
 use crate::sync::Arc;
 use crate::world::{name, settings};
 
-models![a_name_has_one_core, nobody_gets_an_evicted_core];
+models![a_name_has_one_core, evicted_core_is_never_returned];
 
 fn find_or_create(registry: &Registry, mailbox: &Arc<Mailbox>) -> Arc<Core> {
     registry.find_or_create(&name(), || Core::new(name(), Arc::new(settings(1, 0, 100)), mailbox.clone()))
@@ -38,7 +38,7 @@ fn a_name_has_one_core() {
     });
 }
 
-fn nobody_gets_an_evicted_core() {
+fn evicted_core_is_never_returned() {
     explore(600, Some(3), || {
         let (registry, mailbox) = (Arc::new(Registry::new()), Arc::new(Mailbox::new()));
         let old = find_or_create(&registry, &mailbox);

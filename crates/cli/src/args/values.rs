@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_people_write_them_and_nothing_else_is() {
+    fn numbers_may_have_underscores_and_only_digits() {
         assert_eq!(id("1_000_000"), Ok(1_000_000));
         assert_eq!(id("18446744073709551615"), Ok(u64::MAX));
         for bad in ["", "_", "_1", "-1", "+1", "1e3", "1,000", " 1", "18446744073709551616", "0x10"] {

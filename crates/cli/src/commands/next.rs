@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_came_before_the_deadline_is_printed_and_then_the_deadline_told() {
+    async fn ids_before_the_deadline_are_returned_with_the_error() {
         let sequences = Sequences::new(Hooked(Scarce::default())).unwrap();
         let opening = sequences.sequence::<u64>("s").step(1).watermark(0);
         let ids = opening.patience(Duration::from_millis(500)).lazy().unwrap();

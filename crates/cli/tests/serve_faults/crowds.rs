@@ -49,7 +49,7 @@ fn files() -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ten_thousand_that_are_idle_cost_little_and_harm_nobody() {
+async fn ten_thousand_idle_clients_cost_little_memory() {
     let crowd = CROWD.min(files().saturating_sub(1000));
     let place = with_orders();
     let server = with_files(&place, "$(ulimit -Hn)", &[]);
@@ -98,7 +98,7 @@ async fn recovers(resp: SocketAddr) {
 /// There are files for only a few clients. These are served, others are rejected until some have
 /// disconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_files_for_more_clients_it_goes_on_with_those_that_it_has() {
+async fn file_limit_rejects_new_clients_and_keeps_connected_ones() {
     let place = with_orders();
     let server = with_files(&place, "64", &[]);
     let mut first = Resp::connect(server.resp).await.unwrap();
@@ -127,7 +127,7 @@ async fn without_files_for_more_clients_it_goes_on_with_those_that_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_places_for_more_clients_it_says_so_and_those_who_have_one_go_on() {
+async fn max_connections_rejects_new_and_keeps_connected_clients() {
     let place = with_orders();
     let server = started(&place, &["--max-connections=40"]);
     let (resp, http) = (server.resp, server.http);

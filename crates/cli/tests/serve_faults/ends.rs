@@ -10,7 +10,7 @@ use crate::{next, started, with_orders};
 
 /// After a kill, the other servers and the killed server's clients go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_are_killed_one_after_the_other_repeat_nothing() {
+async fn servers_killed_in_turn_hand_out_no_duplicates() {
     let place = with_orders();
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
     let load = Load::start(&recorder, &fleet, &Pace::default());
@@ -61,7 +61,7 @@ async fn servers_that_are_told_to_end_account_for_every_id() {
 
 /// The client does not read its answers until the drain time is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_in_answers_that_nobody_took_are_counted() {
+async fn ids_in_unread_replies_are_counted() {
     let place = with_orders();
     let (server, recorder) = (started(&place, &["--drain=1s"]), Recorder::new());
     let mut connection = recorder.connection(server.number);

@@ -30,7 +30,7 @@ async fn is_well(resp: SocketAddr, http: SocketAddr) -> std::io::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn garbage_harms_nobody_who_comes_after_or_draws_meanwhile() {
+async fn garbage_does_not_disturb_other_clients() {
     let place = with_orders();
     let server = started(&place, &[]);
     let (resp, http) = (server.resp, server.http);
@@ -52,7 +52,7 @@ async fn garbage_harms_nobody_who_comes_after_or_draws_meanwhile() {
 
 /// A plain client gets a TLS alert, and a TLS client gets an error of the plain protocol.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plain_text_on_a_port_of_tls_and_tls_on_one_of_plain_text() {
+async fn plain_and_tls_mismatch_is_answered_with_an_error() {
     let place = with_orders();
     let (certificate, key) = certify(place.path());
     let (plain, secure) =

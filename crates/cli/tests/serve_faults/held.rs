@@ -84,7 +84,7 @@ impl Scene {
 
 /// Commands of sixteen thousand bytes, which fit into one read, request tens of megabytes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_nobody_reads_are_not_made() {
+async fn unread_pipeline_replies_are_not_buffered() {
     let scene = Scene::new().await;
     let (stalled, _clients) = pour(scene.server.resp, b"INFO sequences\r\n".repeat(10_000)).await;
     assert_eq!(stalled, CLIENTS);
@@ -92,7 +92,7 @@ async fn answers_that_nobody_reads_are_not_made() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_of_a_transaction_that_nobody_reads_are_not_made_either() {
+async fn unread_transaction_replies_are_not_buffered() {
     let scene = Scene::new().await;
     let commands = [b"MULTI\r\n".to_vec(), b"INFO sequences\r\n".repeat(3000), b"EXEC\r\n".to_vec()].concat();
     let (stalled, _clients) = pour(scene.server.resp, commands).await;
@@ -101,7 +101,7 @@ async fn answers_of_a_transaction_that_nobody_reads_are_not_made_either() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_over_http_that_nobody_reads_are_not_made_either() {
+async fn unread_http_responses_are_not_buffered() {
     let scene = Scene::new().await;
     let request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
     let (stalled, _clients) = pour(scene.server.http, request).await;
@@ -114,7 +114,7 @@ async fn answers_over_http_that_nobody_reads_are_not_made_either() {
 
 /// Each input is sent until the server disconnects.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_never_ends_is_not_kept() {
+async fn endless_requests_are_not_buffered() {
     let scene = Scene::new().await;
     let (resp, http) = (scene.server.resp, scene.server.http);
     let gigabyte = b"PUT /v1/sequences/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1073741824\r\n\r\n ";

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::{next, started, with_orders};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_three_stands_still_and_goes_on_and_repeats_nothing() {
+async fn paused_and_resumed_server_hands_out_no_duplicates() {
     let place = with_orders();
     let args = ["--freshness=1s", "--patience=500ms"];
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &args))));
@@ -32,7 +32,7 @@ async fn one_of_three_stands_still_and_goes_on_and_repeats_nothing() {
 
 /// Ids are revoked while the server is stopped. When it continues, its memory is older than its freshness.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_revoked_while_it_stood_is_not_handed_out_for_long() {
+async fn ids_revoked_during_a_pause_are_soon_dropped() {
     let place = with_orders();
     let server = started(&place, &["--freshness=1s"]);
     let recorder = Recorder::new();

@@ -108,7 +108,7 @@ async fn is_ready(server: &Server, ready: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_store_is_away_memory_serves_then_errors_say_so_and_then_it_recovers() {
+async fn unreachable_store_serves_memory_then_fails_and_recovers() {
     let Some(engine) = Engine::start("postgres").await else { return };
     let proxy = Proxy::start(engine.address()).await.unwrap();
     let scene = Scene::new(proxy.address(), &[]);
@@ -164,7 +164,7 @@ fn relaxed(waits: &Waits) -> (u64, u64) {
 
 /// Three servers with one witness. Their store is restored to an old backup twice, while they serve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_put_back_under_servers_with_a_guard_repeats_nothing() {
+async fn restored_store_with_a_guard_hands_out_no_duplicates() {
     let Some(engine) = Engine::start("postgres").await else { return };
     let scene = Scene::new(engine.address(), &["--guard=file:ids.witness"]);
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| scene.start())));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_key_the_value_and_what_can_be() {
+    fn bad_option_error_names_key_value_and_allowed_values() {
         let known = "unknown option `nmae`; there are mode=ro|rw|rwc, timeout=5s, lasts=2s, stub=5s, copies=2, range=N, name=toy, \
                      ca=FILE, tls=true|false";
         let time = "write a whole number and its unit (ms, s, m or h)";

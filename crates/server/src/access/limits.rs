@@ -199,7 +199,7 @@ mod tests {
 
     /// After a limit is lowered, clients do not wait for usage under the old limit.
     #[test]
-    fn one_that_was_made_smaller_is_empty_and_no_more_than_that() {
+    fn lowered_limit_leaves_an_empty_bucket_without_debt() {
         let (bucket, much) = (Bucket::default(), flow(1, 1000));
         assert_eq!(taken(&bucket, much, 0), 1000);
         let little = flow(1, 10);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_was_taken_away_ends_and_one_that_was_changed_goes_on() {
+    fn removed_token_ends_and_changed_token_gets_new_rights() {
         let access = Access::by([token("s", &[Right::Draw], &["*"])]);
         let mut caller = access.caller("s").unwrap();
         access.replace([token("s", &[Right::Reserve], &["*"])]);

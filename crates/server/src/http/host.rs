@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_this_machine_that_asks_nobody_answers_to_its_own_names_alone() {
+    fn open_loopback_server_accepts_only_local_host_names() {
         let local = hosts(&[], "127.0.0.1:7381");
         for host in
             ["localhost", "LOCALHOST:7381", "localhost.:1", "127.0.0.1:7381", "[::1]:7381", "10.0.0.1"]

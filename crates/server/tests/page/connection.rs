@@ -14,7 +14,7 @@ use crate::browser::Browser;
 use crate::common::{Running, with_orders};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_again() {
+async fn ended_server_shows_not_connected_and_is_polled_again() {
     let store = with_orders().await;
     let server = Running::over(store.clone()).await;
     let address: SocketAddr = server.http;
@@ -57,7 +57,7 @@ async fn a_server_that_ends_is_told_with_the_time_of_the_last_figures_and_asked_
 
 /// A host that is gone closes no connection, and neither does a stopped process.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_silent_is_not_taken_for_one_that_is_there() {
+async fn silent_server_is_shown_as_not_connected() {
     let server = Running::over(with_orders().await).await;
     let (address, held) = way_to(server.http).await;
     let browser = Browser::at(&format!("http://{address}/")).await;

@@ -108,7 +108,7 @@ async fn without_script_there_is_the_table_or_what_to_do() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_fits_where_there_is_little_room_and_stays_a_table_for_those_who_hear_it() {
+async fn narrow_page_fits_and_stays_an_accessible_table() {
     let server = with_many().await;
     let browser = Browser::start().await;
     // A small phone, and a font of twice the size in a window of 1280.

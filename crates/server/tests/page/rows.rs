@@ -61,7 +61,7 @@ async fn read_aloud(browser: &Browser) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
+async fn store_outage_and_recovery_are_shown_with_the_reason() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(1))).await;
     // The second client takes the ids that are too few for the first. When the first gives up, it puts its ids back,

@@ -12,7 +12,7 @@ fn token(secret: &Secret, rights: impl IntoIterator<Item = Right>, patterns: &[&
 }
 
 #[tokio::test]
-async fn without_a_token_nothing_is_told_and_with_it_what_it_allows() {
+async fn token_is_required_and_limits_commands() {
     let secret = Secret::fresh().unwrap();
     let mut shop = token(&secret, [Right::Draw], &["shop.*"]);
     shop.max_ids = Some(100);
@@ -34,7 +34,7 @@ async fn without_a_token_nothing_is_told_and_with_it_what_it_allows() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_taken_away_ends_for_those_who_are_connected() {
+async fn removed_token_disconnects_its_clients() {
     let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let access = Access::by([token(&secret, [Right::Draw], &["*"])]);
     let server = Running::with(FaultyStore::new(), |server| server.access(access.clone())).await;

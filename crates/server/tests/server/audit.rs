@@ -94,7 +94,7 @@ async fn administer(server: &Running, method: Method, name: &str, secret: &str, 
 }
 
 #[tokio::test]
-async fn each_administrative_act_has_a_line_whether_it_was_done_or_not() {
+async fn each_administrative_request_is_audited_with_its_outcome() {
     let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
     let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
     let (operator, shop) = (tokens.operator.reveal(), tokens.shop.reveal());
@@ -165,7 +165,7 @@ async fn each_act_on_the_store_behind_the_server_has_a_line_too() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_known_or_no_longer_has_a_line_wherever_it_is_shown() {
+async fn unknown_or_removed_token_is_audited_on_each_protocol() {
     let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
     let access = tokens.access();
     let server = Running::with(with_orders().await, |server| server.access(access.clone())).await;

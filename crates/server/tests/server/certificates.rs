@@ -21,7 +21,7 @@ fn ended(params: &mut rcgen::CertificateParams) {
 }
 
 #[tokio::test]
-async fn a_server_whose_certificate_has_ended_warns_and_is_refused_until_it_has_another() {
+async fn expired_server_certificate_is_rejected_until_replaced() {
     let recorder = DebuggingRecorder::new();
     let (_guard, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
     let expiry = || {
@@ -73,7 +73,7 @@ async fn a_client_whose_certificate_has_ended_is_refused() {
 }
 
 #[tokio::test]
-async fn clients_of_an_authority_that_is_taken_away_stay_until_they_leave() {
+async fn replaced_authority_keeps_connected_clients() {
     let (old, new) = (Authority::new(), Authority::new());
     let [certificate, key] = old.signs("server");
     let (before, after) = (old.signs("client"), new.signs("client"));

@@ -42,7 +42,7 @@ fn token(secret: &Secret) -> Token {
 }
 
 #[tokio::test]
-async fn a_token_ends_when_the_clock_says_so_and_no_id_comes_twice_whatever_it_says() {
+async fn token_expires_by_the_clock_and_ids_stay_unique() {
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());
     let mut token = token(&secret);
     token.expires = Some(at(200 * DAY));
@@ -73,7 +73,7 @@ async fn a_token_ends_when_the_clock_says_so_and_no_id_comes_twice_whatever_it_s
 
 /// Rate limits neither loosen nor block when the clock jumps.
 #[tokio::test]
-async fn how_fast_somebody_asks_is_not_measured_by_it() {
+async fn request_limit_ignores_the_wall_clock() {
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());
     let mut token = token(&secret);
     (token.requests_per_second, token.burst) = (NonZeroU32::new(1), NonZeroU32::new(200));

@@ -9,7 +9,7 @@ use reqwest::StatusCode;
 use crate::common::{Running, with_orders};
 
 #[tokio::test]
-async fn who_was_answered_has_ids_and_the_rest_goes_back() {
+async fn shutdown_keeps_granted_ids_and_gives_back_the_rest() {
     let store = with_orders().await;
     let server = Running::over(store.clone()).await;
     let mut client = server.client().await;
@@ -25,7 +25,7 @@ async fn who_was_answered_has_ids_and_the_rest_goes_back() {
 
 /// Commands that were sent before the end are answered, and no answer is cut off.
 #[tokio::test]
-async fn a_pipeline_that_runs_is_answered_to_its_last_whole_command() {
+async fn running_pipeline_is_answered_to_its_last_whole_command() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (mut read, mut write) = std::mem::replace(&mut client.0, server.client().await.0).into_split();
@@ -53,7 +53,7 @@ async fn a_pipeline_that_runs_is_answered_to_its_last_whole_command() {
 }
 
 #[tokio::test]
-async fn while_the_store_is_away_memory_serves_and_then_clients_are_told_to_try_again() {
+async fn unreachable_store_serves_memory_then_tryagain() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
     let mut client = server.client().await;

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::common::{Client, Running};
 
 #[tokio::test]
-async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
+async fn invalid_command_closes_only_its_own_connection() {
     let server = Running::over(FaultyStore::new()).await;
     let mut other = server.client().await;
     assert_eq!(other.ask("INCR s").await, ":1");
@@ -96,7 +96,7 @@ async fn names_of_clients_are_short() {
 
 /// A line without an end, and a word of a gigabyte: neither is buffered.
 #[tokio::test]
-async fn what_never_ends_is_cut_off_early() {
+async fn endless_input_is_disconnected_early() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let (mut sent, endless) = (0_usize, vec![b'x'; 65536]);
@@ -109,7 +109,7 @@ async fn what_never_ends_is_cut_off_early() {
 
 /// The server stops reading, so the buffer of unread answers is bounded.
 #[tokio::test]
-async fn a_pipeline_whose_answers_nobody_reads_is_not_read_either() {
+async fn unread_replies_stop_reading_the_pipeline() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let commands = "*2\r\n$4\r\nPING\r\n$1000\r\n".to_owned() + &"x".repeat(1000) + "\r\n";
@@ -145,7 +145,7 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
 
 /// Half a request and then silence, over both protocols. Other clients are still served.
 #[tokio::test]
-async fn half_a_command_holds_up_nobody_else() {
+async fn incomplete_commands_do_not_block_other_clients() {
     let server = Running::over(FaultyStore::new()).await;
     let mut halves = Vec::new();
     for _ in 0..50 {

@@ -42,7 +42,7 @@ fn few(token: &mut Token, burst: u32) {
 }
 
 #[tokio::test]
-async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
+async fn pipeline_beyond_the_request_limit_gets_tryagain() {
     let secret = Secret::fresh().unwrap();
     let (server, access) = with(FaultyStore::new(), [limited(&secret, |token| few(token, 100))]).await;
     let mut shop = client(&server, &secret).await;
@@ -81,7 +81,7 @@ async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_too_much_is_not_carried_out_at_all() {
+async fn transaction_over_the_request_limit_draws_nothing() {
     let secret = Secret::fresh().unwrap();
     let (server, access) = with(FaultyStore::new(), [limited(&secret, |token| few(token, 1000))]).await;
     let mut shop = client(&server, &secret).await;
@@ -203,7 +203,7 @@ async fn over_http_more_requests_are_told_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn so_many_connections_have_a_token_and_who_leaves_makes_room() {
+async fn token_connection_limit_is_freed_by_a_disconnect() {
     let (secret, other) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let two = |token: &mut Token| token.max_connections = Some(2);
     let tokens = || [limited(&secret, two), limited(&other, |_| {})];
@@ -232,7 +232,7 @@ async fn so_many_connections_have_a_token_and_who_leaves_makes_room() {
 }
 
 #[tokio::test]
-async fn so_many_sequences_come_into_being_and_those_that_are_there_go_on() {
+async fn new_sequence_limit_keeps_existing_ones_served() {
     let (secret, none) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let tokens = || {
         [

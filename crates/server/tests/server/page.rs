@@ -287,7 +287,7 @@ async fn link_with_unknown_parameters_serves_the_page() {
 }
 
 #[tokio::test]
-async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
+async fn page_responses_forbid_caching_framing_and_sniffing() {
     let server = Running::over(FaultyStore::new()).await;
     for path in ["/", "/page/page.css", "/page/page.js", "/page/theme.js", "/page/icon.svg", "/v1/events"] {
         let response = reqwest::get(server.url(path)).await.unwrap();
@@ -309,7 +309,7 @@ async fn nothing_of_the_page_is_kept_framed_or_taken_for_something_else() {
 
 /// A foreign domain that resolves to this machine would put its pages on the same site.
 #[tokio::test]
-async fn another_name_than_its_own_is_refused_where_nobody_is_asked_who_they_are() {
+async fn foreign_host_is_rejected_without_access_control() {
     let ask = async |server: &Running, host: &str| {
         let request = Http::new().get(server.url("/v1/sequences")).header("Host", host);
         request.send().await.unwrap().status()

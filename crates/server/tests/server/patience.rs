@@ -96,7 +96,7 @@ async fn transaction_that_is_left_open_ends_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_idle_between_commands_may_be_for_an_hour() {
+async fn client_may_be_idle_between_commands_for_an_hour() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("INCR s").await, ":1");
@@ -109,7 +109,7 @@ async fn who_is_idle_between_commands_may_be_for_an_hour() {
 
 /// The timeout is per command: this client completes one every half minute, and begins the next.
 #[tokio::test(start_paused = true)]
-async fn who_is_slow_and_goes_on_is_served() {
+async fn slow_client_is_served_while_it_makes_progress() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     client.write_all(b"INC").await.unwrap();
@@ -123,7 +123,7 @@ async fn who_is_slow_and_goes_on_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_that_nobody_takes_are_given_up_after_a_minute() {
+async fn unread_replies_time_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     let (begun, commands) = (Instant::now(), "INCR s\r\n".repeat(4096));

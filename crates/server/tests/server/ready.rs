@@ -45,7 +45,7 @@ async fn a_server_is_not_ready_while_its_store_hangs() {
 }
 
 #[tokio::test]
-async fn a_server_whose_memory_does_not_last_is_not_ready_while_it_still_has_ids() {
+async fn server_is_unready_before_its_memory_runs_dry() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
     let mut client = server.client().await;
@@ -168,7 +168,7 @@ async fn sequence_that_ends_soon_is_told_by_its_days() {
 }
 
 #[tokio::test]
-async fn a_server_that_ran_dry_is_ready_once_the_store_is_back_though_nobody_draws() {
+async fn dry_server_is_ready_after_recovery_without_draws() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
     let mut client = server.client().await;
@@ -183,7 +183,7 @@ async fn a_server_that_ran_dry_is_ready_once_the_store_is_back_though_nobody_dra
 
 /// No other server could serve it either, and the other sequences are served.
 #[tokio::test]
-async fn a_sequence_that_is_exhausted_does_not_make_the_server_unready() {
+async fn exhausted_sequence_keeps_the_server_ready() {
     let store = with_orders().await;
     store.create(&"short".parse().unwrap(), Bounds::new(1, 2).unwrap()).await.unwrap();
     let server = Running::over(store).await;
@@ -196,7 +196,7 @@ async fn a_sequence_that_is_exhausted_does_not_make_the_server_unready() {
 }
 
 #[tokio::test]
-async fn told_to_end_it_goes_on_for_the_drain_delay_and_is_not_ready() {
+async fn ending_server_serves_unready_during_the_drain_delay() {
     let server =
         Running::with(FaultyStore::new(), |server| server.drain_delay(Duration::from_secs(3600))).await;
     until_ready(&server).await;

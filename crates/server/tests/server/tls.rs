@@ -108,7 +108,7 @@ async fn both_protocols_are_encrypted() {
 }
 
 #[tokio::test]
-async fn clients_have_to_show_a_certificate_where_authorities_are_named() {
+async fn client_certificate_is_required_with_an_authority() {
     let authority = Authority::new();
     let ([certificate, key], known) = (authority.signs("server"), authority.signs("client"));
     let other = Authority::new();

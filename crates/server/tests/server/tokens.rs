@@ -21,7 +21,7 @@ async fn served() -> (Running, Access, Secret, FaultyStore) {
 }
 
 #[tokio::test]
-async fn in_a_pipeline_a_wrong_token_is_nobody_from_there_on() {
+async fn wrong_token_in_a_pipeline_revokes_the_login() {
     let (server, _, secret, _) = served().await;
     let (good, mut client) = (secret.reveal(), server.client().await);
     client.send(format!("INCR s\r\nAUTH {good}\r\nINCR s\r\nAUTH wrong\r\nINCR s\r\nGET s\r\nHELLO 3 AUTH x {good}\r\nINCR s\r\n")).await;
@@ -37,7 +37,7 @@ async fn in_a_pipeline_a_wrong_token_is_nobody_from_there_on() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_taken_away_ends_a_transaction_that_was_begun() {
+async fn removed_token_aborts_an_open_transaction() {
     let (server, access, secret, store) = served().await;
     let mut client = server.client().await;
     assert_eq!(client.ask(&format!("AUTH {}", secret.reveal())).await, "+OK");
@@ -76,7 +76,7 @@ async fn a_transaction_does_not_outlast_the_token_that_began_it() {
 
 /// A kept connection has no rights: each request uses its own token.
 #[tokio::test]
-async fn over_http_each_request_is_looked_at_anew() {
+async fn each_http_request_is_authenticated() {
     let (server, access, secret, _) = served().await;
     let stream = TcpStream::connect(server.http).await.unwrap();
     let mut client = Client(stream);

@@ -22,7 +22,7 @@ async fn ids_are_drawn_one_by_one_in_blocks_and_in_ranges() {
 }
 
 #[tokio::test]
-async fn a_pipeline_is_answered_in_its_order_whatever_it_is_cut_into() {
+async fn split_pipeline_is_answered_in_order() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let commands =
@@ -168,7 +168,7 @@ async fn name_that_begins_with_a_slash_is_a_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_mistyped_is_an_error_where_sequences_have_to_exist() {
+async fn missing_sequence_is_an_error_without_create() {
     let server = Running::over(Existing::of(with_orders().await)).await;
     let mut client = server.client().await;
     let answer = client.ask("INCR ordres").await;
@@ -193,7 +193,7 @@ async fn both_versions_of_the_protocol_are_spoken() {
 
 /// Several servers draw from the same sequence. A block that another reserve splits is skipped.
 #[tokio::test]
-async fn a_block_is_in_a_row_although_another_server_draws_at_the_same_time() {
+async fn block_is_contiguous_with_concurrent_servers() {
     let store = FaultyStore::new();
     let servers = [Running::over(store.clone()).await, Running::over(store).await];
     let mut tasks = Vec::new();

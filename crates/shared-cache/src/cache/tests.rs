@@ -32,7 +32,7 @@ fn fence() -> Fence {
 }
 
 #[test]
-fn a_draw_takes_what_its_addition_moved_over_as_far_as_there_are_ids() {
+fn draw_takes_the_added_range_up_to_the_end() {
     let ten = encoded(10, 10);
     assert_eq!(took(after_add(LAYOUT, 3, added(ten, 3))).0, range(1, 3));
     assert_eq!(took(after_add(LAYOUT, 3, added(ten, 9))).0, range(7, 3));
@@ -68,7 +68,7 @@ fn a_number_that_is_not_ours_hands_out_nothing() {
 
 /// memcached with `-C` returns cas 0 for every item, and does not accept it as a condition.
 #[test]
-fn a_cache_that_numbers_no_items_is_refused_before_anything_is_reserved() {
+fn cache_without_cas_is_rejected_before_a_reserve() {
     assert_eq!(after_look(1, Seen::Won { cas: 0 }), Next::Unnumbered);
     assert_eq!(after_look(1, Seen::Number { number: encoded(9, 0), cas: 0 }), Next::Unnumbered);
     let dry = Added::Number { number: encoded(9, 0) + 1, cas: 0 };
@@ -84,7 +84,7 @@ fn a_number_tells_the_next_id() {
 }
 
 #[test]
-fn a_look_wins_waits_draws_or_clears_but_never_adds_while_dry() {
+fn look_never_adds_to_a_dry_window() {
     assert_eq!(after_look(1, Seen::Stub), Next::Wait);
     let seen = |drawn| Seen::Number { number: encoded(50, 10) + drawn, cas: 8 };
     assert_eq!(after_look(1, seen(9)), Next::Draw);
@@ -122,7 +122,7 @@ fn what_the_winner_needs_itself_is_not_put_into_the_window() {
 }
 
 #[test]
-fn far_from_the_start_ends_are_rounded_and_what_is_beyond_is_lost() {
+fn distant_window_end_is_rounded_down_and_counted_unused() {
     let end = (1 << 30) + 100;
     let put = refill(LAYOUT, fence(), 1, range(end - 99, 100), 1).unwrap();
     assert_eq!(put.command, Command::Put { cas: 9, number: encoded(end - 4, 95) }, "to a multiple of 32");
@@ -165,7 +165,7 @@ fn the_end_moves_on_only_where_the_window_still_ends_there() {
 }
 
 #[test]
-fn a_refill_reserves_as_much_as_it_should_and_never_beyond_the_last_id() {
+fn refill_has_the_step_size_and_stops_at_the_last_id() {
     assert_eq!(LAYOUT.refill_of(Some(1), 100, 3, 10), 10);
     assert_eq!(LAYOUT.refill_of(Some(37), 100, 3, 10), 10);
     assert_eq!(LAYOUT.refill_of(Some(95), 100, 3, 10), 6);

@@ -136,7 +136,7 @@ fn a_claim_is_refused_when_era_or_max_changed() {
 }
 
 #[test]
-fn a_global_row_that_went_back_is_seen_by_what_the_window_has() {
+fn global_row_behind_the_window_is_corrupt() {
     let token = Token { reached: 60, ..token(4, false) };
     assert!(matches!(global(50, Some((3, span(30, 50)))).claim(&token, 20, 99), ClaimStep::Corrupt(_)));
     assert!(matches!(global(60, Some((3, span(40, 60)))).claim(&token, 20, 99), ClaimStep::Send(_)));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_certainly_was_not_is_sorted_by_whether_it_will_pass() {
+    fn rejected_writes_are_classified_by_error_code() {
         use ErrorKind::{Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable, Unsupported};
         for (code, kind) in [
             (1020, Unavailable),
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_s_words_are_said_once_and_its_error_is_the_cause() {
+    fn driver_error_is_the_source_and_its_text_appears_once() {
         for (says, text) in [("input/output: reset", "reset"), ("it broke", "it broke: reset")] {
             let error = failed(Fault::broken(Driver(says, std::io::Error::other("reset"))), Asked::Read);
             assert_eq!(error.to_string(), text);

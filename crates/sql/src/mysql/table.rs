@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_page_has_no_end_and_a_page_goes_on_after_the_bytes_of_a_name() {
+    fn page_without_prefix_has_no_end_and_resumes_by_bytes() {
         let table = Table::new("t").unwrap();
         let all = table.select_page(&Page::default().limit(2)).unwrap();
         assert!(all.ends_with(" FROM `t` WHERE `name` >= x'' ORDER BY `name` LIMIT 2"), "{all}");

@@ -126,7 +126,7 @@ async fn refused(calls: &Calls, server: &mut Alone, hint: &str) -> ErrorKind {
 }
 
 #[tokio::test]
-async fn the_first_reserve_creates_and_the_next_are_one_statement() {
+async fn first_reserve_creates_and_later_ones_are_one_statement() {
     let (calls, mut server) = opened([nothing(), changed(1, 0), changed(1, 11)]).await;
     let grant = calls.reserve(&mut server, &request(10)).await.unwrap();
     assert_eq!(grant.range, IdRange::new(1, 10).unwrap());
@@ -179,7 +179,7 @@ async fn the_last_ids_are_taken_if_nothing_has_changed() {
 }
 
 #[tokio::test]
-async fn somebody_who_is_always_faster_has_an_end() {
+async fn call_gives_up_after_too_many_lost_races() {
     let (calls, mut server) = opened([]).await;
     server.always =
         Some(
@@ -194,7 +194,7 @@ async fn somebody_who_is_always_faster_has_an_end() {
 }
 
 #[tokio::test]
-async fn a_duplicate_that_is_not_there_is_somebody_s_index() {
+async fn duplicate_key_without_a_row_is_a_conflict() {
     let missing = || [nothing(), says(1062)];
     let (calls, mut server) = opened((0..4).flat_map(|_| missing())).await;
     assert_eq!(refused(&calls, &mut server, "(1062)").await, ErrorKind::Conflict);
@@ -261,7 +261,7 @@ async fn a_table_that_is_not_idmill_s_is_refused() {
 }
 
 #[tokio::test]
-async fn a_server_that_may_forget_is_refused_whatever_the_driver_makes_of_numbers() {
+async fn nondurable_server_is_rejected_for_bytes_and_integers() {
     let bytes = |[flush, binlog, sync]: [i64; 3]| {
         Row::new([flush, binlog, sync].map(|value| Value::Bytes(value.to_string().into())).into())
     };
@@ -354,7 +354,7 @@ async fn a_record_is_written_once_or_its_outcome_is_unknown() {
 }
 
 #[tokio::test]
-async fn a_row_of_another_server_is_adopted_once_and_only_as_it_was_seen() {
+async fn row_of_another_server_is_adopted_once_if_unchanged() {
     let of = |was: &'static str| found([texts(&["s", "11", "1", "100", "7", "0", "1", was, "server 2"])]);
     let (calls, mut server) = opened([of("server 1")]).await;
     assert_eq!(

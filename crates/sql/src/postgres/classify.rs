@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_driver_says_of_a_connection_comes_with_the_remedy() {
+    fn connection_error_adds_a_remedy_to_the_driver_text() {
         for (kind, remedy) in [
             (Denied, "sslrootcert=FILE"),
             (InvalidInput, "postgres://USER:PASSWORD@HOST"),

@@ -142,7 +142,7 @@ async fn a_write_that_is_not_durable_is_refused() {
 }
 
 #[tokio::test]
-async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
+async fn in_transaction_draw_keeps_settings_and_needs_all_ids() {
     let draws = InTransaction::<i32, Calls, Script<true>>::new("s")
         .unwrap()
         .schema("app")
@@ -171,7 +171,7 @@ async fn in_a_transaction_its_settings_are_left_alone_and_all_ids_are_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_looks_again_at_what_is_held_and_asks_for_the_others_briefly() {
+async fn batch_retries_locked_rows_and_shortens_later_timeouts() {
     let both = || Ok(vec![held("b"), row("a", "1", "4", DURABLE)]);
     let again = || Ok(vec![held("b")]);
     let batch = [request("b", 3), request("a", 3), request("new", 3)];
@@ -200,7 +200,7 @@ async fn one_sequence_twice_in_a_batch_is_two_reserves() {
 }
 
 #[tokio::test]
-async fn a_call_gives_up_where_others_are_always_faster_and_where_nothing_ever_changes() {
+async fn reserve_gives_up_after_lost_races_or_hidden_rows() {
     // The row has ids whenever it is read, but another writer is always first.
     let moving = (0..).flat_map(|round| {
         let next = (1 + round % 90).to_string();
@@ -286,7 +286,7 @@ async fn a_table_is_created_where_the_mode_says_so_and_once() {
 }
 
 #[tokio::test]
-async fn who_looks_only_sends_nothing_that_writes() {
+async fn read_only_mode_sends_no_writes() {
     let there =
         texts(&["public", "r", "name, next, reserved_from, start, max, incarnation, epoch, format, history"]);
     let (mut session, table) = (Session::of([Ok(vec![there])]), Table::new(None, "t").unwrap());
@@ -337,7 +337,7 @@ fn row_of(was: &str, here: &str) -> Row {
 }
 
 #[tokio::test]
-async fn a_row_of_another_history_is_adopted_once_and_only_as_it_was_seen() {
+async fn row_of_another_history_is_adopted_once_if_unchanged() {
     let (was, here) = ("cluster 7, timeline 1", "cluster 7, timeline 2");
     let of = |failover| Calls { history: History::in_transaction(failover), ..calls() };
     let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)])]);

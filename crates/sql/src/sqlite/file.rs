@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_something_is_mounted_is_read_as_the_kernel_writes_it() {
+    fn mountinfo_line_yields_its_unescaped_mount_point() {
         for (line, path) in [
             (
                 "36 35 98:0 /srv/ids.db /app/ids.db rw,noatime master:1 - ext4 /dev/sda rw",

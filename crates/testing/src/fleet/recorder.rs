@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_smaller_than_before_is_found_by_server_and_by_connection() {
+    fn decreasing_id_is_found_per_server_and_per_connection() {
         assert_eq!(faults(&[(0, 10, 20), (1, 1, 9)]), [""; 0], "another server");
         assert!(faults(&[(0, 10, 20), (0, 1, 9)])[0].contains("the same server"));
         let recorder = Recorder::new();

@@ -160,7 +160,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "link-cleared-before-promotion",
-        "promotion::nobody_waits_while_there_are_ids",
+        "promotion::draws_do_not_wait_while_ids_are_left",
         &[edit(
             STOCK,
             "self.current.compare_and_swap(dry, next);",
@@ -169,12 +169,12 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "link-never-cleared",
-        "promotion::nobody_waits_while_there_are_ids",
+        "promotion::draws_do_not_wait_while_ids_are_left",
         &[edit(STOCK, "dry.next().store(None);", "")],
     ),
     mutant(
         "no-second-look-at-what-is-current",
-        "promotion::nobody_waits_while_there_are_ids",
+        "promotion::draws_do_not_wait_while_ids_are_left",
         &[edit(
             STOCK,
             "let current = self.current();\n        if Arc",
@@ -400,7 +400,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "evicted-under-its-users",
-        "registry::nobody_gets_an_evicted_core",
+        "registry::evicted_core_is_never_returned",
         &[edit(
             CORE,
             "self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()",
@@ -409,7 +409,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "evicted-in-two-steps",
-        "registry::nobody_gets_an_evicted_core",
+        "registry::evicted_core_is_never_returned",
         &[edit(
             CORE,
             "self.users.compare_exchange(0, EVICTED, Ordering::AcqRel, Ordering::Relaxed).is_ok()",

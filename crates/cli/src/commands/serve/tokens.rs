@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place_and_without_its_text() {
+    fn bad_tokens_file_error_names_the_line_without_its_text() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("tokens.toml");
         for (text, words) in [

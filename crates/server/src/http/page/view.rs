@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_sorted_either_way_and_what_is_not_known_comes_last() {
+    fn rows_sort_both_ways_with_unknown_values_last() {
         let rows = [
             row("b", Some(2.0), Health::Serving),
             row("a", None, Health::Dry),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn sequence_that_ends_soon_is_shown_before_those_that_serve() {
+    fn sequence_ending_soon_is_sorted_before_serving_ones() {
         let ends = |name: &str, days: u64| {
             let to_exhaustion = Some(Duration::from_secs(days * 24 * 60 * 60));
             Row { to_exhaustion, ..row(name, Some(1.0), Health::Serving) }
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_see_a_sequence_is_not_told_its_name() {
+    fn reason_omits_names_of_hidden_sequences() {
         let dry = row("secret", None, Health::Dry);
         assert_eq!(
             reason(State::NotReady, "the store is away", &[&dry]),
