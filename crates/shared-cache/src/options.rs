@@ -26,7 +26,7 @@ idmill_kit::options! {
     /// such limit.
     pub max_skip: Option<Duration> = "5s" in duration("10ms", "1h").or_none();
     /// How long other processes wait for one that died during a refill. A reserve that takes longer fails,
-    /// and its ids become a gap. The next claim then lasts twice as long as that reserve took.
+    /// and its ids become a gap. The next claim then lasts twice that reserve's duration.
     pub stub: Duration = "5s" in WAIT;
     /// How often the window checks a sequence in use against the store. A process can use a removed or reset
     /// sequence for this long.
