@@ -19,16 +19,17 @@ idmill_kit::options! {
     #[derive(Debug)]
     pub struct WindowOptions {}
 
-    /// The most ids in the window, unless a caller asks for more at once. If the cache forgets the window, at
-    /// most this many are skipped. With 1, nothing is ever skipped, and each id is a write to the store.
+    /// Maximum number of ids in the window, unless one call requests more. If the cache loses the window, at
+    /// most this many ids are skipped. With `1`, none are skipped, but each id costs a write to the store.
     pub block: u64 = "1000" in whole(1, Layout::MAX_LEN);
-    /// Limits the window to the ids drawn in this time, if that is less than a block; `none`: always a block.
+    /// Limits the window to the number of ids drawn in this time, if that is less than `block`. `none`: no
+    /// such limit.
     pub max_skip: Option<Duration> = "5s" in duration("10ms", "1h").or_none();
-    /// How long others wait for a process that died during a refill. A reserve from the store that takes
-    /// longer is wasted, and an error that says so; the next claim lives twice as long as that reserve took.
+    /// How long other processes wait for one that died during a refill. A reserve that takes longer fails,
+    /// and its ids become a gap. The next claim then lasts twice that reserve's duration.
     pub stub: Duration = "5s" in WAIT;
-    /// How long a process can continue with a sequence that was removed or set backwards; the window asks the
-    /// store about a sequence in use this often.
+    /// How often the window checks a sequence in use against the store. A process can use a removed or reset
+    /// sequence for this long.
     pub refresh: Duration = "5s" in WAIT;
     /// How long to wait for the server.
     pub timeout: Duration = "2s" in WAIT;

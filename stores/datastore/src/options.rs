@@ -54,15 +54,15 @@ idmill_kit::options! {
         pub database: String,
     }
 
-    /// Each namespace is separate; without it, the unnamed one.
+    /// The Datastore namespace. Default: the unnamed one.
     pub namespace: String = "" in NAMESPACE;
-    /// The kind of the entities; kinds are namespaces too.
+    /// The kind of the entities. Each kind is a separate namespace.
     pub kind: String = DEFAULT_KIND in KIND;
-    /// An emulator, reached without TLS and credentials; without it, the one that the environment variable
-    /// `DATASTORE_EMULATOR_HOST` names.
+    /// The emulator to use, without TLS and credentials. Default: the environment variable
+    /// `DATASTORE_EMULATOR_HOST`.
     pub emulator: Option<String> = "" in ADDRESS;
-    /// How long one request may take, with its access token. The first of a process can take 3 s: for a
-    /// token, TLS, and a service that loads its rules.
+    /// How long one request may take, including the access token. The first request of a process can take 3
+    /// s.
     ///
     /// A read that takes longer is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
     /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).

@@ -34,14 +34,14 @@ idmill_kit::options! {
         pub tls: Tls,
     }
 
-    /// The prefix of the keys; each prefix is separate, even one within another.
+    /// The prefix of the keys. Each prefix is a separate namespace, even if one contains another.
     ///
     /// Up to 1000 bytes, with a slash at the end.
     pub prefix: String = "/idmill/" in PREFIX;
-    /// How long to wait for one answer. An unanswered request is repeated for as long, if that is harmless,
-    /// so a call can take twice this.
+    /// How long to wait for one answer. An unanswered request that is safe to repeat is resent for the same
+    /// time again, so a call can take twice this.
     ///
-    /// etcd itself gives up after 7 s, while it looks for a leader; an election takes 1 to 2.
+    /// etcd itself times out after 7 s during the election of a leader, which takes 1 to 2 s.
     pub timeout: Duration = "5s" in TIMEOUT;
 
     use tls;

@@ -56,7 +56,7 @@ idmill_kit::options! {
         pub must_exist: bool,
     }
 
-    /// The collection; each collection is its own namespace.
+    /// The collection. Each collection is a separate namespace.
     pub collection: String = DEFAULT_COLLECTION in NAME;
     /// How long one command may take before its outcome is unknown.
     pub timeout: Duration = "10s" in TIMEOUT;

@@ -48,7 +48,7 @@ idmill_kit::options! {
         place: Place,
     }
 
-    /// The prefix of every key, in braces; a namespace.
+    /// The prefix of every key, in braces. Each prefix is a separate namespace.
     pub prefix: String = "idmill" in PREFIX;
     /// How long to wait for the server.
     pub timeout: Duration = "5s" in WAIT;
@@ -56,10 +56,10 @@ idmill_kit::options! {
     ///
     /// If fewer have done so after three quarters of the timeout, the grant is an unknown outcome and a gap.
     pub replicas: u32 = "0" in whole(0, 100);
-    /// What keeps a grant through a crash.
+    /// How grants survive a crash.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// How a sequence goes on at a promoted replica, if its master wrote it last. The default is `allow`
-    /// if `replicas` is set, and with `durability=process`; otherwise `refuse`.
+    /// What happens on a promoted replica to a sequence that its master wrote last. Default: `allow` if
+    /// `replicas` is set or with `durability=process`, otherwise `refuse`.
     ///
     /// The store cannot detect this if the server has restarted since its promotion, has had no replica for
     /// an hour, or was the second to be promoted in a row.

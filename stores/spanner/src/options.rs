@@ -27,12 +27,11 @@ idmill_kit::options! {
         pub database: String,
     }
 
-    /// The table; a database can hold several, each its own namespace.
+    /// The table. Each table is a separate namespace.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// An emulator instead of the cloud; without it, the one that the environment variable
-    /// `SPANNER_EMULATOR_HOST` names.
+    /// The emulator to use instead of the cloud. Default: the environment variable `SPANNER_EMULATOR_HOST`.
     pub emulator: Option<String> = "" in ADDRESS;
-    /// What opening may do to the table; on an emulator, `rwc` creates the instance and the database too.
+    /// How the table is opened. On an emulator, `rwc` also creates the instance and the database.
     pub mode: Mode = "rwc" in words::<Mode>();
 }
 

@@ -35,13 +35,13 @@ idmill_kit::options! {
         pub path: PathBuf,
     }
 
-    /// The table; a database can hold several, each its own namespace.
+    /// The table. Each table is a separate namespace.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// How long a writer waits for another before it fails with `Unavailable`.
+    /// How long a write waits for other writers before it fails with `Unavailable`.
     ///
     /// Rounded up to whole milliseconds, which SQLite counts in 31 bits.
     pub busy_timeout: Duration = "5s" in duration("0s", "2147483647ms");
-    /// What opening may do to the file and to the table.
+    /// How the file and the table are opened.
     pub mode: Mode = "rwc" in words::<Mode>();
 }
 

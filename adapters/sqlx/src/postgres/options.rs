@@ -9,7 +9,7 @@ use idmill_kit::options::{Options as _, TIMEOUT, words};
 use idmill_sql::postgres::{DEFAULT_TABLE, Keeps, NAME, Table};
 
 idmill_kit::options! {
-    /// Where sequences are kept in the pool's database, and how the store uses the pool.
+    /// The location of the sequences in the pool's database, and how the store uses the pool.
     ///
     /// ```
     /// use std::time::Duration;
@@ -29,23 +29,23 @@ idmill_kit::options! {
         pub(super) closes_with_pool: bool,
     }
 
-    /// The table to keep sequences in. Tables are namespaces.
+    /// The table of the sequences. Each table is a separate namespace.
     ///
     /// Up to 63 ASCII letters, digits and `_`. Default `idmill_sequences`.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// The schema of the table; without it, the table is found along the connection's `search_path`, and
+    /// The schema of the table. Default: the table is looked up on the connection's `search_path`, and
     /// created in its first schema.
     pub schema: Option<String> = "" in NAME;
-    /// What opening may do. Default [`Mode::Create`].
+    /// How the table is opened. Default [`Mode::Create`].
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// What keeps a grant through a crash of the server. Default [`Keeps::Disk`]: `fsync` and
-    /// `full_page_writes` have to be on.
+    /// How grants survive a crash of the server. Default [`Keeps::Disk`]: `fsync` and `full_page_writes` must
+    /// be on.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What happens to a sequence that was last written on another cluster or timeline, whose last writes may
-    /// be missing here. By default it is refused, if the server tells which it is.
+    /// What happens to a sequence that another cluster or timeline wrote last: its last writes may be
+    /// missing here. Default: [`Failover::Refuse`], if the server reports its cluster.
     pub failover: Option<Failover> = "" in FAILOVER;
-    /// How long one statement may take before its outcome is unknown, 1 ms to a day; default 10 s. A
-    /// statement waits for locks, and a connection is waited for, half of that.
+    /// How long one statement may take before its outcome is unknown, 1 ms to a day. Default 10 s. Waiting
+    /// for a lock, or for a connection, is limited to half of it.
     pub timeout: Duration = "10s" in TIMEOUT;
 }
 

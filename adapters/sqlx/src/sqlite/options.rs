@@ -8,16 +8,16 @@ use idmill_kit::options::{Options as _, duration, words};
 use idmill_sql::sqlite::{DEFAULT_TABLE, NAME, Table};
 
 idmill_kit::options! {
-    /// Where sequences are kept in the pool's database.
+    /// The location of the sequences in the pool's database.
     #[derive(Debug)]
     pub struct SqliteOptions {}
 
-    /// The table to keep sequences in: letters, digits and `_`. Default `idmill_sequences`.
+    /// The table of the sequences: letters, digits and `_`. Default `idmill_sequences`.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// What opening may do. Default [`Mode::Create`]: the table is created, and the file where the pool's
-    /// options say so too (`create_if_missing`).
+    /// How the table is opened. Default [`Mode::Create`]: the table is created; the file too, if the pool's
+    /// options have `create_if_missing`.
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// How long the store waits while others hold the database, up to 24 days. Default 5 s.
+    /// How long a write waits for other writers, up to 24 days. Default 5 s.
     pub busy_timeout: Duration = "5s" in duration("0s", "2147483647ms");
 }
 

@@ -12,14 +12,13 @@ crate::options! {
     #[derive(Debug, Default)]
     pub struct Tls {}
 
-    /// Whether connections are encrypted; without it, they are if a file is named.
+    /// Whether connections are encrypted. Default: `true` if a certificate file is set.
     pub on ("tls"): Option<bool> = "" in words::<bool>();
-    /// For TLS: a PEM file with the authorities that sign the server's certificate, in place of the default
-    /// ones.
+    /// For TLS: a PEM file with the certificate authorities to trust, instead of the default ones.
     pub ca: Option<PathBuf> = "" in FILE;
     /// For TLS: a PEM file with the client's certificate, if the server requires one.
     pub cert: Option<PathBuf> = "" in FILE;
-    /// A PEM file with the key of that certificate.
+    /// For TLS: a PEM file with the private key of `cert`.
     pub key: Option<PathBuf> = "" in FILE;
 }
 

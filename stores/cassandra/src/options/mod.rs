@@ -18,7 +18,7 @@ use connecting::Translation;
 const PORT: u16 = 9042;
 const DATACENTER: Kind =
     text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
-/// How sequences are kept.
+/// How sequences are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mode {
@@ -62,31 +62,31 @@ idmill_kit::options! {
 
     /// How sequences are kept.
     pub mode: Mode = "flat" in words::<Mode>();
-    /// The datacenter whose nodes the store uses; required for `geo` and `serial=local`.
+    /// The datacenter whose nodes the store uses. Required for `geo` and `serial=local`.
     ///
-    /// Without one, it uses any node.
+    /// Without a datacenter, the store uses any node.
     pub datacenter ("dc"): Option<String> = "" in DATACENTER;
-    /// Flat only: which replicas agree.
+    /// Flat only: which replicas must agree.
     pub serial: Serial = "serial" in words::<Serial>();
-    /// Geo only, and required: how many ids a window takes from the global counter at a time.
+    /// Geo only, required: how many ids a window takes from the global counter at a time.
     pub range: Option<u64> = "" in whole(1, u64::MAX);
-    /// Geo only: the remaining part of a range at which the next one is preloaded, in percent.
+    /// Geo only: the next range is preloaded when this percentage of the current one is left.
     pub threshold: u8 = "50" in whole(1, 100);
-    /// Geo only: how soon a process learns that a sequence was set or removed elsewhere.
+    /// Geo only: how soon a process detects that a sequence was set or removed elsewhere.
     ///
     /// Until then it can continue with its window, while the global counter can be reached. It costs one
     /// SERIAL read in each interval.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
-    /// The table; a keyspace can hold several, each its own namespace. The windows are in `…_windows`.
+    /// The table. Each table is a separate namespace. The windows are in `…_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;
     /// How long a statement may take.
     ///
-    /// If a node leaves a request unanswered for a quarter of it, the store turns to other nodes.
+    /// If a node does not answer a request within a quarter of it, the store uses other nodes.
     pub timeout: Duration = "10s" in TIMEOUT;
-    /// Whether missing tables are created; otherwise they are an error that contains the CQL to create them.
+    /// Whether missing tables are created. If not, opening fails with an error that contains the CQL.
     pub create_tables ("create"): bool = "true" in words::<bool>();
-    /// Creates a missing keyspace with these replicas; without it, a missing keyspace is an error that
-    /// contains the CQL.
+    /// Creates a missing keyspace with these replicas. Default: opening fails with an error that contains the
+    /// CQL.
     pub(super) replicas ("create_keyspace"): Option<String> = "" in REPLICAS;
 
     use tls;

@@ -44,11 +44,11 @@ idmill_kit::options! {
         pub tls: Tls,
     }
 
-    /// The table; a database can hold several, each its own namespace.
+    /// The table. Each table is a separate namespace.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// What opening may do to the table.
+    /// How the table is opened.
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// How a sequence goes on that was last written by another server. The default is `refuse`.
+    /// What happens to a sequence that another server wrote last. Default: `refuse`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
     /// server stops waiting for a lock after half of it.

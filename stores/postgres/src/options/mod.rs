@@ -78,9 +78,9 @@ idmill_kit::options! {
         pub database: String,
     }
 
-    /// The table; each table is its own namespace.
+    /// The table. Each table is a separate namespace.
     pub table: String = DEFAULT_TABLE in NAME;
-    /// The schema of the table or the sequences; without it, they are found along the `search_path`.
+    /// The schema of the table or the sequences. Default: they are looked up on the `search_path`.
     ///
     /// Missing ones are created in its first schema.
     pub schema: Option<String> = "" in NAME;
@@ -88,32 +88,32 @@ idmill_kit::options! {
     pub sequences: Sequences = "table" in words::<Sequences>();
     /// `INCREMENT BY` of the native sequences that idmill creates.
     ///
-    /// That is how many ids a `nextval` takes. Existing sequences keep theirs.
+    /// The number of ids that a `nextval` takes. Existing sequences keep their increment.
     pub increment: u64 = "1" in whole(1, MOST_INCREMENT);
-    /// Which id a value of a native sequence is, where its increment is above 1; without it, such a sequence
-    /// is refused unless idmill created it.
+    /// Which id of its block a value of a native sequence is, if the increment is above 1. Required for such
+    /// a sequence unless idmill created it.
     ///
     /// Sequences that idmill creates have [`Values::Last`], and keep what they were created with.
     pub values: Option<Values> = "" in words::<Values>();
-    /// What opening may do to the table.
+    /// How the table is opened.
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// What keeps a grant through a crash.
+    /// How grants survive a crash.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// How a sequence goes on that was last written on another cluster or timeline. The default is
-    /// `refuse`, where the server tells which it is.
+    /// What happens to a sequence that another cluster or timeline wrote last. Default: `refuse`, if the
+    /// server reports its cluster.
     ///
-    /// Native sequences do not have it.
+    /// It has no effect on native sequences.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection,
     /// is limited to half of it.
     pub timeout: Duration = "10s" in TIMEOUT;
     /// As in PostgreSQL.
     pub ssl_mode ("sslmode"): SslMode = "prefer" in words::<SslMode>();
-    /// With `verify-full`: a file of root certificates in place of the system's.
+    /// With `verify-full`: a file of root certificates to trust, instead of the system's.
     pub ssl_root ("sslrootcert"): Option<PathBuf> = "" in FILE;
     /// The name in `pg_stat_activity`.
     pub application_name: String = "idmill" in APPLICATION;
-    /// Which of several hosts is used.
+    /// Which of the hosts to use.
     session ("target_session_attrs"): Session = "any" in words::<Session>();
 }
 

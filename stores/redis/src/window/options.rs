@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::verify::Demands;
 
 idmill_kit::options! {
-    /// Which Redis or Valkey server, and how its window is used.
+    /// A Redis or Valkey server, and how its window is used.
     ///
     /// As a URL: `redis://USER:PASSWORD@HOST:PORT/DB`, or `rediss://…?ca=FILE` over TLS. The options, with
     /// their defaults, are `block=1000`, `max_skip=5s`, `stub=5s`, `refresh=5s`, `timeout=2s`, `replicas=0`
@@ -33,7 +33,8 @@ idmill_kit::options! {
 
     /// How many replicas must acknowledge a draw before its ids are used.
     ///
-    /// With all that can be promoted, ids grow across a failover. They are unique without.
+    /// Set it to the number of replicas that can be promoted: ids then grow across a failover. Without it, they
+    /// are still unique.
     pub replicas: u32 = "0" in whole(0, 100);
 
     use window;

@@ -29,19 +29,19 @@ idmill_kit::options! {
     /// # Ok::<(), idmill::Error>(())
     /// ```
     pub struct RemoteOptions at hosts "idmill" | "idmills" as "idmill://HOST:PORT" {
-        /// The servers, with the token as the password of nobody.
+        /// The servers, and the token as a password without a user.
         authority: Authority,
         pub(super) servers: Vec<Address>,
         pub(super) tls: Tls,
     }
 
-    /// How long a call may take; up to half of it for connecting, to all servers together.
+    /// How long a call may take. Connecting, to all servers together, may take half of it.
     pub timeout: Duration = "5s" in duration("10ms", "24h");
-    /// A file with the token, in place of one in the URL; read again for every connection.
+    /// A file with the token, instead of one in the URL. It is read for each new connection.
     ///
     /// So a token can be exchanged under a running process.
     pub token_file: Option<PathBuf> = "" in FILE;
-    /// A variable of the environment with the token, in place of one in the URL.
+    /// An environment variable with the token, instead of one in the URL.
     pub token_env: Option<String> = "" in VARIABLE;
 
     use tls as |entry| entry.among(&["ca", "cert", "key"]);
