@@ -55,7 +55,7 @@ async fn a_sequence_that_is_gone_is_not_begun_anew_by_who_was_granted_of_it() {
     draw(&s, 20).await;
     store.restore(&nothing());
     for _ in 0..3 {
-        refuses(&s, "ids up to 20 of it were granted").await;
+        refuses(&s, "its ids up to 20 were granted").await;
     }
     let error = open(&ids).await.unwrap_err();
     assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
@@ -72,7 +72,7 @@ async fn nor_by_who_opened_it_and_drew_nothing() {
     draw(&open(&first).await.unwrap(), 20).await;
     let s = open(&second).await.unwrap();
     store.restore(&nothing());
-    refuses(&s, "this process has seen it").await;
+    refuses(&s, "it was seen before").await;
     assert!(store.inspect(&name()).await.unwrap().is_none());
 }
 
@@ -88,9 +88,9 @@ async fn nor_by_who_let_go_of_it_long_ago() {
     let backup = store.snapshot();
     store.restore(&nothing());
     let error = open(&ids).await.unwrap_err();
-    assert!(error.to_string().contains("ids up to 20 of it were granted"), "{error}");
+    assert!(error.to_string().contains("its ids up to 20 were granted"), "{error}");
     let lazy = ids.sequence::<u64>("s").step(10).watermark(0).lazy().unwrap();
-    refuses(&lazy, "ids up to 20 of it were granted").await;
+    refuses(&lazy, "its ids up to 20 were granted").await;
     store.restore(&backup);
     assert_eq!(draw(&lazy, 1).await, [21]);
 }
@@ -114,8 +114,8 @@ async fn an_incarnation_that_another_followed_does_not_come_again() {
     make_anew(&store).await;
     draw(&s, 10).await;
     store.restore(&backup);
-    refuses(&s, "of an incarnation that another had followed").await;
-    refuses(&s, "of an incarnation that another had followed").await;
+    refuses(&s, "of an incarnation that was already replaced").await;
+    refuses(&s, "of an incarnation that was already replaced").await;
     // A new process has no memory of that, and still gets no duplicate.
     let newcomer = open(&process(&store)).await.unwrap();
     let after = draw(&newcomer, 1).await[0];
@@ -131,7 +131,7 @@ async fn who_notices_that_the_store_went_back_keeps_others_from_repeating_it() {
     let backup = store.snapshot();
     all.extend(draw(&knows, 100).await);
     store.restore(&backup);
-    refuses(&knows, "although 110 was granted before: it went back in time, and was told to go on after 110")
+    refuses(&knows, "but 110 was granted before: it went back in time; its next id is raised above 110")
         .await;
     all.extend(draw(&other, 50).await);
     all.extend(draw(&knows, 50).await);
