@@ -18,8 +18,8 @@ fn what_surrounds_a_url_is_taken_off() {
         assert_eq!(parse(url).unwrap().to_string(), "memory:", "{url:?}");
     }
     for (url, says) in [
-        ("\"memory:", "begins with a quote"),
-        ("'\"memory:\"'", "begins with a quote"),
+        ("\"memory:", "an unmatched quote"),
+        ("'\"memory:\"'", "an unmatched quote"),
         ("memory\n:", "control character"),
         ("\"\"", "is empty"),
         ("  \n", "is empty"),
