@@ -37,7 +37,7 @@ async fn users_log_in_and_are_told_what_is_wrong() {
     let app = options.clone().credentials("app", "hunter2");
     let error = refused(app.clone()).await;
     assert!(
-        error.kind() == ErrorKind::Denied && error.to_string().contains("leave USER:PASSWORD@ out"),
+        error.kind() == ErrorKind::Denied && error.to_string().contains("remove `USER:PASSWORD@`"),
         "{error}"
     );
     let root = authenticate(&engine).await;
