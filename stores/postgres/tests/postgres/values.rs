@@ -64,7 +64,7 @@ async fn native_foreign_increment_needs_values() {
     for error in [reserve(&untold, hilo, 1).await.err(), untold.set(&name(hilo), change()).await.err()] {
         let error = error.unwrap();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-        for told in ["values=last (Hibernate pooled)", "values=first (EF Core"] {
+        for told in ["`values=last` (Hibernate pooled)", "`values=first` (EF Core"] {
             assert!(error.to_string().contains(told), "{error}");
         }
     }
