@@ -76,5 +76,5 @@ async fn a_server_that_answers_without_tls_is_told_from_one_that_is_away() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("idmill:// does without"), "{error}");
+    assert!(error.to_string().contains("use idmill://"), "{error}");
 }

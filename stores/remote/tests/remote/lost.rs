@@ -26,7 +26,7 @@ async fn a_reserve_that_was_cut_off_is_unknown_and_not_sent_again() {
         proxy.arm(fault.clone(), nth(0, contains("reserve")));
         let error = reserve(&remote, "s", 10).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{fault:?}: {error}");
-        assert!(error.to_string().contains("applied or not"), "{error}");
+        assert!(error.to_string().contains("may have been applied"), "{error}");
         expected += 10 * applied;
         while next(&memory, "s").await != Some(expected) {
             assert!(next(&memory, "s").await < Some(expected), "{fault:?}: sent again");

@@ -171,7 +171,7 @@ async fn a_server_that_creates_nothing_says_so() {
     let remote = server.open().await;
     let error = reserve(&remote, "odrers", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
-    assert!(error.to_string().contains("creates none"), "{error}");
+    assert!(error.to_string().contains("does not create it"), "{error}");
     assert_eq!(memory.list_all().await.unwrap().len(), 0);
     // An administrator creates it.
     remote.create(&name("orders"), Bounds::new(1, 9).unwrap()).await.unwrap();
