@@ -206,7 +206,7 @@ impl Geo {
     }
 
     fn used_up(&self, error: Error, token: &Token) -> Error {
-        let state = if token.dry { "is used up" } else { "is used up" };
+        let state = if token.dry { "is used up" } else { "runs low" };
         self.cut_off(error, state)
     }
 
