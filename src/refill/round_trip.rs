@@ -77,7 +77,7 @@ impl RoundTrip {
                     tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
                 }
                 Ok(Err(_)) | Err(_) => {
-                    tracing::error!(%sequence, next, "the store went back in time: next may be raised or not");
+                    tracing::error!(%sequence, next, "the store went back in time: next may be raised");
                 }
             }
             Landed::Raised(core)
@@ -146,7 +146,7 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
     let outcome = asked.await.map_err(lost).flatten();
     match &outcome {
         Ok(true) => tracing::debug!(%sequence, ?rest, "returned the unused ids"),
-        Ok(false) => tracing::debug!(%sequence, ?rest, "the unused ids are a gap: others reserved after them"),
+        Ok(false) => tracing::debug!(%sequence, ?rest, "others reserved after the unused ids: a gap"),
         Err(error) => tracing::warn!(%sequence, ?rest, %error, "could not return the unused ids: a gap"),
     }
     if outcome.is_ok_and(|is_back| is_back) {

@@ -206,7 +206,7 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         }
         ErrorKind::Unavailable if asked == Asked::InTransaction => "abort the transaction and begin it again",
         ErrorKind::Unavailable if matches!(fault.code(), Some(10107 | 13435 | 10058 | 13436)) => {
-            "a new primary is being elected, or `directConnection=true` names a server that is not the primary"
+            "a primary is being elected, or `directConnection=true` names a server that is not the primary"
         }
         ErrorKind::Unavailable => "nothing was changed",
         ErrorKind::UnknownOutcome => "it may have been applied",

@@ -115,7 +115,7 @@ pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static
     let mut message = chain(&error);
     let remedy = match kind {
         ErrorKind::Denied => {
-            "check the user, its password and the server's certificate (`sslrootcert=FILE` names another root)"
+            "check the user, its password and the server's certificate (`sslrootcert=FILE` names a root)"
         }
         ErrorKind::InvalidInput => "write credentials as `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
         ErrorKind::Unsupported => "the server does not support TLS; set `sslmode=prefer` or `disable`",
@@ -216,7 +216,9 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         }
         (Some("40001" | "40P01" | "57014"), ErrorKind::Unavailable) => "nothing was changed",
         (Some("3D000"), _) => "create the database, or name another",
-        (Some("3F000"), _) => "create the schema, or name another with `schema=NAME` (`schema(NAME)` in code)",
+        (Some("3F000"), _) => {
+            "create the schema, or name another with `schema=NAME` (`schema(NAME)` in code)"
+        }
         (Some(UNDEFINED_TABLE), _) => GONE,
         (_, ErrorKind::UnknownOutcome) => "it may have been applied",
         (Some("28000" | "28P01"), _) => "check the user and its password",
