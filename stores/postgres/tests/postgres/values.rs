@@ -76,7 +76,7 @@ async fn native_foreign_increment_needs_values() {
     open(&engine, "&increment=10").await.create(&name("ours"), Bounds::new(1, 1000).unwrap()).await.unwrap();
     reserve(&untold, "ours", 1).await.unwrap();
     let error = reserve(&open(&engine, "&values=first").await, "ours", 1).await.unwrap_err();
-    assert!(error.to_string().contains("is noted as values=last"), "{error}");
+    assert!(error.to_string().contains("is recorded as values=last"), "{error}");
 }
 
 #[tokio::test]
