@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn names_read_back_and_others_are_told_which_there_are() {
+    fn names_round_trip_and_unknown_ones_list_the_choices() {
         assert!(ErrorKind::ALL.iter().all(|kind| kind.to_string().parse::<ErrorKind>().unwrap() == *kind));
         assert!(Status::ALL.iter().all(|status| status.to_string().parse::<Status>().unwrap() == *status));
         assert!(Operation::ALL.iter().all(|one| one.to_string().parse::<Operation>().unwrap() == *one));
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn bare_kinds_speak_too() {
+    fn bare_kinds_have_a_message() {
         let error = Error::from(ErrorKind::Exhausted);
         assert_eq!(error.to_string(), "the sequence is exhausted");
         assert_eq!(error.clone().of("x").to_string(), "`x`: the sequence is exhausted");

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_and_shown() {
+    fn out_of_range_ids_are_rejected_and_shown() {
         assert_eq!(i32::try_from_raw(2_147_483_647).unwrap(), i32::MAX);
         let error = i32::try_from_raw(2_147_483_648).unwrap_err();
         assert_eq!(error.to_string(), "2147483648 does not fit the id type, which holds 0..=2147483647");

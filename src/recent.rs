@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_latest_are_remembered_and_no_more_than_twice_as_many() {
+    fn latest_entries_are_kept_within_twice_the_limit() {
         let name = |n: usize| SequenceName::new(&n.to_string()).unwrap();
         let mut recent = Recent::default();
         for n in 0..5 * Recent::<usize>::MOST + 7 {

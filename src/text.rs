@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_range_says_why() {
+    fn malformed_ranges_are_rejected_with_the_reason() {
         for wrong in [
             "",
             "..",

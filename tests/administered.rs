@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_secs(10);
 
 /// This thread has no runtime.
 #[test]
-fn a_program_without_a_runtime_has_everything() {
+fn program_without_a_runtime_can_use_every_call() {
     let ids = Sequences::connect_blocking_with(async { Ok(FaultyStore::new()) }, |settings| {
         settings.store_timeout(LONG)
     })
@@ -40,7 +40,7 @@ fn a_program_without_a_runtime_has_everything() {
 
 /// Where a wait could never end, each twin immediately returns an error that names the method to use.
 #[tokio::test]
-async fn a_twin_that_would_wait_for_itself_names_the_method_to_use() {
+async fn blocking_call_on_a_runtime_names_the_async_method() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let faults = [
@@ -77,7 +77,7 @@ async fn a_twin_waits_outside_of_the_tasks_budget() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_ends_and_says_whether_it_may_have_been_applied() {
+async fn timed_out_call_reports_whether_it_may_have_applied() {
     let store = FaultyStore::new();
     let ids = Sequences::builder(store.clone()).store_timeout(Duration::from_secs(3)).start().unwrap();
     store.set_faults(Faults::none().latency(Duration::from_secs(60)));

@@ -26,7 +26,7 @@ async fn ids_start_at_one_and_grow_by_one() {
 
 /// The first published attempt at batches moved its counter to 991 here.
 #[tokio::test]
-async fn a_hundred_concurrent_callers_at_step_ten_advance_the_counter_by_a_hundred() {
+async fn hundred_callers_at_step_ten_advance_the_counter_by_100() {
     let store = FaultyStore::new();
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
@@ -44,7 +44,7 @@ async fn a_hundred_concurrent_callers_at_step_ten_advance_the_counter_by_a_hundr
 }
 
 #[tokio::test]
-async fn n_ids_at_step_s_make_exactly_the_reserves_they_need_and_one_prefetch() {
+async fn n_ids_at_step_s_take_exact_reserves_and_one_prefetch() {
     for (n, step, watermark) in
         [(1000_u64, 10_u64, 0_u64), (1000, 10, 5), (999, 10, 10), (1, 1, 1), (1000, 7, 3), (5, 1000, 999)]
     {
@@ -92,7 +92,7 @@ async fn the_last_id_is_handed_out_and_then_exhausted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_is_believed_for_a_while_and_then_one_reserve_finds_out() {
+async fn exhaustion_is_cached_then_checked_by_one_reserve() {
     for order in [Order::Global, Order::Process, Order::Thread] {
         let store = FaultyStore::new();
         let ids = sequences(&store);
@@ -150,7 +150,7 @@ async fn a_take_spans_segments() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn serving_goes_on_from_memory_and_waiters_hear_the_stores_last_error() {
+async fn cached_ids_are_served_and_waiters_get_the_last_error() {
     let store = FaultyStore::new();
     let ids = sequences(&store);
     let patience = Duration::from_secs(2);
@@ -180,7 +180,7 @@ async fn a_reply_that_was_lost_becomes_a_gap_and_is_counted() {
 }
 
 #[tokio::test]
-async fn nonsense_from_a_store_is_refused() {
+async fn invalid_grants_are_rejected() {
     for fault in [Fault::Repeat, Fault::OutOfBounds, Fault::TooMany] {
         let store = FaultyStore::new();
         let ids = sequences(&store);
@@ -241,7 +241,7 @@ async fn revoking_takes_everything_away_at_once() {
 }
 
 #[tokio::test]
-async fn a_reset_in_the_store_reaches_the_process_with_the_next_range() {
+async fn store_reset_takes_effect_with_the_next_range() {
     let store = FaultyStore::new();
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").step(10).watermark(0).await.unwrap();
@@ -303,7 +303,7 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
 }
 
 #[tokio::test]
-async fn closing_answers_everybody() {
+async fn close_answers_every_caller() {
     let store = FaultyStore::with_faults(Faults::outage());
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").lazy().unwrap();

@@ -125,7 +125,7 @@ fn ids_of_a_child(child: &str, last: u64) -> usize {
 }
 
 #[test]
-fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
+fn forked_child_gets_an_error_and_its_parent_continues() {
     let (parent, child) = forked(None);
     let all: Vec<_> = (2..=1 + DRAWS).map(|id| id.to_string()).collect();
     assert_eq!(parent.lines().take(DRAWS).collect::<Vec<_>>(), all, "the parent has what it always had");
@@ -135,7 +135,7 @@ fn a_child_hears_that_it_is_one_and_its_parent_goes_on() {
 
 /// The child also gets copies of the threads' blocks.
 #[test]
-fn so_does_one_whose_ids_are_in_the_order_of_each_thread() {
+fn forked_child_gets_an_error_in_thread_order_too() {
     let (parent, child) = forked(Some(BY_THREAD));
     let drawn: Vec<u64> = parent.lines().take(DRAWS).map(|line| line.parse().unwrap()).collect();
     assert!(drawn.is_sorted() && drawn[0] > 1, "{parent}");

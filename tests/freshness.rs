@@ -26,7 +26,7 @@ fn name() -> SequenceName {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_revoked_is_dropped_in_time() {
+async fn ids_revoked_by_others_are_dropped_in_time() {
     let store = FaultyStore::new();
     let (ids, others) = (fresh(&store), fresh(&store));
     let orders = orders(&ids).await;
@@ -40,7 +40,7 @@ async fn what_somebody_else_revoked_is_dropped_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_revokes_drops_its_own_at_once() {
+async fn revoke_drops_own_ids_at_once() {
     let store = FaultyStore::new();
     let ids = Sequences::new(store.clone()).unwrap();
     let orders = orders(&ids).await;
@@ -51,7 +51,7 @@ async fn who_revokes_drops_its_own_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_and_a_reset_reach_a_process_that_does_not_draw() {
+async fn removal_and_reset_drop_ids_of_an_idle_process() {
     for remove in [true, false] {
         let store = FaultyStore::new();
         let ids = fresh(&store);
@@ -71,7 +71,7 @@ async fn a_removal_and_a_reset_reach_a_process_that_does_not_draw() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_the_same_stays_however_long() {
+async fn unchanged_sequence_keeps_its_ids() {
     let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = orders(&ids).await;
@@ -83,7 +83,7 @@ async fn what_is_the_same_stays_however_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_confirmed_is_dropped_when_it_is_too_old_and_not_before() {
+async fn unconfirmed_ids_are_dropped_only_when_too_old() {
     let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = orders(&ids).await;

@@ -69,7 +69,7 @@ async fn ranges_that_follow_each_other_go_back_as_one() {
 }
 
 #[tokio::test]
-async fn what_lies_before_the_ids_of_others_is_a_gap() {
+async fn rest_below_ids_of_others_is_a_gap() {
     let store = FaultyStore::new();
     let ids = over(&store);
     let orders = drawn(&ids, "orders", 3).await;
@@ -103,7 +103,7 @@ async fn nothing_goes_back_to_a_sequence_that_was_reset() {
 }
 
 #[tokio::test]
-async fn what_a_lease_holds_does_not_go_back() {
+async fn ids_held_by_a_lease_are_not_given_back() {
     let store = FaultyStore::new();
     let ids = over(&store);
     let orders = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0).await.unwrap();
@@ -131,7 +131,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_silent_delays_the_end_no_longer_than_its_timeout() {
+async fn silent_store_delays_close_by_at_most_its_timeout() {
     let store = FaultyStore::new();
     let builder = Sequences::builder(store.clone());
     let ids = builder.store_timeout(Duration::from_secs(3)).start().unwrap();
@@ -161,7 +161,7 @@ async fn dropping_gives_nothing_back() {
 }
 
 #[tokio::test]
-async fn a_store_refuses_what_is_not_the_end_of_the_same_sequence() {
+async fn give_back_not_at_the_end_of_its_sequence_is_rejected() {
     let store = FaultyStore::new();
     let grant = store.reserve(&request("orders", 10)).await.unwrap();
     let back = |start, len, identity| {

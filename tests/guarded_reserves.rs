@@ -74,7 +74,7 @@ fn draw(ids: &Allocator<u64>, count: u64) {
 }
 
 #[test]
-fn each_reserve_takes_one_look_and_one_claim_and_a_draw_takes_none() {
+fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
     println!("{IDS} ids\n\n| step | watermark | reserves | looks at the witness | claims |");
     println!("|---:|---:|---:|---:|---:|");
     for step in STEPS {

@@ -23,7 +23,7 @@ fn troubles(ids: &Sequences) -> Vec<(String, Health, ErrorKind)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_sequence_in_trouble_is_named_with_the_reason_and_the_worst_first() {
+async fn troubled_sequences_are_listed_worst_first_with_reason() {
     let store = FaultyStore::new();
     let ids = start(&store);
     assert!(ids.health().is_ready() && ids.health().sequences == 0);
@@ -81,7 +81,7 @@ async fn a_probe_alone_notices_that_the_store_is_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sequence_that_keeps_nothing_in_memory_is_not_ready_while_callers_wait() {
+async fn uncached_sequence_is_not_ready_while_callers_wait() {
     let store = FaultyStore::new();
     let ids = start(&store);
     let orders = ids.sequence::<u64>("orders").order(Order::Global).patience(MINUTE).await.unwrap();
@@ -99,7 +99,7 @@ async fn a_sequence_that_keeps_nothing_in_memory_is_not_ready_while_callers_wait
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sequence_without_ids_left_is_not_ready_until_its_max_is_raised() {
+async fn exhausted_sequence_is_not_ready_until_max_is_raised() {
     let store = FaultyStore::new();
     let ids = start(&store);
     let orders = ids.sequence::<u64>("orders").max(3).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_sequence_without_ids_left_is_not_ready_until_its_max_is_raised() {
 }
 
 #[tokio::test]
-async fn what_is_closed_is_not_ready() {
+async fn closed_sequences_are_not_ready() {
     let ids = start(&FaultyStore::new());
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     orders.next().await.unwrap();
@@ -124,7 +124,7 @@ async fn what_is_closed_is_not_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_snapshot_says_how_far_the_store_went_and_how_long_it_took() {
+async fn snapshot_reports_store_position_and_latency() {
     let slow = |millis| Faults::none().latency(Duration::from_millis(millis));
     let (store, bounds) = (FaultyStore::new(), Bounds::new(100, 1000).unwrap());
     store.create(&"s".parse().unwrap(), bounds).await.unwrap();

@@ -48,7 +48,7 @@ async fn refuses(ids: &Allocator, words: &str) {
 }
 
 #[tokio::test]
-async fn a_sequence_that_is_gone_is_not_begun_anew_by_who_was_granted_of_it() {
+async fn missing_sequence_is_not_recreated_after_grants() {
     let store = MemoryStore::new();
     let ids = process(&store);
     let s = open(&ids).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_sequence_that_is_gone_is_not_begun_anew_by_who_was_granted_of_it() {
 }
 
 #[tokio::test]
-async fn nor_by_who_opened_it_and_drew_nothing() {
+async fn missing_sequence_is_not_recreated_after_an_open() {
     let store = MemoryStore::new();
     let (first, second) = (process(&store), process(&store));
     draw(&open(&first).await.unwrap(), 20).await;
@@ -77,7 +77,7 @@ async fn nor_by_who_opened_it_and_drew_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nor_by_who_let_go_of_it_long_ago() {
+async fn missing_sequence_is_not_recreated_after_eviction() {
     let store = MemoryStore::new();
     let idle = Duration::from_secs(1);
     let ids = Sequences::builder(store.clone()).idle_eviction(idle).start();
@@ -96,7 +96,7 @@ async fn nor_by_who_let_go_of_it_long_ago() {
 }
 
 #[tokio::test]
-async fn what_somebody_created_on_purpose_is_taken_up() {
+async fn recreated_sequence_is_accepted() {
     let store = MemoryStore::new();
     let s = open(&process(&store)).await.unwrap();
     let first = draw(&s, 10).await;
@@ -105,7 +105,7 @@ async fn what_somebody_created_on_purpose_is_taken_up() {
 }
 
 #[tokio::test]
-async fn an_incarnation_that_another_followed_does_not_come_again() {
+async fn superseded_incarnation_is_rejected() {
     let store = MemoryStore::new();
     let s = open(&process(&store)).await.unwrap();
     let mut first: BTreeSet<u64> = draw(&s, 10).await.into_iter().collect();
@@ -123,7 +123,7 @@ async fn an_incarnation_that_another_followed_does_not_come_again() {
 }
 
 #[tokio::test]
-async fn who_notices_that_the_store_went_back_keeps_others_from_repeating_it() {
+async fn detected_restore_raises_the_store_for_other_processes() {
     let store = MemoryStore::new();
     let (knows, other) = (process(&store), process(&store));
     let (knows, other) = (open(&knows).await.unwrap(), open(&other).await.unwrap());
@@ -141,7 +141,7 @@ async fn who_notices_that_the_store_went_back_keeps_others_from_repeating_it() {
 }
 
 #[tokio::test]
-async fn a_deliberate_step_back_is_none_of_that() {
+async fn deliberate_step_back_is_accepted() {
     let store = MemoryStore::new();
     let s = open(&process(&store)).await.unwrap();
     draw(&s, 20).await;

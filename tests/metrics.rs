@@ -13,7 +13,7 @@ use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
 #[test]
-fn what_happened_is_recorded_under_the_sequences_name() {
+fn metrics_are_recorded_by_sequence_name() {
     let recorder = DebuggingRecorder::new();
     let mut reader = Reader { snapshotter: recorder.snapshotter(), counted: HashMap::new() };
     recorder.install().unwrap();

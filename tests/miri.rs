@@ -25,8 +25,8 @@ fn nothing_outlives_a_revocation() {
 }
 
 #[test]
-fn closing_reaches_everybody() {
-    threads::closing_reaches_everybody(SCALE);
+fn close_reaches_every_thread() {
+    threads::close_reaches_every_thread(SCALE);
 }
 
 #[test]

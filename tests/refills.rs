@@ -21,7 +21,7 @@ async fn stored(store: &FaultyStore, name: &str) -> SequenceInfo {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_replies_burn_little_while_somebody_is_there_and_nothing_for_nobody() {
+async fn lost_replies_burn_few_ids_and_none_without_a_handle() {
     let store = FaultyStore::new();
     let ids = builder(&store).idle_eviction(Duration::from_secs(60)).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(100_000).await.unwrap();
@@ -44,7 +44,7 @@ async fn lost_replies_burn_little_while_somebody_is_there_and_nothing_for_nobody
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_lost_reply_one_refill_is_small_and_the_next_is_not() {
+async fn lost_reply_makes_only_the_next_refill_small() {
     let store = FaultyStore::with_faults(Faults::none().script([Fault::LostReply]));
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(1_000).await.unwrap();
@@ -112,7 +112,7 @@ async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
+async fn ids_of_a_timed_out_take_stay_in_memory() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let patience = Duration::from_secs(2);
@@ -134,7 +134,7 @@ async fn what_a_take_had_when_it_timed_out_stays_in_memory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_take_had_when_it_was_refused_stays_in_memory() {
+async fn ids_of_a_rejected_take_stay_in_memory() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(0).await.unwrap();
@@ -167,7 +167,7 @@ impl Hooks for Short {
 }
 
 #[tokio::test]
-async fn what_a_take_had_when_the_sequence_ended_stays_in_memory() {
+async fn ids_of_a_take_at_the_end_stay_in_memory() {
     let store = Arc::new(Hooked(Short(FaultyStore::new()))) as Arc<dyn Store>;
     let ids = Sequences::new(store).unwrap();
     // A fixed step, as the command uses: it lets memory hold all of the sequence.
@@ -308,7 +308,7 @@ async fn a_sequence_is_not_evicted_while_a_reserve_is_under_way() {
 }
 
 #[tokio::test]
-async fn a_sequence_that_was_never_drawn_from_is_closed_with_the_others() {
+async fn unused_sequence_is_closed_with_the_others() {
     let ids = builder(&FaultyStore::new()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").await.unwrap();
     ids.close().await;

@@ -44,7 +44,7 @@ impl Visit for Line {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_is_back_is_said_to_be_once() {
+async fn store_recovery_is_logged_once() {
     let log = Log::default();
     let _here = tracing::subscriber::set_default(log.clone());
     let store = FaultyStore::new();

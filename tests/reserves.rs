@@ -35,7 +35,7 @@ fn watermarks(step: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_million_ids_take_exactly_the_reserves_that_arithmetic_says() {
+fn million_ids_take_exactly_the_computed_reserves() {
     println!(
         "| step | watermark | {} ids by one thread | by two | by five | batch + prefetch |",
         grouped(IDS)

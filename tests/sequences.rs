@@ -88,7 +88,7 @@ async fn a_name_is_one_sequence_with_one_set_of_settings() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_must_be_what_is_stored() {
+async fn conflicting_bounds_are_rejected() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let _ = ids.sequence::<u32>("orders").start(100).max(1_000).await.unwrap();
@@ -127,7 +127,7 @@ async fn settings_that_cannot_be_are_refused_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_beyond_the_places_wait_and_then_hear_that_it_is_overloaded() {
+async fn callers_above_max_waiting_wait_then_get_overloaded() {
     let store = FaultyStore::with_faults(Faults::outage());
     let ids = builder(&store).max_waiting(3).start().unwrap();
     let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).lazy().unwrap();
@@ -148,7 +148,7 @@ async fn callers_beyond_the_places_wait_and_then_hear_that_it_is_overloaded() {
 }
 
 #[test]
-fn a_runtime_that_ends_takes_its_callers_along_without_a_hang() {
+fn runtime_shutdown_closes_all_callers_without_a_hang() {
     let store = FaultyStore::with_faults(Faults::outage());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (ids, orders) = runtime.block_on(async {
@@ -238,7 +238,7 @@ impl Hooks for Held {
 
 /// The store may then wait for it, and no other caller waits.
 #[tokio::test]
-async fn what_could_not_be_had_in_a_batch_is_asked_for_alone() {
+async fn locked_sequence_is_retried_outside_the_batch() {
     let faults = Faults::default().latency(Duration::from_millis(1));
     let held = Arc::new(Hooked(Held { store: FaultyStore::with_faults(faults), ..Held::default() }));
     let ids = Sequences::builder(held.clone()).start().unwrap();

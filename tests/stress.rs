@@ -33,8 +33,8 @@ fn nothing_outlives_a_revocation() {
 }
 
 #[test]
-fn closing_reaches_everybody() {
-    rounds(threads::closing_reaches_everybody);
+fn close_reaches_every_thread() {
+    rounds(threads::close_reaches_every_thread);
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn threads_that_draw_once_waste_nothing() {
 
 /// Two tasks of one thread: one waited for an id, the other draws from the block that the thread inherits.
 #[test]
-fn a_fresh_thread_that_waited_does_not_go_back_to_what_it_inherits() {
+fn new_thread_skips_inherited_ids_below_its_awaited_id() {
     // The actor runs only where this thread lets it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sequence = runtime.block_on(async {
@@ -164,7 +164,7 @@ fn a_thread_waits_also_in_its_destructors() {
 }
 
 #[test]
-fn what_threads_hold_is_counted_when_it_is_closed_or_revoked() {
+fn ids_held_by_threads_are_counted_on_close_and_revoke() {
     for close in [false, true] {
         let (ids, sequence) = open(Order::Thread, 1000, 64);
         let meet = std::sync::Barrier::new(4);

@@ -39,7 +39,7 @@ fn a_newtype_has_what_an_id_is_expected_to_have() {
 }
 
 #[test]
-fn what_is_no_id_is_refused_with_what_would_be() {
+fn malformed_ids_are_rejected_with_the_valid_form() {
     fn fault<T: std::str::FromStr<Err = Error>>(text: &str) -> String {
         let error = text.parse::<T>().err().expect(text);
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -157,7 +157,7 @@ mod data {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_reason() {
+    fn invalid_json_values_are_rejected_with_the_reason() {
         fn fault<T: DeserializeOwned + Debug>(json: &str) -> String {
             serde_json::from_str::<T>(json).expect_err(json).to_string()
         }

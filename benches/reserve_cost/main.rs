@@ -7,6 +7,9 @@
 //! its own table, prepared, on a kept connection. `same row`, where it exists, does the same to a row of
 //! idmill's table, with its checks.
 
+mod documents;
+mod etcd;
+
 use std::time::Instant;
 
 use idmill::SequenceName;
@@ -59,8 +62,12 @@ impl Costs {
 
     fn print(&self, engine: &str) {
         let [reserve, by_hand, same_row] = [&self.reserve, &self.by_hand, &self.same_row].map(Column::median);
-        let (of_hand, of_row) = (reserve / by_hand, reserve / same_row);
-        println!("| {engine} | {reserve:.0} | {by_hand:.0} | {of_hand:.2} | {same_row:.0} | {of_row:.2} |");
+        let of_hand = reserve / by_hand;
+        print!("| {engine} | {reserve:.0} | {by_hand:.0} | {of_hand:.2} ");
+        match same_row.is_nan() {
+            true => println!("| | |"),
+            false => println!("| {same_row:.0} | {:.2} |", reserve / same_row),
+        }
     }
 }
 
@@ -181,7 +188,7 @@ async fn redis() -> Option<Costs> {
 async fn measure() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
     println!("| engine | reserve, µs | by hand | ratio | same row | ratio |\n|---|---:|---:|---:|---:|---:|");
-    for engine in ["postgres", "mariadb", "sqlite", "redis"] {
+    for engine in ["postgres", "mariadb", "sqlite", "redis", "etcd", "mongodb", "cassandra"] {
         if !wanted.is_empty() && !wanted.iter().any(|name| name == engine) {
             continue;
         }
@@ -189,7 +196,10 @@ async fn measure() {
             "postgres" => postgres().await,
             "mariadb" => mariadb().await,
             "sqlite" => sqlite().await,
-            _ => redis().await,
+            "redis" => redis().await,
+            "etcd" => etcd::costs().await,
+            "mongodb" => documents::mongodb().await,
+            _ => documents::cassandra().await,
         };
         if let Some(costs) = costs {
             costs.print(engine);

@@ -1,6 +1,6 @@
-"""The programs in examples/clients draw from servers that are killed, and no id may come twice. `draw.py IDMILL LANGUAGE…`
+"""Runs the programs in examples/clients while servers are killed, and checks for duplicate ids. `draw.py IDMILL LANGUAGE…`
 
-All is built in WORK. What was downloaded stays in PACKAGES, as Go and Maven keep theirs in places of their own.
+Builds in WORK. Downloads are cached in PACKAGES; Go and Maven use their own caches.
 """
 
 import hashlib
@@ -21,11 +21,11 @@ CLIENTS = Path("examples/clients").resolve()
 CACHE = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
 PACKAGES = Path(os.environ.get("IDMILL_PACKAGES") or f"{CACHE}/idmill/clients")
 WORK = Path(tempfile.mkdtemp())
-# A store that is away is noticed soon.
+# A short timeout, so that a locked store is reported soon.
 STORE = f"sqlite:{WORK}/ids.db?busy_timeout=200ms"
-# Nobody connects from it: so no client takes the port of a server that was killed.
+# No client connects from this address, so none can take the port of a killed server.
 HOST = "127.0.0.2"
-# Enough for all faults, with time for the last to begin.
+# Long enough for all faults.
 SECONDS_OF_RECORDS = 12
 
 
@@ -40,7 +40,7 @@ def demand(holds, text):
 
 
 def call(*command, **options):
-    """The output of a command that has to succeed."""
+    """Returns the output of a command that must succeed."""
     done = subprocess.run(command, capture_output=True, text=True, **options)
     demand(done.returncode == 0, f"{command[0]} {command[-1]}: {done.stdout}{done.stderr}")
     return done.stdout
@@ -51,11 +51,11 @@ def at_once(most, function, values):
         list(pool.map(function, values))
 
 
-# The languages: how each is built, and how it runs.
+# How to build and run each language.
 
 
 def packages(language, lock, install):
-    """Where the packages that this lock file names are kept. Made beside its place, so that half is never found."""
+    """Returns the directory with the packages of this lock file. Renamed at the end, so that it is never incomplete."""
     kept = PACKAGES / f"{language}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     if not kept.is_dir():
         new = kept.with_suffix(f".{os.getpid()}")
@@ -80,7 +80,7 @@ def prepare_node():
             shutil.copy(file, new)
         call("npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", new)
 
-    # Node looks for packages beside the sources.
+    # Node searches for packages next to the sources.
     shutil.copytree(CLIENTS / "node", WORK / "node", ignore=shutil.ignore_patterns("node_modules"))
     kept = packages("node", CLIENTS / "node/package-lock.json", install)
     (WORK / "node/node_modules").symlink_to(kept / "node_modules")
@@ -124,7 +124,7 @@ def start(language, *arguments, env, **options):
 
 
 class Server:
-    """One over the store, at the address that it had before, if it had one."""
+    """A server over the store. After a restart it has the same addresses."""
 
     all = []
 
@@ -149,10 +149,10 @@ class Server:
             if found := re.search(f'"{what}".*"address":"([^"]*)"', said):
                 return found[1]
             time.sleep(0.1)
-        raise AssertionError(f"a server does not start: {said}")
+        raise AssertionError(f"a server did not start: {said}")
 
     def kill(self):
-        """As a machine that loses its power."""
+        """Ends it with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -166,13 +166,13 @@ class Server:
 
 
 def draw_through_faults(a, b):
-    """Everybody draws, by several ways. Half of them asks the first server first."""
+    """All clients draw, in several ways. Each starts with one of the two servers."""
 
     def record(language):
         env = (b if language in ("node", "go") else a).env(a, b)
         with open(WORK / f"{language}.ids", "w") as ids, open(WORK / f"{language}.said", "w") as said:
             done = start(language, "record", "orders", str(SECONDS_OF_RECORDS), env=env, stdout=ids, stderr=said)
-        demand(done.returncode == 0, f"{language} did not get over it: {(WORK / f'{language}.said').read_text()[-900:]}")
+        demand(done.returncode == 0, f"{language} did not recover: {(WORK / f'{language}.said').read_text()[-900:]}")
 
     def drawn(language):
         file = WORK / f"{language}.ids"
@@ -182,13 +182,13 @@ def draw_through_faults(a, b):
         records = [pool.submit(record, language) for language in LANGUAGES]
         deadline = time.monotonic() + 30
         while not all(map(drawn, LANGUAGES)):
-            demand(time.monotonic() < deadline, f"not all draw: {[each for each in LANGUAGES if not drawn(each)]}")
+            demand(time.monotonic() < deadline, f"these clients do not draw: {[each for each in LANGUAGES if not drawn(each)]}")
             time.sleep(0.1)
         for server in a, b:
             server.kill()
             time.sleep(1)
             server.start()
-        # Nobody else can write to the store.
+        # The lock keeps the servers from writing to the store.
         with closing(sqlite3.connect(WORK / "ids.db", timeout=10, isolation_level=None)) as store:
             store.execute("begin exclusive")
             time.sleep(3)
@@ -198,7 +198,7 @@ def draw_through_faults(a, b):
 
 
 def compare():
-    """What all have written down: no range meets another, and of one server, those of one client grow."""
+    """Checks the recorded ranges: none overlap, and those of one client from one server increase."""
     drawn = []
     for language in LANGUAGES:
         last = {}
@@ -207,26 +207,26 @@ def compare():
             server, low, high = line.split()
             low, high = int(low), int(high)
             if server.isdigit():
-                demand(low > last.get(server, 0), f"{language}: ids do not grow: {line} after {last.get(server)}")
+                demand(low > last.get(server, 0), f"{language}: ids do not increase: {line} after {last.get(server)}")
                 last[server] = high
             drawn.append((low, high, language))
         said = (WORK / f"{language}.said").read_text().strip().split("\n")[-1]
         count = sum(high - low + 1 for low, high, who in drawn if who == language)
         print(f"{count} ids in {language}: {said}")
-        demand(language == "shell" or re.fullmatch("[1-9][0-9]* retries", said), f"{language} met no fault")
-        demand(len(lines) >= 20, f"{language} drew next to nothing")
+        demand(language == "shell" or re.fullmatch("[1-9][0-9]* retries", said), f"{language} reports no retry")
+        demand(len(lines) >= 20, f"{language} drew only {len(lines)} times")
     drawn.sort()
     for one, other in zip(drawn, drawn[1:]):
-        demand(other[0] > one[1], f"an id was handed out twice: {one} and {other}")
+        demand(other[0] > one[1], f"duplicate ids: {one} and {other}")
     report("passed", 2)
 
 
 def ends(language, status, words, *arguments, env):
-    """It ends so, with these words in what it says."""
+    """Runs a client, which must end with this status and print a line that matches `words`. Returns the ids."""
     done = start(language, *arguments, env=env, capture_output=True)
     said = f"{language} {' '.join(arguments)}: exit status {done.returncode}: {done.stdout[-300:]}{done.stderr[-600:]}"
     met = re.search(words, done.stdout, re.M) or re.search(words, done.stderr, re.M)
-    demand(done.returncode == status and met, f"{said}, and not {status} with {words}")
+    demand(done.returncode == status and met, f"{said}, expected status {status} and {words}")
     report("passed", 1)
     return [int(id) for id in done.stdout.split()] if status == 0 else []
 
@@ -235,10 +235,10 @@ BIG = []
 
 
 def check(language, env):
-    """Each way draws what it should, and errors that stay are told apart."""
+    """Each way of drawing returns the expected ids and the expected permanent errors."""
     for way in "many", "block", "take", "http":
         ids = ends(language, 0, "^[0-9]+$", way, "orders", "20", env=env)
-        demand(len(ids) == 20 and sorted(set(ids)) == ids, f"{language} {way}: not 20 ids that grow: {ids}")
+        demand(len(ids) == 20 and sorted(set(ids)) == ids, f"{language} {way}: expected 20 increasing ids: {ids}")
         BIG.extend(ends(language, 0, "^90071992547[0-9]+$", way, "big", "2", env=env))
     for name, words in ("nothing", "NOTFOUND"), ("small", "EXHAUSTED"):
         ends(language, 1, words, "next", name, env=env)
@@ -246,13 +246,13 @@ def check(language, env):
 
 
 def check_nobody(language):
-    """What is away is tried again, and not for ever."""
+    """Unreachable servers are retried, until a limit."""
     for way, variable, scheme in ("next", "IDMILL_SERVERS", "redis"), ("http", "IDMILL_HTTP", "http"):
         ends(language, 75, ".", way, "orders", env={variable: f"{scheme}://{HOST}:1,{scheme}://{HOST}:2"})
 
 
 def check_end():
-    """One that is closed while it connects does not keep its process."""
+    """A client that is closed while it connects does not keep its process running."""
     if "node" in LANGUAGES:
         shutil.copy("ci/clients/ends.mjs", WORK / "node")
         for when in "now", "turn", "later":
@@ -261,7 +261,7 @@ def check_end():
 
 
 def certificate():
-    """One for HOST, and what clients in each language need to trust it."""
+    """Creates a certificate for HOST, and makes the clients trust it."""
     key, cert, trust = (str(WORK / name) for name in ("key.pem", "cert.pem", "trust.p12"))
     made = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", f"/CN={HOST}"]
     call("openssl", "req", "-x509", *made, "-addext", f"subjectAltName=IP:{HOST}", "-keyout", key, "-out", cert)
@@ -274,7 +274,7 @@ def certificate():
 
 
 def token(name, sequence):
-    """A token, which the servers are told of."""
+    """Creates a token and adds it to the servers' file of tokens."""
     said = call(IDMILL, "token", name, "--right", "draw", "--sequence", sequence)
     with open(WORK / "tokens.toml", "a") as file:
         file.write(re.split(r"(?m)^# for the file.*\n", said)[1])
@@ -282,7 +282,7 @@ def token(name, sequence):
 
 
 def check_access():
-    """Over TLS, with tokens."""
+    """Checks TLS and tokens."""
     good, other = token("good", "ord*"), token("other", "users")
     env = Server("secure", *certificate(), "--tokens", str(WORK / "tokens.toml")).env()
 
@@ -303,8 +303,8 @@ GO = 'package main\nimport ("context"; "fmt"; "github.com/redis/go-redis/v9")\nf
 
 
 def check_readme():
-    """What the README has for each, as it stands, but for the port and what any program in Go has around it."""
-    # The README has localhost.
+    """Runs the examples of the README. Only the port is replaced, and Go's example is put into a main function."""
+    # The examples connect to localhost.
     port = Server("local", host="127.0.0.1").resp.split(":")[1]
     section = Path("README.md").read_text().split("\n## From other languages")[1].split("\n## ")[0]
 
@@ -340,7 +340,7 @@ def main():
     compare()
     at_once(2, lambda language: check(language, a.env()), LANGUAGES)
     at_once(9, check_nobody, LANGUAGES)
-    demand(len(set(BIG)) == len(BIG), "an id beyond 2^53 came twice")
+    demand(len(set(BIG)) == len(BIG), "duplicate ids beyond 2^53")
     check_end()
     check_access()
     check_readme()

@@ -1,4 +1,4 @@
-// A client that is closed while it connects, to a server that says nothing: the process has to end.
+// Closes a client while it connects to a server that does not reply. The process must end.
 
 import { createServer } from 'node:net';
 import { setImmediate as turn, setTimeout as sleep } from 'node:timers/promises';

@@ -1,4 +1,4 @@
-"""The command reads what a copy of deploy/ tells it. `deploy.py CHECK COPY IDMILL`"""
+"""Checks that the command accepts the settings in a copy of deploy/. `command.py CHECK COPY IDMILL`"""
 
 import os
 import re
@@ -17,7 +17,7 @@ def text(name):
 
 
 def every():
-    """The text of all files."""
+    """Yields the text of each file."""
     for folder, _, names in os.walk(HOME):
         yield from (text(os.path.relpath(os.path.join(folder, name), HOME)) for name in names)
 
@@ -45,13 +45,13 @@ def settings():
 
 
 def config_map():
-    """The settings of the ConfigMap."""
+    """The command accepts the settings in the ConfigMap."""
     kubernetes()
     run(["serve", "--store", "memory:", "--config", "map.toml"])
 
 
 def variables():
-    """What the units and the manifests set in the environment is the server's, or it would pass them over."""
+    """The command has each environment variable in these files. It would ignore an unknown one."""
     known = subprocess.run([IDMILL, "serve", "--help"], capture_output=True, text=True).stdout
     for name in sorted({name for each in every() for name in re.findall("IDMILL_[A-Z_]+", each)}):
         if not re.search(rf"env: {name}(=|\])|\${name}\b", known):

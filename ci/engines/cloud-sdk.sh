@@ -1,15 +1,14 @@
 # shellcheck shell=bash
 # The Google Cloud SDK, whose emulators are engines. Sourced by their scripts, which set:
-#   TITLE      what it is called, where it is a jar
-#   COMPONENT  what follows google-cloud-cli- in the package's name
-#   NAME       as in `gcloud components install`
-#   FILE       what to run, below the SDK's root
+#   TITLE      the emulator's name, if it is a jar
+#   COMPONENT  the end of the package's name, after google-cloud-cli-
+#   NAME       its name in `gcloud components install`
+#   FILE       the program or jar, relative to the SDK's root
 # shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# sdk_file PATH: the file of the SDK, below the root that was asked for, whose gcloud is on PATH, or where
-# packages and the installer put it. From the path of gcloud rather than from gcloud itself, which takes a
-# second to say it.
+# sdk_file PATH: prints the path of a file of the SDK. Its root is CLOUDSDK_ROOT_DIR, that of the gcloud on PATH, or a
+# directory where packages and the installer put it. Running gcloud to get the root would take a second.
 sdk_file() {
     local root
     for root in "${CLOUDSDK_ROOT_DIR:-}" "$(realpath "$(command -v gcloud)" 2>/dev/null | sed 's,/bin/gcloud$,,')" \
@@ -20,7 +19,7 @@ sdk_file() {
     return 1
 }
 
-# Installs it where the machine knows Google's repository.
+# Installs the package, if apt has Google's repository.
 fetch() {
     local package=google-cloud-cli-$COMPONENT
     sdk_file "$FILE" >/dev/null || try_apt "$package" || true
@@ -30,10 +29,10 @@ fetch() {
     [[ $FILE != *.jar ]] || need java openjdk-17-jre-headless
 }
 
-# The emulator does not say; the SDK that it came with does.
+# The emulator does not print its version, so this prints that of the SDK.
 version() { printf '%s of the Google Cloud SDK %s\n' "$TITLE" "$(cat "$(sdk_file VERSION)" || printf 'unknown')"; }
 
-# serve_jar CLASS PORT OPTION…
+# serve_jar CLASS PORT OPTION…: runs the jar's main class.
 serve_jar() {
     exec java -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xmx512m -cp "$(sdk_file "$FILE")" "$1" start \
         --host=127.0.0.1 --port="$2" "${@:3}"

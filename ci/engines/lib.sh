@@ -1,18 +1,19 @@
 # shellcheck shell=bash
-# What the engines' scripts share. Sourced by them, never run. Each defines `fetch`, `version` and `serve`, more verbs if
-# it has any, and ends with `engine "$@"`.
+# Functions that the scripts of the engines share. Each script sources it, defines `fetch`, `version`, `serve` and
+# optional verbs, and ends with `engine "$@"`.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# For what is not a package of the system. Outside the tree, so that a fresh clone finds it again.
-# shellcheck disable=SC2034 # for those who source this
+# Engines that are not system packages. The directory is outside the tree, so that it serves fresh clones.
+# shellcheck disable=SC2034 # used by the scripts that source this file
 ENGINES=${IDMILL_ENGINES:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/engines}
 
-# Where distributions keep servers, which is not on everybody's path.
+# Distributions install servers here, and some users do not have it on PATH.
 PATH=$PATH:/usr/sbin
 
-# missing TEXT…: what is missing and how to get it. The tests that need it are then skipped.
+# missing TEXT…: ends the script with status 77; tests that need the engine are skipped. TEXT names the missing program
+# and its package.
 missing() {
     printf '%s\n' "$*" >&2
     exit 77
@@ -22,61 +23,61 @@ apt_get() {
     apt-get -o DPkg::Lock::Timeout=300 "$@" >&2
 }
 
-# try_apt PACKAGE…: installs them where that is allowed; fails where it is not, or they cannot be had.
+# try_apt PACKAGE…: installs system packages. Fails if the user is not root, or the installation fails.
 try_apt() {
     [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 1
     (
-        # One at a time: tests fetch several engines at once, and an update does not wait for another to end.
+        # Tests fetch several engines in parallel, and `apt-get update` does not wait for another process.
         flock 9 || true
-        # Lists of packages that are missing or old are a failure of the first.
+        # The first try fails if the package lists are missing or outdated.
         apt_get install -y --no-install-recommends "$@" || {
             apt_get update && apt_get install -y --no-install-recommends "$@"
         }
     ) 9>"${TMPDIR:-/tmp}/idmill-apt.lock"
 }
 
-# need PROGRAM PACKAGE…: a program of the distribution's.
+# need PROGRAM PACKAGE…: installs the system packages if PROGRAM is missing.
 need() {
     command -v "$1" >/dev/null || try_apt "${@:2}" || missing "$1 is missing: apt-get install ${*:2}"
 }
 
-# address PORT N: where member N of a cluster listens. A prefix of its own for every PORT, so that the clusters of two
-# test processes never meet.
+# address PORT N: prints the address of member N of a cluster. It contains PORT, so that clusters of different test
+# processes do not collide.
 address() {
     printf '127.%d.%d.%d\n' $(($1 >> 8)) $(($1 & 255)) "$2"
 }
 
-# built NAME FILE…: where what is made of these files of NAME.d is kept. Named by what it is built from, so that a
-# changed source, or another version of what it embeds, is another one.
+# built NAME FILE…: prints the directory for a build of these files of NAME.d. Its name is a hash of the files, so that a
+# change of a source or of a dependency leads to a new build.
 built() {
     printf '%s/%s/%s' "$ENGINES" "$1" "$(cd "$HERE/$1.d" && cat "${@:2}" | sha256sum | cut -c 1-16)"
 }
 
-# go_binary NAME: where the binary that go_build makes of NAME.d is.
+# go_binary NAME: prints the path of the binary that go_build makes from NAME.d.
 go_binary() {
     (cd "$HERE/$1.d" && printf '%s/idmill-%s' "$(built "$1" ./*.go go.mod go.sum)" "$1")
 }
 
-# go_build NAME: builds it where it is not there yet. Beside its place and then moved, so that two at once do no harm
-# and half a build is never found.
+# go_build NAME: builds the binary if it does not exist. It is renamed after the build, so that parallel builds do not
+# collide, and an interrupted one leaves no binary.
 go_build() {
     local binary
     binary=$(go_binary "$1")
     [[ ! -x $binary ]] || return 0
     command -v go >/dev/null ||
-        missing "Go is missing, with which $1 is built: see https://go.dev/dl (1.21 or later, which fetches the one that it needs)"
+        missing "Go is missing; it builds $1: see https://go.dev/dl (1.21 or later, which fetches the version that it needs)"
     mkdir -p "$(dirname "$binary")"
-    printf 'building %s, which takes some minutes the first time\n' "$1" >&2
+    printf 'building %s, which takes some minutes\n' "$1" >&2
     (cd "$HERE/$1.d" && CGO_ENABLED=0 GOFLAGS=-buildvcs=false go build -mod=readonly -trimpath -ldflags '-s -w' -o "$binary.$$" .) >&2
     mv "$binary.$$" "$binary"
 }
 
-# engine VERB…
+# engine VERB ARGUMENT…: checks the arguments, and calls the function of the verb.
 engine() {
     local name=${0##*/}
-    # What `ci/test` without `full` leaves out.
+    # A quick run leaves out the other engines.
     [[ ${1:-} != fetch || $name =~ ^(${IDMILL_QUICK_ENGINES:-.*})$ ]] ||
-        missing "$name is left to ci/test full"
+        missing "$name is used only in ci/test full"
     [[ ${1:-} =~ ^(fetch|version|serve|address|tool)$ && $(type -t "$1") == function ]] && (($# >= ${LEAST[$1]:-1})) || {
         printf 'usage: %s fetch | version | serve DIR PORT%s\n' "$0" "$MORE" >&2
         exit 2
@@ -84,6 +85,6 @@ engine() {
     "$@"
 }
 
-# How many words a call has at least, its verb among them; and what `serve` takes besides, if anything.
+# LEAST: the minimum number of arguments of a verb, including the verb. MORE: further arguments of `serve`, for the usage.
 declare -A LEAST=([serve]=3 [address]=3)
 MORE=

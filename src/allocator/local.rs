@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_sequences_opened_in_turn_all_have_their_own_slot() {
+    fn thousand_sequences_opened_in_turn_each_keep_a_slot() {
         let (mut memory, mut segments) = (Memory(Vec::new()), Vec::new());
         for key in 5_000..6_000 {
             memory.put(slot(key, &mut segments));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_forgets_what_is_over() {
+    fn slots_are_bounded_and_ended_ones_are_removed() {
         let (mut memory, mut segments) = (Memory(Vec::new()), Vec::new());
         for key in 0..100_000 {
             memory.put(slot(key, &mut segments));

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_load_ends_where_it_is_said_to_settle() {
+    fn steady_load_settles_at_the_computed_plan() {
         let settings = Adaptive::of(Duration::from_secs(30), 1 << 30);
         let latency = Duration::from_millis(10);
         let plan = steady(settings, 10_000, latency, 30).plan();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_grows_the_step_fourfold_at_most_and_a_lull_shrinks_it() {
+    fn burst_grows_the_step_at_most_fourfold_lull_shrinks_it() {
         let settings = Adaptive { outage_budget: Duration::from_secs(1), max_waste: 1 << 40, min_step: 16 };
         let sizing = Sizing::Adaptive(settings);
         let mut policy = Policy::new(&sizing);

@@ -243,7 +243,7 @@ mod tests {
 
     /// The first caller wants more than each grant contains, and gives up when the third grant arrives.
     #[test]
-    fn what_was_asked_for_before_a_caller_came_does_not_serve_it_when_newer_ids_are_held_too() {
+    fn ranges_requested_before_a_caller_do_not_serve_it() {
         let range = |start| IdRange::new(start, 3).unwrap();
         let (mut queue, mut out, never) = (Queue::new(), Vec::new(), Time::MAX);
         queue.push(Caller(false), 10, never);
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_nobody_and_tickets_count_on_during_a_flight() {
+    fn empty_queue_keeps_its_tickets_only_during_a_flight() {
         let mut queue = Queue::new();
         queue.push(Caller(false), 1, Time::MAX);
         queue.refuse_all(&crate::ErrorKind::Denied.into(), &mut Vec::new());

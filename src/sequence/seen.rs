@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_believed() {
+    fn consecutive_grants_are_accepted() {
         let seen = seen(&[grant(1, 0, 1), grant(1, 0, 11), grant(1, 2, 1), grant(2, 0, 1), grant(2, 0, 11)]);
         assert_eq!(seen.identity(), Some(Identity { incarnation: 2, epoch: 0 }));
     }
 
     #[test]
-    fn what_was_left_does_not_come_again_and_is_raised_above_what_is_known() {
+    fn past_identity_is_rejected_and_raised_above_known_ids() {
         let seen = seen(&[grant(1, 3, 1), grant(1, 3, 11), grant(2, 1, 31)]);
         // Even for ids not seen here: an earlier incarnation never continues.
         for (back, next) in
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_are_remembered_and_those_that_are_not_are_counted() {
+    fn past_identities_beyond_the_limit_are_only_counted() {
         let all: Vec<_> = (1..=LEFT as u64 + 3).map(|incarnation| grant(incarnation, 0, 1)).collect();
         let seen = seen(&all);
         assert_eq!(seen.forgotten(), 2);

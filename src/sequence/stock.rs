@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_revoked_is_counted_before_anybody_can_look() {
+    fn revoked_ids_are_counted_before_the_lock_is_released() {
         let stock = published(&[(1, 2), (3, 2)]);
         let mut counted = 0;
         let lost = stock.revoke(ErrorKind::Dry, |lost| {

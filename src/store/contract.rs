@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_others_create_and_remove_meanwhile_is_created_after_all() {
+    async fn ensure_retries_while_others_create_and_remove() {
         let (name, bounds) = (SequenceName::new("s").unwrap(), Bounds::of::<u64>());
         let fickle = |times| Fickle(MemoryStore::new(), AtomicUsize::new(times));
         for times in [0, 1, ROUNDS - 1] {

@@ -18,7 +18,7 @@ use crate::{LONG, builder, invalid, returns};
 /// Callers that are in a poll while their runtime ends. Whether one is interrupted at the wrong moment is
 /// chance, which is why many callers poll all the time.
 #[test]
-fn whoever_queues_for_a_place_while_it_closes_hears_that_it_is_closed() {
+fn callers_queued_during_close_get_closed() {
     for _ in 0..40 {
         let store = FaultyStore::with_faults(Faults::outage());
         let ids = builder(store).max_waiting(1).own_thread().start().unwrap();
@@ -50,7 +50,7 @@ fn whoever_queues_for_a_place_while_it_closes_hears_that_it_is_closed() {
 }
 
 #[test]
-fn a_blocking_call_in_a_task_does_not_run_out_of_the_tasks_budget() {
+fn blocking_call_does_not_exhaust_the_coop_budget() {
     returns(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -75,7 +75,7 @@ fn refuses_to_wait(ids: &Sequences) {
 }
 
 #[test]
-fn whoever_would_wait_for_itself_is_told_so_at_once() {
+fn self_blocking_wait_is_rejected_at_once() {
     returns(|| {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {

@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 use crate::{LONG, builder, invalid};
 
 #[tokio::test(start_paused = true)]
-async fn durations_near_the_end_of_time_mean_for_ever() {
+async fn very_long_durations_never_time_out() {
     for long in [Duration::MAX, Duration::from_secs(u64::MAX >> 1), Duration::from_secs(1 << 40)] {
         let store = FaultyStore::with_faults(Faults::outage());
         let ids =
@@ -71,7 +71,7 @@ fn kept(work: impl FnOnce()) -> i64 {
 }
 
 #[test]
-fn callers_that_gave_up_take_no_memory_while_the_store_hangs() {
+fn cancelled_callers_use_no_memory_while_the_store_hangs() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let _context = runtime.enter();

@@ -78,7 +78,7 @@ async fn a_store_that_cannot_say_what_it_can_do_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_panics_when_it_is_dropped_is_its_own_sequences_failure() {
+async fn call_that_panics_on_drop_fails_only_its_sequence() {
     let store = odd(Way::PanicsOnDrop);
     let ids = builder(store).store_timeout(Duration::from_secs(1)).start().unwrap();
     let (odd, even) =
@@ -111,7 +111,7 @@ async fn panicking_waker_ends_no_sequence() {
 
 /// Only the caller of the odd store waits for it.
 #[test]
-fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
+fn store_that_blocks_a_thread_does_not_delay_deadlines() {
     for own_thread in [true, false] {
         let kinds = returns(move || {
             let freed = Arc::new(AtomicBool::new(false));
@@ -149,7 +149,7 @@ fn a_store_that_blocks_its_thread_does_not_hold_deadlines_up() {
 }
 
 #[test]
-fn a_recorder_that_panics_harms_nobody() {
+fn panicking_recorder_is_harmless() {
     #[cfg(feature = "metrics")]
     recorder::panics();
 }

@@ -47,7 +47,7 @@ async fn an_opening_that_is_cancelled_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sequences_that_nobody_draws_from_are_let_go() {
+async fn unheld_sequences_are_evicted() {
     let ids = builder(FaultyStore::new()).idle_eviction(Duration::from_secs(60)).start().unwrap();
     let kept = ids.sequence::<u64>("kept").lazy().unwrap();
     for n in 0..10_000 {

@@ -72,7 +72,7 @@ fn callers_that_only_try_hold_no_other_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trying_goes_on_after_a_failure_for_good_and_does_not_storm_the_store() {
+async fn try_next_retries_a_permanent_failure_with_backoff() {
     let store = FaultyStore::new();
     let ids = builder(store.clone()).start().unwrap();
     store.fail_sequence("o", ErrorKind::Denied);

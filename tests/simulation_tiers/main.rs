@@ -66,7 +66,7 @@ fn a_claim_that_is_blindly_sent_again_is_found() {
 }
 
 #[test]
-fn an_end_that_is_told_too_early_is_found() {
+fn premature_exhaustion_is_found() {
     found(Bug::EndTestedFirst, "exhausted while there were ids");
 }
 

@@ -87,7 +87,7 @@ async fn draws(ids: Allocator, rate: f64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_burst_leaves_no_more_in_memory_than_it_was_and_what_the_rate_needs() {
+async fn cached_ids_after_a_burst_are_bounded_by_burst_and_rate() {
     for rate in [10.0, 200.0] {
         for (burst, outage) in [(0, 34), (5_000, 0), (1_000, 5), (200, 60)] {
             for latency in [1, 20, 100].map(Duration::from_millis) {

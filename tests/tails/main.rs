@@ -47,7 +47,7 @@ fn grid() -> impl Iterator<Item = (f64, Duration)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_times_the_load_costs_a_caller_one_wait_at_most_and_none_with_a_budget() {
+async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
     for (rate, latency) in grid() {
         for (budget, most) in [(Duration::ZERO, 1), (Duration::from_secs(5), 0)] {
             let world = World::new(latency, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
@@ -60,7 +60,7 @@ async fn ten_times_the_load_costs_a_caller_one_wait_at_most_and_none_with_a_budg
 }
 
 #[tokio::test(start_paused = true)]
-async fn fixed_sizes_whose_watermark_covers_a_refill_never_let_anybody_wait() {
+async fn watermark_covering_a_refill_makes_no_call_wait() {
     for (rate, latency) in grid() {
         // The draws during a refill, plus the maximum number of draws at one instant.
         let covers = at_least(rate * latency.as_secs_f64()) + u64::from(CALLERS) + at_least(rate / 1000.0);
@@ -73,7 +73,7 @@ async fn fixed_sizes_whose_watermark_covers_a_refill_never_let_anybody_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_day_from_a_tenth_of_the_load_to_all_of_it_lets_nobody_wait() {
+async fn daily_load_cycle_makes_no_call_wait() {
     const DAY: f64 = 120.0;
     for latency in LATENCIES {
         let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_waste(1 << 40)).await;
@@ -85,7 +85,7 @@ async fn a_day_from_a_tenth_of_the_load_to_all_of_it_lets_nobody_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_takes_twenty_times_as_long_within_the_budget_lets_nobody_wait() {
+async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
     for (rate, latency) in grid() {
         let budget = 20 * latency;
         let world = World::new(latency, |s| s.outage_budget(budget).max_waste(1 << 40)).await;

@@ -186,7 +186,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
 }
 
 /// A draw during a close returns `Closed`, and no caller waits forever.
-pub(crate) fn closing_reaches_everybody(scale: Scale) {
+pub(crate) fn close_reaches_every_thread(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Process, scale);
     let drawn = AtomicU64::new(0);

@@ -75,7 +75,7 @@ fn tier(store: &FaultyStore, window: &OneName) -> Arc<Tiered<Arc<dyn Store>, One
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_from() {
+async fn window_serves_and_counts_moves_between_servers() {
     let (store, window) = (FaultyStore::new(), OneName::new());
     let tier = tier(&store, &window);
     let ids = Sequences::new(tier.clone()).unwrap();
@@ -94,7 +94,7 @@ async fn a_window_that_moves_to_another_server_and_back_is_counted_and_drawn_fro
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_source_that_went_back_is_told_from_that_and_told_to_go_on() {
+async fn restored_source_is_raised_and_not_counted_as_a_move() {
     let (store, window) = (FaultyStore::new(), OneName::new());
     let name = SequenceName::new("s").unwrap();
     let request = |count| Reserve::new(name.clone(), count).create(Bounds::of::<u64>());

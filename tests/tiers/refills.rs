@@ -123,7 +123,7 @@ impl Source<u64> for Remembering {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_source_remembers_is_not_lost_and_what_is_stale_is_drawn_again() {
+async fn stale_claims_are_retried_and_recorded_ranges_not_lost() {
     let shelf = Shelf::new(3, 20);
     let source = Remembering { store: FaultyStore::new(), stale: Semaphore::new(3) };
     let tier = Tiered::new(source, shelf.clone());
@@ -149,7 +149,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_above_the_callers_ceiling_are_counted_and_exhaust_only_that_caller() {
+async fn ids_above_a_ceiling_are_counted_and_end_one_caller() {
     let tier = tier(&FaultyStore::new(), &Shelf::new(0, 0));
     let small = request(6).ceiling(4);
     assert_eq!(tier.reserve(&small).await.unwrap().range.ids().collect::<Vec<_>>(), [1, 2, 3, 4]);

@@ -85,7 +85,7 @@ fn a_value_survives_at_both_ends_of_its_domain() {
 }
 
 #[test]
-fn what_does_not_fit_fails_and_says_so() {
+fn out_of_range_ids_are_rejected_with_the_reason() {
     let fault = written::<BigInt, _>(&Wide(1 << 63)).unwrap_err();
     assert!(fault.contains("the id 9223372036854775808 does not fit the column"), "{fault}");
     let fault = read::<BigInt, Wide>(&(-1_i64).to_be_bytes()).unwrap_err();

@@ -64,7 +64,7 @@ impl<'r> FromRow<'r, sqlx::sqlite::SqliteRow> for Row {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_fails_and_says_so() {
+async fn out_of_range_ids_are_rejected_with_the_reason() {
     let mut connection = connect().await;
     let insert = sqlx::query("INSERT INTO t VALUES ($1, NULL)");
     let beyond = insert.bind(Wide(1 << 63)).execute(&mut connection).await.unwrap_err();

@@ -109,7 +109,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
 
 /// Handlers that wait for an id hold every connection of the pool.
 #[tokio::test]
-async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
+async fn refill_succeeds_while_the_pool_is_exhausted() {
     let dir = tempfile::tempdir().unwrap();
     let pool = pool(dir.path(), 1);
     let store: Arc<dyn Store> = Arc::new(open(&pool).await);
@@ -129,7 +129,7 @@ async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
 
 /// As documented: a transaction that has written locks the database.
 #[tokio::test]
-async fn who_has_written_and_waits_for_a_refill_hears_why_it_fails() {
+async fn reserve_during_a_write_transaction_reports_the_lock() {
     let dir = tempfile::tempdir().unwrap();
     let pool = pool(dir.path(), 2);
     let options = SqliteOptions::new().busy_timeout(Duration::from_millis(100));

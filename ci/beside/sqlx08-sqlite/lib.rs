@@ -1,4 +1,4 @@
-//! A service with both.
+//! A service that uses idmill and this library.
 
 pub use idmill_sqlite::SqliteStore;
 pub use sqlx::SqlitePool;

@@ -77,7 +77,7 @@ impl Entry {
     pub(crate) fn read(line: &str) -> Result<Self, String> {
         let read: Line = serde_json::from_str(line).map_err(|error| said(&error))?;
         if read.format.0 != FORMAT {
-            return Err(format!("it has format {}, and this version reads {FORMAT}", read.format.0));
+            return Err(format!("`format` is {}; this version reads {FORMAT}", read.format.0));
         }
         let invalid = |error: idmill::Error| error.to_string().trim_start_matches("configure: ").to_owned();
         let name = SequenceName::new(&read.name).map_err(invalid)?;
@@ -123,7 +123,7 @@ impl Visitor<'_> for OfDigits {
     type Value = Digits;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number of 0 to 18446744073709551615 as a string, such as \"1000\"")
+        f.write_str("a whole number from 0 to 18446744073709551615 as a string, such as \"1000\"")
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Digits, E> {
@@ -138,7 +138,7 @@ impl Visitor<'_> for OfDigits {
             return Ok(Digits(number));
         }
         let message = format!(
-            "{number} is beyond 2^53 and stands as a number, which many programs round: write it as a string, \"{number}\""
+            "{number} is above 2^53, where many programs round numbers; write it as a string: \"{number}\""
         );
         Err(E::custom(message))
     }

@@ -213,26 +213,26 @@ fn hint(error: &Error, message: &str) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::Exhausted => format!("`idmill set {name} --max N` raises the last id"),
         ErrorKind::NotFound if connecting && message.contains("the witness") => {
-            "--guard and IDMILL_GUARD name another witness".to_owned()
+            "correct `--guard` or `IDMILL_GUARD`".to_owned()
         }
         ErrorKind::NotFound if connecting => {
-            "--store and IDMILL_STORE name another store; `idmill create` makes one that never was, unless its URL has mode=rw".to_owned()
+            "correct `--store` or `IDMILL_STORE`; `idmill create` creates a new store, unless its URL has `mode=rw`".to_owned()
         }
-        ErrorKind::NotFound => format!("`idmill list` shows what there is; `idmill create {name}` makes it"),
+        ErrorKind::NotFound => format!("`idmill list` shows all sequences; `idmill create {name}` creates it"),
         ErrorKind::AlreadyExists => format!("`idmill show {name}` shows it, `idmill set {name}` changes it"),
         ErrorKind::Conflict if error.operation() == Some(Operation::Set) && message.contains("backwards") => {
-            "add --backwards if no id above the new value was ever used; `idmill set --help` says what it means"
+            "add `--backwards` if no id above the new value was ever used; see `idmill set --help`"
                 .to_owned()
         }
-        ErrorKind::Conflict => format!("`idmill show {name}` shows what is stored"),
+        ErrorKind::Conflict => format!("`idmill show {name}` shows the stored sequence"),
         ErrorKind::UnknownOutcome => {
-            format!("it may have been done or not: see `idmill show {name}` before you repeat it")
+            format!("it may have been done or not: check with `idmill show {name}` before you retry")
         }
         ErrorKind::StoreViolation => {
-            "hand out nothing more until you know what happened to the store: a restored backup, a moved file?"
+            "hand out no more ids until you know the cause: was a backup restored, or a file moved?"
                 .to_owned()
         }
-        kind if kind.status() == Status::Transient => "run it again later; nothing was lost".to_owned(),
+        kind if kind.status() == Status::Transient => "retry later; nothing was lost".to_owned(),
         _ => return None,
     })
 }

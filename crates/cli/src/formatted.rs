@@ -90,7 +90,7 @@ impl Shown {
 /// Loads a format and its keys. This is not part of argument parsing, because clap's errors would repeat the
 /// text, which may hold a key.
 fn load(text: &str) -> Outcome<Format> {
-    let wrong = |error| Failure::from(error).hint("`idmill encode --help` says how a format is written");
+    let wrong = |error| Failure::from(error).hint("`idmill encode --help` describes the formats");
     Format::load(text).map_err(wrong)
 }
 
@@ -102,7 +102,8 @@ pub(crate) fn unwritten(error: io::Error) -> Failure {
 
 fn too_large(error: idmill::Error, format: &Format) -> Failure {
     let max = format.domain().max();
-    Failure::from(error).hint(format!("`idmill set NAME --max {max}` ends a sequence where this format does"))
+    Failure::from(error)
+        .hint(format!("`idmill set NAME --max {max}` ends the sequence at the last id of this format"))
 }
 
 /// `idmill encode`: prints ids in a format, one per line.

@@ -77,7 +77,7 @@ fn runtime(serves: bool) -> Outcome<Runtime> {
         runtime.worker_threads(1);
     }
     let runtime = runtime.enable_all().build();
-    runtime.map_err(|error| Failure::io("the system grants no threads", &error))
+    runtime.map_err(|error| Failure::io("threads cannot be started", &error))
 }
 
 async fn until_done_or_told(cli: Cli) -> Outcome {

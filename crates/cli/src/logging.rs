@@ -79,10 +79,7 @@ pub(crate) mod server {
 
         /// Reports dropped lines in the metrics and in the log.
         pub(crate) async fn keep(&self) {
-            metrics::describe_counter!(
-                LEFT_OUT,
-                "Lines of the log that were dropped: stderr was not read fast enough"
-            );
+            metrics::describe_counter!(LEFT_OUT, "Log lines dropped because stderr was not read fast enough");
             let (counter, mut told) = (metrics::counter!(LEFT_OUT), 0);
             let mut ticks = interval(LOOK);
             loop {
@@ -91,10 +88,7 @@ pub(crate) mod server {
                 if left_out > 0 {
                     told += left_out;
                     counter.increment(left_out as u64);
-                    tracing::warn!(
-                        left_out,
-                        "lines of the log were left out: stderr is not read fast enough"
-                    );
+                    tracing::warn!(left_out, "log lines were dropped because stderr is not read fast enough");
                 }
             }
         }

@@ -50,7 +50,9 @@ pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
         _ if flag => Ok(true),
         Some("" | "0" | "no" | "false") => Ok(false),
         Some("1" | "yes" | "true") => Ok(true),
-        _ => Err(Failure::usage(format!("{EXISTING}={} is unknown; there are true, false", value.display()))),
+        _ => {
+            Err(Failure::usage(format!("`{EXISTING}={}` is unknown; use `true` or `false`", value.display())))
+        }
     }
 }
 
@@ -70,15 +72,16 @@ impl Measured {
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
         if let Some(given) = &global.store {
             let (url, given) = (global.schemes.parse(given)?, given.clone());
-            let description = format!("measuring the sequence `{sequence}` of {url}, which is left there");
+            let description =
+                format!("measuring with the sequence `{sequence}` of {url}, which is not removed");
             return Ok(Self { store: url.connect().await?, url, given, description, _directory: None });
         }
-        let failed = |error| Failure::io("no directory for a temporary store", &error);
+        let failed = |error| Failure::io("a directory for the temporary store cannot be created", &error);
         let directory = tempfile::Builder::new().prefix("idmill-bench-").tempdir().map_err(failed)?;
         let file = SqliteOptions::new(directory.path().join("bench.db"));
         let given = file.to_string();
         let url = global.schemes.parse(&given)?;
-        let description = format!("measuring in {url}, a temporary store; --store names another");
+        let description = format!("measuring in {url}, a temporary store; `--store` selects another");
         Ok(Self { store: url.connect().await?, url, given, description, _directory: Some(directory) })
     }
 }
@@ -129,8 +132,10 @@ async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     // For a server's URL, `durability=process` confirms that this is intended.
     if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
         let message =
-            format!("{url} forgets its sequences with this process: the next one would repeat every id");
-        return Err(Failure::usage(message).hint(format!("name a store that lasts, such as {DEFAULT}")));
+            format!("{url} loses its sequences when this process ends: the next one would repeat every id");
+        return Err(
+            Failure::usage(message).hint(format!("set `--store` to a durable store, such as `{DEFAULT}`"))
+        );
     }
     Ok(store)
 }

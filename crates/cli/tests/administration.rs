@@ -74,7 +74,7 @@ fn set_goes_forwards_and_not_back_unless_told_to() {
             "{}",
             ran.err
         );
-        assert!(ran.err.contains("hint: add --backwards"), "{}", ran.err);
+        assert!(ran.err.contains("hint: add `--backwards`"), "{}", ran.err);
     }
     assert_eq!(place.show(), before);
     let ran = place.run(&["set", "s", "--next", "50"]);
@@ -153,9 +153,13 @@ fn a_name_that_is_not_there_is_answered_with_the_nearest() {
     for args in [&["show", "odrers"][..], &["set", "Orders", "--next", "9"], &["remove", "order"]] {
         let ran = place.run(args);
         assert_eq!(ran.code, 4, "{args:?}: {ran:?}");
-        assert!(ran.err.contains("hint: there is orders; `idmill list` shows all"), "{args:?}: {}", ran.err);
+        assert!(
+            ran.err.contains("hint: did you mean orders? `idmill list` shows all"),
+            "{args:?}: {}",
+            ran.err
+        );
     }
-    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` makes it"));
+    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` creates it"));
 }
 
 /// The columns of a row, except its name.

@@ -117,7 +117,7 @@ fn tables_are_markdown_where_that_is_asked_for_and_published_runs_have_their_set
         assert_eq!(ran.code, 2, "{ran:?}");
     }
     let ran = place.run(&["bench", "--published", "--store", "memory:"]);
-    assert!(ran.code == 2 && ran.err.contains("in-transaction is not there"), "{ran:?}");
+    assert!(ran.code == 2 && ran.err.contains("`in-transaction` is not supported"), "{ran:?}");
 }
 
 /// The modes with prefetch. They start with a full memory, and draw too few ids to empty it.

@@ -115,10 +115,10 @@ fn what_is_handed_over_and_cannot_be_served_is_refused_with_what_to_do() {
     let here = || open("127.0.0.1:0");
     let unix = UnixListener::bind(place.path().join("socket")).unwrap();
     for (listeners, names, words) in [
-        (vec![here()], "idmill.socket", "one named \"idmill.socket\""),
+        (vec![here()], "idmill.socket", "a listener named \"idmill.socket\""),
         (vec![here()], "", "FileDescriptorName="),
-        (vec![here(), here()], "resp:resp", "two named \"resp\""),
-        (vec![unix.into()], "resp", "no listener of TCP"),
+        (vec![here(), here()], "resp:resp", "two listeners named \"resp\""),
+        (vec![unix.into()], "resp", "not a TCP listener"),
         // The same check as for an address in the settings.
         (vec![open("0.0.0.0:0")], "resp", "--insecure"),
     ] {

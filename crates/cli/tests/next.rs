@@ -42,7 +42,7 @@ fn a_new_sequence_is_announced_with_the_name_that_could_have_been_meant() {
     let typo = place.run(&["next", "odrers", "--json"]);
     assert_eq!(typo.ids(), [1]);
     let note: serde_json::Value = serde_json::from_str(&typo.err).unwrap();
-    assert_eq!(note["note"], "`odrers` is a new sequence; there is orders too, and --existing creates none");
+    assert_eq!(note["note"], "`odrers` is a new sequence; did you mean orders? `--existing` creates none");
     let far = place.run(&["next", "invoices", "--start", "5"]);
     assert_eq!((far.ids(), far.err.as_str()), (vec![5], "note: `invoices` is a new sequence\n"));
 }
@@ -66,12 +66,12 @@ fn what_has_to_exist_is_never_created() {
         place.run(&["next", "odrers", "--store", "sqlite:idmill.db?existing=true"]),
     ] {
         assert_eq!((typo.code, typo.out.as_str()), (4, ""), "{typo:?}");
-        assert!(typo.err.contains("hint: there is orders;"), "{}", typo.err);
+        assert!(typo.err.contains("hint: did you mean orders?"), "{}", typo.err);
     }
     assert_eq!(place.json(&["list", "--json"])["sequences"].as_array().unwrap().len(), 1);
     assert_eq!(by(&["next", "new"], "no").ids(), [1]);
     let wrong = by(&["next", "new"], "maybe");
-    assert!(wrong.code == 2 && wrong.err.contains("there are true, false"), "{wrong:?}");
+    assert!(wrong.code == 2 && wrong.err.contains("use `true` or `false`"), "{wrong:?}");
 }
 
 #[test]

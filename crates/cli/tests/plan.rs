@@ -20,7 +20,7 @@ fn a_cap_that_is_too_low_is_refused_with_the_one_that_is_not() {
     let args = ["plan", "--rate", "500", "--outage", "1m", "--max-waste"];
     let ran = place.run(&[&args[..], &["10_000"]].concat());
     assert_eq!(ran.code, 5, "{ran:?}");
-    assert!(ran.out.contains("memory was dry after 10.0 s"), "{ran:?}");
+    assert!(ran.out.contains("memory was empty after 10.0 s"), "{ran:?}");
     assert!(ran.err.contains("--max-waste 7124"), "{ran:?}");
     assert_eq!(place.run(&[&args[..], &["71_250"]].concat()).code, 0);
 }

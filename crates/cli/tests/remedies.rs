@@ -27,7 +27,7 @@ struct Row<'a> {
 
 /// Well above the timeouts in the URLs, so that the store's own error is reported.
 const NEXT: &[&str] = &["next", "orders", "--timeout", "12s"];
-const LATER: &str = "run it again later";
+const LATER: &str = "retry later";
 /// Parts of Rust's `Debug` output.
 const DEBUG: [&str; 4] = ["{ ", "Some(", "source:", "Kind:"];
 
@@ -72,7 +72,7 @@ fn sqlite() {
             store: "sqlite:gone.db?mode=rw".to_owned(),
             args: NEXT,
             code: 4,
-            says: &["correct the path", "unless its URL has mode=rw"],
+            says: &["correct the path", "unless its URL has `mode=rw`"],
             never: &["`idmill next` and `idmill create` make", LATER],
         },
         Row {

@@ -126,7 +126,7 @@ fn told_to_end_it_gives_back_what_it_did_not_hand_out() {
     server.tell("-TERM");
     let (code, log) = server.ended();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("told to end") && log.contains("\"ended\""), "{log}");
+    assert!(log.contains("stopping; clients with pending requests") && log.contains("\"ended\""), "{log}");
     assert_eq!(place.run(&["next", "orders"]).ids(), [8]);
 }
 
@@ -218,7 +218,7 @@ fn lines_left_out_of_the_log_are_counted() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-v"]);
     log_much(&server, 8000);
-    let line = logged(&mut server.log, "lines of the log were left out");
+    let line = logged(&mut server.log, "log lines were dropped");
     assert!(line["fields"]["left_out"].as_u64() > Some(0), "{line}");
 }
 
@@ -267,14 +267,14 @@ fn tokens_are_read_again_when_it_is_told_to() {
     // An unreadable file changes nothing.
     fs::write(&file, "[[token]]\nname = 1\n").unwrap();
     server.tell("-HUP");
-    let line = logged(&mut server.log, "the tokens stay as they were");
+    let line = logged(&mut server.log, "the tokens were not reloaded");
     assert!(line.to_string().contains("line 2"), "{line}");
     assert_eq!(client.ask("INCR orders"), ":2");
     fs::write(&file, "").unwrap();
     server.tell("-HUP");
     // An empty file locks out every client, so this is a warning.
-    let line = logged(&mut server.log, "the tokens were read again");
-    assert!(line["level"] == "WARN" && line.to_string().contains("nobody is served"), "{line}");
+    let line = logged(&mut server.log, "the tokens were reloaded");
+    assert!(line["level"] == "WARN" && line.to_string().contains("clients are refused"), "{line}");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
     let (_, log) = {
         server.tell("-TERM");
@@ -304,7 +304,7 @@ fn token_file_of_the_same_time_and_size_is_read_again() {
     fs::write(&file, &new).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_modified(written).unwrap();
     assert_eq!(old.len(), new.len());
-    logged(&mut server.log, "the tokens were read again");
+    logged(&mut server.log, "the tokens were reloaded");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
 }
 
@@ -345,11 +345,11 @@ fn expired_certificate_does_not_replace_a_valid_one() {
     let mut server = Server::start(&place, &["--tls-cert", "server.pem", "--tls-key", "server.key"]);
     certified(&place, 2021);
     server.tell("-HUP");
-    let line = logged(&mut server.log, "the certificates stay as they were");
-    assert!(line.to_string().contains("ended on 2021-01-01"), "{line}");
+    let line = logged(&mut server.log, "the certificates were not reloaded");
+    assert!(line.to_string().contains("expired on 2021-01-01"), "{line}");
     certified(&place, 2998);
     server.tell("-HUP");
-    logged(&mut server.log, "the certificates were read again");
+    logged(&mut server.log, "the certificates were reloaded");
 }
 
 /// Writes a certificate to `server.pem` that expires at the start of `year`.
@@ -391,8 +391,8 @@ fn server_out_of_open_files_answers_probes_and_logs_little() {
     let place = Place::new();
     let mut process = with_files(&place, 64, 64, "");
     let mut log = BufReader::new(process.stderr.take().unwrap());
-    let warning = logged(&mut log, "may be open").to_string();
-    assert!(warning.contains("64 files") && warning.contains("LimitNOFILE"), "{warning}");
+    let warning = logged(&mut log, "open files allows").to_string();
+    assert!(warning.contains("64 open files") && warning.contains("LimitNOFILE"), "{warning}");
     let server = Server::with(process, log);
     let crowd: Vec<_> = (0..200).filter_map(|_| TcpStream::connect(server.resp).ok()).collect();
     for _ in 0..3 {
@@ -457,11 +457,11 @@ fn a_certificate_that_has_ended_is_told_of() {
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
     let ran = place.run(&[&["serve", "--check"][..], &files].concat());
     assert!(ran.code == 0 && ran.out.contains("yes, until 2021-01-01T00:00:00Z"), "{ran:?}");
-    assert!(ran.err.contains("server.pem has ended") && ran.err.contains("renew it"), "{ran:?}");
+    assert!(ran.err.contains("server.pem has expired") && ran.err.contains("renew it"), "{ran:?}");
     let said = place.json(&[&["serve", "--check", "--json"][..], &files].concat());
     assert_eq!(said["certificate-expires"], "2021-01-01T00:00:00Z");
     let mut server = Server::start(&place, &files);
-    logged(&mut server.log, "server.pem has ended");
+    logged(&mut server.log, "server.pem has expired");
 }
 
 #[test]
@@ -473,9 +473,9 @@ fn what_cannot_be_served_is_said_with_what_to_do() {
     let taken = taken.local_addr().unwrap().to_string();
     for (args, words) in [
         (&["--resp", "0.0.0.0:7380"][..], "--insecure"),
-        (&["--tls-cert", "none.pem"], "both --tls-cert and --tls-key"),
+        (&["--tls-cert", "none.pem"], "both `--tls-cert` and `--tls-key`"),
         (&["--tls-cert", "none.pem", "--tls-key", "none.key"], "none.pem cannot be used for TLS"),
-        (&["--resp", "none"], "neither"),
+        (&["--resp", "none"], "are both `none`"),
         (&["--resp", "localhost"], "127.0.0.1:7380"),
         (&["--config", "bad.toml"], "bad.toml, line 2"),
         (&["--config", "none.toml"], "none.toml cannot be read"),

@@ -141,7 +141,7 @@ impl Client {
         match self.inspect(name).await?? {
             Some(info) if info.name == *name => Ok(info),
             Some(info) => fail!("inspect of `{name}` answered with `{}`", info.name),
-            None => fail!("`{name}` is not there, though it was created or reserved from"),
+            None => fail!("`{name}` does not exist, although it was created or reserved from"),
         }
     }
 

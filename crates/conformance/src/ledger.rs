@@ -117,7 +117,7 @@ impl Ledger {
         let identities: Vec<_> = self.by_identity().into_keys().collect();
         check!(
             identities.len() == 1,
-            "one sequence that nobody reset has {} identities: {identities:?}",
+            "a sequence that was not reset has {} identities: {identities:?}",
             identities.len()
         );
         Ok(())
@@ -190,7 +190,7 @@ impl Ledger {
             if let Reply::Failed(kind, said) = &entry.reply
                 && kind.status() == Status::Permanent
             {
-                fail!("a fault that passes became an error that is said to stay ({}): {said}", kind.as_str());
+                fail!("a transient fault became an error of a permanent kind ({}): {said}", kind.as_str());
             }
         }
         Ok(())

@@ -16,7 +16,7 @@
 //!         let client: Arc<dyn Store> = Arc::new(store.clone());
 //!         async move { Ok(client) }
 //!     })
-//!     .one_process("what is in memory is not shared with other processes")
+//!     .one_process("the memory of this process is not shared with others")
 //!     .main()
 //! }
 //! ```

@@ -25,11 +25,11 @@ const SEED: &str = "IDMILL_CONFORMANCE_SEED";
 const USAGE: &str = "\
 [STORE…] [WORD…] [--list]
 
-  STORE   run the suites of these stores; `all` for all there are
-  WORD    run only trials whose names hold one of these words
-  --list  the stores, and the trials with what they prove
+  STORE   run the suites of these stores; `all` for every store
+  WORD    run only trials whose names contain one of these words
+  --list  list the stores, and the trials with what each proves
 
-IDMILL_CONFORMANCE_SEED repeats what is random; IDMILL_CI_REPORT names a file to which results are added.
+IDMILL_CONFORMANCE_SEED repeats a random run; IDMILL_CI_REPORT names a file to which results are appended.
 ";
 
 /// [`Suite::main`] for several suites in one executable. Arguments select suites by name, and `all` selects
@@ -38,7 +38,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = order::of_this_process() {
         let Some(suite) = suites.into_iter().find(|suite| suite.name() == order.suite) else {
-            panic!("asked to work for the suite {:?}, which is not here", order.suite)
+            panic!("unknown suite {:?}: this program does not have it", order.suite)
         };
         worker::serve(&suite.setup, &order)
     }
@@ -68,7 +68,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     // A single suite always runs. With several, most need an engine that may not be wanted.
     if chosen.is_empty() && suites.len() > 1 {
         let names: Vec<_> = suites.iter().map(Suite::name).collect();
-        println!("skipped: no store was named, of {}; `all` is all of them", names.join(", "));
+        println!("skipped: no store was named; name some of {}, or `all`", names.join(", "));
         exit(0)
     }
     suites.retain(|suite| chosen.is_empty() || chosen.iter().any(|name| name == suite.name()));
@@ -89,7 +89,7 @@ fn run_all(suites: Vec<Suite>, words: &[String]) -> bool {
         println!("{report}");
     }
     if reports.iter().all(|report| report.trials.is_empty()) {
-        println!("FAILED: no trial's name holds any of the words {words:?}");
+        println!("FAILED: no trial's name contains any of the words {words:?}; see --list");
         return false;
     }
     reports.iter().all(|report| report.failed().is_empty())

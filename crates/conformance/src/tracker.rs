@@ -62,13 +62,13 @@ impl Tracker {
         for (bit, said) in &self.denied {
             check!(
                 unseen & u128::from(*bit) == 0,
-                "a reserve of {bit} ids said that nothing was reserved, but they are: {said}"
+                "a reserve of {bit} ids reported that nothing was reserved, but they are: {said}"
             );
         }
         let unexplained = unseen & !u128::from(self.doubtful);
         check!(
             unexplained == 0,
-            "the sequence moved by {unseen} without a grant, of which {unexplained} were in no doubt: something was asked for twice"
+            "the sequence moved by {unseen} without a grant, {unexplained} of them not in doubt: a request was sent twice"
         );
         Ok((unseen.count_ones(), self.doubtful.count_ones()))
     }

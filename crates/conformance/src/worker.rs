@@ -133,14 +133,14 @@ impl Worker {
             Ok(Some(Event::Failed(reason))) => fail!("in another process: {reason}"),
             Ok(Some(event)) => Ok(event),
             Ok(None) => fail!("another process ended by itself: {:?}", self.process.child.wait()),
-            Err(_) => fail!("another process does not get on, within {patience:?}"),
+            Err(_) => fail!("another process made no progress within {patience:?}"),
         }
     }
 
     async fn ready(&mut self) -> Outcome {
         match self.event(self.patience).await? {
             Event::Ready => Ok(()),
-            event => fail!("another process said {event:?} before it was ready"),
+            event => fail!("another process sent {event:?} before it was ready"),
         }
     }
 
@@ -154,7 +154,7 @@ impl Worker {
     pub(super) async fn finish(mut self, patience: Duration) -> Outcome {
         match self.event(patience).await? {
             Event::Done => Ok(()),
-            event => fail!("another process said {event:?} instead of that it is done"),
+            event => fail!("another process sent {event:?} before it was done"),
         }
     }
 

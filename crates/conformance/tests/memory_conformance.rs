@@ -11,7 +11,7 @@ fn suite() -> Suite {
         let client: Arc<dyn Store> = Arc::new(store.clone());
         async move { Ok(client) }
     };
-    Suite::new("memory", connect).one_process("what is in memory is not shared with other processes")
+    Suite::new("memory", connect).one_process("the memory of this process is not shared with others")
 }
 
 fn main() {

@@ -36,7 +36,7 @@ impl ColumnUrl {
         let (database, column) = query::take("column", secrets::trimmed(url)?)?;
         let Some(column) = column else {
             let message = format!(
-                "{:?} names no column: add `?column=TABLE.COLUMN`, as in `sqlite:shop.db?column=orders.id`",
+                "{:?} has no column; add `?column=TABLE.COLUMN`, as in `sqlite:shop.db?column=orders.id`",
                 secrets::redacted(url)
             );
             return Err(Error::invalid(message));
@@ -57,7 +57,7 @@ impl ColumnUrl {
     }
 
     fn silent(&self, limit: Duration) -> Error {
-        let message = format!("{self} had no answer within {limit:?}; an index on the column makes it quick");
+        let message = format!("{self} did not answer within {limit:?}; add an index on the column");
         Error::new(ErrorKind::Unavailable, message)
     }
 }

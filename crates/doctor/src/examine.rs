@@ -20,7 +20,7 @@ use idmill_url::StoreUrl;
 
 /// The number of sequences that are examined concurrently.
 const AT_ONCE: usize = 16;
-const WINDOW: &str = "what the window has";
+const WINDOW: &str = "the window";
 /// The maximum number of comparisons with a ledger that changes concurrently.
 const LOOKS: usize = 4;
 /// The time between two checks of a sequence whose last reserve is not claimed yet.

@@ -57,13 +57,13 @@ pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Findin
 pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
     let asked = || format!("the largest id in {column}");
     let incomplete = largest.hidden_by.as_ref().map(|why| {
-        let remedy = Remedy::advice("name the table itself, and connect as a role that sees every row of it");
+        let remedy =
+            Remedy::advice("name the table itself, and connect as a role that can read all its rows");
         about(name, FindingKind::Incomplete, asked(), format!("{why}: a larger id may be hidden"), remedy)
     });
     let default = largest.default.as_ref().map(|default| {
-        let found = format!("new rows get {default} where a writer gives no id: ids will repeat");
-        let remedy =
-            Remedy::advice("have every writer give ids of idmill, and drop the default of the column");
+        let found = format!("new rows without an id get {default}: ids will repeat");
+        let remedy = Remedy::advice("insert only ids from idmill, and drop the default of the column");
         about(name, FindingKind::ColumnDefault, asked(), found, remedy)
     });
     incomplete.into_iter().chain(default).collect()
@@ -96,7 +96,7 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
     let (largest, max) = (holders.largest(stored), stored.bounds.max());
     let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
         return Remedy::advice(
-            "no sequence goes beyond 2^64 - 1: see whether the column is the right one, and what wrote that id",
+            "no sequence can exceed 2^64 - 1: check the column's name, and which program wrote that id",
         );
     };
     match holders.hold() {
@@ -108,9 +108,9 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
                 let next = largest.filter(|largest| *largest >= stored.reached()).map(|_| used + 1);
                 Remedy::SetMax { name: stored.name.clone(), next, max }
             }
-            None => {
-                Remedy::advice("no id is larger: begin another sequence, with ids that tell the two apart")
-            }
+            None => Remedy::advice(
+                "no id can be larger: start another sequence, with ids that cannot be confused with these",
+            ),
         },
     }
 }
@@ -135,8 +135,7 @@ pub(super) fn against(
             return pending(name, ledger);
         }
         let found = format!(
-            "ids below {} were claimed, and the store has no such sequence: it was emptied, restored to before the sequence \
-             was created, or is another one",
+            "ids below {} were claimed, but the sequence is missing: the store was emptied or restored, or is another one",
             ledger.top()
         );
         let remedy = recreate(name, ledger.top(), None, holders);
@@ -145,8 +144,7 @@ pub(super) fn against(
     let (known, here) = (ledger.identity, stored.identity);
     if known.incarnation != here.incarnation {
         let found = format!(
-            "ids below {} were claimed of {:016x}, and the store has {:016x}: it was emptied, restored to before the \
-             sequence was created, or is another one",
+            "ids below {} were claimed of {:016x}, but the store has {:016x}: it was emptied or restored, or is another one",
             ledger.top(),
             known.incarnation,
             here.incarnation
@@ -155,13 +153,17 @@ pub(super) fn against(
         return Some(about(name, FindingKind::Replaced, asked, found, remedy));
     }
     if known.epoch > here.epoch {
-        let found = format!("it was reset to epoch {}, and the store has epoch {}", known.epoch, here.epoch);
+        let found = format!("it was reset to epoch {}, but the store has epoch {}", known.epoch, here.epoch);
         let remedy =
-            Remedy::advice("restore a later backup, or reset the sequence again: `idmill set --help`");
+            Remedy::advice("restore a later backup, or reset the sequence again: see `idmill set --help`");
         return Some(about(name, FindingKind::BehindReset, asked, found, remedy));
     }
     let went_back = (ledger.top() > stored.reached()).then(|| {
-        let found = format!("ids below {} were claimed, and {}: it went back", ledger.top(), next(stored));
+        let found = format!(
+            "ids below {} were claimed, but {}: the store went back in time",
+            ledger.top(),
+            next(stored)
+        );
         about(name, FindingKind::WentBack, asked, found, raise_to(stored, ledger.top()))
     });
     went_back.or_else(|| pending(name, ledger))
@@ -177,7 +179,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
         ),
         _ => ("a removal".to_owned(), format!("repeat `idmill remove {name}`, or leave it")),
     };
-    let found = format!("{what} was announced, and the store did not confirm it");
+    let found = format!("{what} was announced, but the store did not confirm it");
     Some(about(name, FindingKind::Pending, OF_WITNESS, found, Remedy::advice(remedy)))
 }
 
@@ -190,15 +192,16 @@ fn raise_to(stored: &SequenceInfo, top: u128) -> Remedy {
 /// Reports a window that ends at `end`, above the grants of the store. The store was read after the window.
 pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding> {
     (end > stored.reached()).then(|| {
-        let found = format!("ids below {end} were put into the window, and {}: it went back", next(stored));
-        about(&stored.name, FindingKind::WentBack, "what its window has", found, raise_to(stored, end))
+        let found = format!(
+            "ids below {end} were put into the window, but {}: the store went back in time",
+            next(stored)
+        );
+        about(&stored.name, FindingKind::WentBack, "its window", found, raise_to(stored, end))
     })
 }
 
 fn used_up() -> Remedy {
-    Remedy::advice(
-        "every id was claimed, and none is left: keep the guard, which lets none of them be used twice",
-    )
+    Remedy::advice("every id was claimed, and none is left: keep the guard, which prevents duplicates")
 }
 
 /// Keeps the bounds of the current sequence. Without one, only its columns and types limit the bounds.
@@ -208,7 +211,7 @@ fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Ho
     match bounds.filter(|bounds| next > bounds.max()) {
         None => Remedy::Recreate { name: name.clone(), next, bounds },
         Some(bounds) => Remedy::advice(format!(
-            "ids below {next} were claimed, and its max is {}: restore the store, or have it end later",
+            "ids below {next} were claimed, but its max is {}: restore the store, or raise max (`idmill set --max`)",
             bounds.max()
         )),
     }
@@ -223,10 +226,9 @@ pub(super) fn is_ahead(ledger: &Ledger, stored: &SequenceInfo) -> bool {
 pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
     is_ahead(ledger, stored).then(|| {
         let (top, last) = (ledger.top(), stored.reached() - 1);
-        let found = format!("ids {top} to {last} were passed, and none of them was claimed");
+        let found = format!("ids {top} to {last} were reserved or skipped, but not claimed");
         let remedy = Remedy::advice(
-            "have every process that draws from it name the guard; after a `set` or a process that was killed, the next guarded \
-             draw settles it",
+            "set the guard in every process that draws; after a `set` or a killed process, the next guarded draw corrects it",
         );
         let finding = about(&stored.name, FindingKind::Unguarded, OF_WITNESS, found, remedy);
         Finding { severity: Severity::Warning, ..finding }
@@ -237,8 +239,8 @@ pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Find
 pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
     let used = stored.next != Some(stored.bounds.start());
     used.then(|| {
-        let found = format!("nothing was claimed, and {}", next(stored));
-        let remedy = Remedy::advice("have every process that draws from it name the guard");
+        let found = format!("nothing was claimed, but {}", next(stored));
+        let remedy = Remedy::advice("set the guard in every process that draws");
         about(&stored.name, FindingKind::Unguarded, OF_WITNESS, found, remedy)
     })
 }
@@ -247,21 +249,22 @@ pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Find
     stored.next.is_none().then(|| {
         let max = stored.bounds.max();
         let more = match holders.largest(stored) {
-            _ if holders.columns.is_empty() => "; no column was compared (--check)".to_owned(),
+            _ if holders.columns.is_empty() => "; no column was compared (`--check`)".to_owned(),
             Some(largest) if largest > u128::from(max) => format!(", and {largest} is in use"),
             _ => String::new(),
         };
         let found = format!("every id up to its max, {max}, is reserved{more}");
         let remedy = widen(stored, holders);
-        about(&stored.name, FindingKind::Exhausted, "what is left of it", found, remedy)
+        about(&stored.name, FindingKind::Exhausted, "the ids that are left", found, remedy)
     })
 }
 
 /// Reports a sequence whose reserves the store rejects, with the error.
 pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
-    let remedy =
-        Remedy::advice("as it says; compare with the ids in use first (--check), or with the witness");
-    about(name, FindingKind::Refused, "whether it can be drawn from", error.to_string(), remedy)
+    let remedy = Remedy::advice(
+        "follow the error; first compare with the ids in use (`--check`), or with the witness",
+    );
+    about(name, FindingKind::Refused, "whether the store accepts its reserves", error.to_string(), remedy)
 }
 
 /// Returns the largest value of the narrowest SQL integer that holds more than `max`.
@@ -300,11 +303,11 @@ fn days(seconds: f64) -> String {
 pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Option<Finding> {
     let max = stored.bounds.max();
     (max > holds).then(|| {
-        let found = format!("{of_type} holds ids up to {holds}, and its max is {max}");
+        let found = format!("{of_type} holds ids up to {holds}, but the sequence's max is {max}");
         let reached = stored.reached() > u128::from(holds) + 1;
         let severity = if reached { Severity::Error } else { Severity::Warning };
         let remedy = if reached {
-            Remedy::advice(format!("ids above {holds} are reserved already: widen {of_type}"))
+            Remedy::advice(format!("ids above {holds} are already reserved: widen {of_type}"))
         } else {
             Remedy::SetMax { name: stored.name.clone(), next: None, max: holds }
         };
@@ -316,28 +319,25 @@ pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Op
 /// Reports a configured sequence that does not exist.
 pub(super) fn missing(name: &SequenceName) -> Finding {
     let remedy = Remedy::advice(
-        "correct the name, or the store's URL; if the store was there before, restore it: made anew, it begins every sequence \
-         at its start",
+        "correct the name or `--store`; if the store was lost, restore it: a new one repeats the ids of every sequence",
     );
-    about(name, FindingKind::Missing, "the sequence", "the store has none of this name", remedy)
+    about(name, FindingKind::Missing, "the sequence", "the store has no sequence of this name", remedy)
 }
 
 /// Reports an unreadable entry among the sequences or ledgers.
 pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
-    let remedy = Remedy::advice("restore it, or remove it by the database's own means once nobody uses it");
-    let asked = format!("what {of} has");
+    let remedy = Remedy::advice("restore it, or remove it with the database's own tools once it is unused");
+    let asked = format!("the entries of {of}");
     Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
 }
 
 /// Reports a store that is not durable. A witness reduces this to a warning.
 pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> {
     (durability < Durability::Disk).then(|| {
-        let found = "it forgets what it granted when its process or its machine ends, and grants it again";
-        let remedy =
-            Remedy::advice("have it sync to disk before it answers, or guard it by a witness that does");
+        let found = "it loses its grants when its process or machine stops, and grants the same ids again";
+        let remedy = Remedy::advice("make it sync to disk before it answers, or set a guard that does");
         let severity = if guarded { Severity::Warning } else { Severity::Error };
-        let finding =
-            Finding::new(FindingKind::LosesWrites, None, "how long a grant survives", found, remedy);
+        let finding = Finding::new(FindingKind::LosesWrites, None, "the durability of grants", found, remedy);
         Finding { severity, ..finding }
     })
 }
@@ -345,19 +345,19 @@ pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> 
 /// Reports another object with the store's name, as described by the store.
 pub(super) fn ambiguous(found: String) -> Finding {
     let remedy = Remedy::advice(
-        "see who draws from it; name the one that is meant in the URL of every process, as in schema=NAME, or drop the other",
+        "find out which one is used; select it in the URL of every process, as in `schema=NAME`, or drop the other",
     );
     Finding::new(FindingKind::Ambiguous, None, LOOKALIKES, found, remedy)
 }
 
-pub(super) const LOOKALIKES: &str = "what else has the store's name";
-pub(super) const OF_WITNESS: &str = "what the witness has of it";
-pub(super) const REFUSALS: &str = "which sequences the store refuses";
+pub(super) const LOOKALIKES: &str = "other objects with the store's name";
+pub(super) const OF_WITNESS: &str = "its ledger in the witness";
+pub(super) const REFUSALS: &str = "the sequences that the store rejects";
 
 fn next(stored: &SequenceInfo) -> String {
     match stored.next {
-        Some(next) => format!("the next to be reserved is {next}"),
-        None => format!("all up to {} is reserved", stored.bounds.max()),
+        Some(next) => format!("the next id is {next}"),
+        None => format!("all ids up to {} are reserved", stored.bounds.max()),
     }
 }
 
@@ -368,8 +368,8 @@ pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>
             && error.operation() == Some(Operation::Connect);
     let kind = if refused { FindingKind::Refused } else { FindingKind::NotSeen };
     let remedy = match error.status() {
-        Status::Permanent => "as it says; nothing is known until this can be looked at",
-        _ => "look again later; nothing is known until this can be looked at",
+        Status::Permanent => "follow the error; the result is unknown until this check succeeds",
+        _ => "retry later; the result is unknown until this check succeeds",
     };
     let sequence = sequence.map(ToString::to_string);
     Finding::new(kind, sequence, asked, chain(error), Remedy::advice(remedy))

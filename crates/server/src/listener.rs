@@ -40,14 +40,11 @@ impl Spot {
     pub(crate) async fn listen(self) -> Result<TcpListener> {
         match self {
             Self::At(address) => TcpListener::bind(address).await.map_err(|error| {
-                let what = "choose another address or port, or end what listens there";
-                refused(format!("{address} cannot be listened at; {what}"), error)
+                let what = "choose another address or port, or stop the process that listens there";
+                refused(format!("cannot listen on {address}; {what}"), error)
             }),
             Self::Open(listener) => taken_over(listener).map_err(|error| {
-                refused(
-                    "the listener that was handed over cannot be used; hand over one of TCP".to_owned(),
-                    error,
-                )
+                refused("the given listener cannot be used; pass a TCP listener".to_owned(), error)
             }),
         }
     }
@@ -105,7 +102,7 @@ impl Clients {
         let told: io::Result<usize> = stream.try_write(full);
         if let Some(unlogged) = self.turned_away.one_more(&self.clock) {
             let told = told.is_ok();
-            tracing::warn!(told, unlogged, "a client was turned away: there are as many as may be");
+            tracing::warn!(told, unlogged, "a client was refused: the maximum number of connections is open");
         }
     }
 }

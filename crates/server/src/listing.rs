@@ -56,7 +56,7 @@ pub(crate) async fn page(
 fn begun(cursor: &str) -> Result<(usize, Option<Cursor>)> {
     let parts = cursor.split_once('.').and_then(|(at, rest)| Some((at.parse().ok()?, rest)));
     let (at, rest) = parts.ok_or_else(|| {
-        idmill::Error::invalid("after is no cursor of this server; give it what the page before said")
+        idmill::Error::invalid("`after` is not a cursor of this server; use the `after` of the previous page")
     })?;
     Ok((at, Some(rest).filter(|rest| !rest.is_empty()).map(Cursor::new)))
 }

@@ -48,7 +48,7 @@ impl Heard {
             Self::Nothing => Some("the store has not answered yet"),
             Self::Silence => Some("the store does not answer"),
             Self::Fault => {
-                Some("the store cannot be used: mend it, or restart the server; its log has the error")
+                Some("the store cannot be used: fix it, or restart the server; its log has the error")
             }
         }
     }
@@ -132,7 +132,7 @@ impl Readiness {
         let fault = if self.is_leaving() || is_closed(&report) {
             Some("the server is ending")
         } else if is_low {
-            Some("the store is away, and memory does not last")
+            Some("the store is unreachable, and memory is running out")
         } else {
             self.store.borrow().fault()
         };
@@ -161,10 +161,10 @@ impl Readiness {
             }
             match asked {
                 Err(error) if heard == Heard::Fault => {
-                    tracing::error!(%error, "the store cannot be used; clients should be sent elsewhere");
+                    tracing::error!(%error, "the store cannot be used; send clients to another server");
                 }
                 Err(error) if heard != Heard::Answer => {
-                    tracing::warn!(%error, "the store does not answer; clients should be sent elsewhere");
+                    tracing::warn!(%error, "the store does not answer; send clients to another server");
                 }
                 _ => tracing::info!("the store answers again"),
             }

@@ -56,7 +56,8 @@ impl OpenSequence {
     /// Returns `n` ids in as few ranges as possible.
     pub(crate) async fn take(&self, n: u64) -> Result<Ranges<i64>> {
         if n > MOST_IDS {
-            let message = format!("{n} ids in one request; it may have at most {MOST_IDS}, so send several");
+            let message =
+                format!("{n} ids in one request; the maximum is {MOST_IDS}, so send several requests");
             return Err(Error::invalid(message).of(self.allocator.name()).during(Operation::Draw));
         }
         let ranges = self.asked(self.allocator.take(n)).await?;
@@ -74,8 +75,7 @@ impl OpenSequence {
             }
         }
         let message = format!(
-            "{n} ids in a row were not to be had, since other processes reserve from the sequence at the same time; try again, ask \
-             for fewer, or for ranges"
+            "{n} ids in a row are not available, because other processes reserve too; retry, or ask for fewer or for ranges"
         );
         Err(Error::new(ErrorKind::Unavailable, message).of(self.allocator.name()).during(Operation::Draw))
     }

@@ -343,7 +343,7 @@ impl Server {
         state.ending.cancel();
         clients.tasks.close();
         if timeout(self.drain, clients.tasks.wait()).await.is_err() {
-            tracing::warn!(clients = clients.tasks.len(), "clients are cut off: the drain time is over");
+            tracing::warn!(clients = clients.tasks.len(), "clients are disconnected: the drain time is over");
             clients.cut.cancel();
             // Each connection counts its unread ids when it is dropped.
             clients.tasks.wait().await;

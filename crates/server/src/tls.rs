@@ -104,7 +104,7 @@ impl Tls {
         match timeout(PATIENCE, accepted).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
-                tracing::debug!(%error, "a client did not agree on a key");
+                tracing::debug!(%error, "a TLS handshake failed");
                 None
             }
             Err(_) => None,
@@ -136,7 +136,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let found = found.map_err(|error| unreadable(file, &error))?;
     if found.is_empty() {
-        return Err(unreadable(file, &"there is no certificate in it"));
+        return Err(unreadable(file, &"it has no certificate"));
     }
     Ok(found)
 }
@@ -177,11 +177,11 @@ impl Expiry {
             Ok(left) => {
                 let days = left.as_secs() / DAY.as_secs();
                 Some(format!(
-                    "the certificate of {file} ends in {days} days, and clients then refuse it: renew it, and put it in its place"
+                    "the certificate in {file} expires in {days} days, and clients will then reject it; renew it in this file"
                 ))
             }
             Err(_) => Some(format!(
-                "the certificate of {file} has ended, and clients refuse it: renew it, and put it in its place"
+                "the certificate in {file} has expired, and clients reject it; renew it in this file"
             )),
         }
     }
@@ -196,9 +196,9 @@ mod tests {
         let now = SystemTime::now();
         let warning = |end| Expiry { file: "server.pem".into(), end: Some(end) }.warning(now);
         assert_eq!(warning(now + SOON + Duration::from_secs(1)), None);
-        assert!(warning(now + SOON).unwrap().contains("server.pem ends in 14 days"));
+        assert!(warning(now + SOON).unwrap().contains("server.pem expires in 14 days"));
         assert!(warning(now + DAY / 2).unwrap().contains("in 0 days"));
-        assert!(warning(now - DAY).unwrap().contains("has ended"));
+        assert!(warning(now - DAY).unwrap().contains("has expired"));
         assert_eq!(Expiry { file: "server.pem".into(), end: None }.warning(now), None);
     }
 }

@@ -187,9 +187,9 @@ mod tests {
             draw(&mut kept, &1, 1, 9, 7),
             Draw::Ids { range: range(4, 1), base: 1, left: 4, low: true }
         );
-        assert_eq!(ids(&mut kept, 1), (range(5, 1), false), "somebody does already");
+        assert_eq!(ids(&mut kept, 1), (range(5, 1), false), "another client does already");
         assert!(release(&mut kept, 7));
-        assert_eq!(ids(&mut kept, 1), (range(6, 1), true), "who prepared it has given up");
+        assert_eq!(ids(&mut kept, 1), (range(6, 1), true), "the client that prepared it gave up");
         let next = prepared(range(21, 4), 2);
         assert!(!install(&mut kept, &1, 7, &next) && !install(&mut kept, &2, 9, &next));
         assert!(install(&mut kept, &1, 9, &next));

@@ -227,7 +227,7 @@ impl Drawn {
         self.went_back().await;
         backup.put_back_under(engine).await;
         self.draw_with(&running, 50).await.unwrap();
-        assert_eq!(running.healed(), 1, "who runs over the restore heals it as well");
+        assert_eq!(running.healed(), 1, "a process that runs during the restore heals it as well");
     }
 }
 

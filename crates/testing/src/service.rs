@@ -139,7 +139,7 @@ fn at_once<T: Send>(client: impl Fn(usize) -> Vec<T> + Sync) -> Vec<T> {
 
 fn distinct(ids: &[u64]) -> BTreeSet<u64> {
     let set: BTreeSet<u64> = ids.iter().copied().collect();
-    assert_eq!(set.len(), ids.len(), "an id came twice: {ids:?}");
+    assert_eq!(set.len(), ids.len(), "an id was returned twice: {ids:?}");
     set
 }
 
@@ -170,7 +170,7 @@ pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
 
 /// Clients that leave at different moments of a request: their invoices are written or not, and finally no
 /// number is missing. A client of another process does not have to wait for the next request to this one.
-pub async fn clients_may_go_away(program: &str) {
+pub async fn clients_may_disconnect(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));
     let orders: Vec<u64> = (0..100).map(|_| shop.order()).collect();

@@ -125,7 +125,7 @@ impl FromStr for ToyStore {
 
     fn from_str(url: &str) -> Result<Self> {
         match query::after("toy", url)? {
-            "" => Err(refuse("a store of toys is written `toy:PATH`")),
+            "" => Err(refuse("write the URL of a toy store as `toy:PATH`")),
             path => Ok(Self { path: path.into(), create: true }),
         }
     }

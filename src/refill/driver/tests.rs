@@ -100,7 +100,7 @@ fn part_that_others_drew_beyond_is_only_its_callers() {
 }
 
 #[test]
-fn a_grant_that_is_refused_counts_as_a_failure_and_shows_nowhere_else() {
+fn rejected_grant_counts_only_as_a_failure() {
     let (core, mut driver) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());
@@ -128,7 +128,7 @@ fn a_grant_that_is_void_is_granted_and_a_gap() {
 }
 
 #[test]
-fn a_range_of_another_identity_is_void_if_it_was_revoked_under_way() {
+fn range_of_new_identity_revoked_in_flight_is_dropped() {
     let (core, mut driver) = driver();
     let now = Duration::ZERO;
     assert!(driver.low(now).is_some());

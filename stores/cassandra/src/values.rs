@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_survive_and_nonsense_is_named() {
+    fn claims_round_trip_and_invalid_ones_are_rejected() {
         let made = Claim { token: 3, span: Span { start: 5, end: 1 << 64 } };
         let map = |claim| CqlValue::Map(vec![(CqlValue::Text("dc1".into()), claim)]);
         let read = cells(&[("claims", map(claim(made)))]).claims().unwrap();

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_unknown_of_a_commit_alone_and_what_never_left_is_not() {
+    fn only_a_lost_commit_is_an_unknown_outcome() {
         let lost = || Failure::Lost("cut".into());
         let unsent = || Failure::Unsent("refused".into());
         assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);

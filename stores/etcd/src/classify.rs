@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_unknown_of_a_write_alone_and_what_never_left_is_not() {
+    fn only_a_lost_write_is_an_unknown_outcome() {
         let (lost, unsent) = (|| Failure::Lost("cut".into()), || Failure::Unsent("refused".into()));
         assert_eq!(read_failed(lost()).kind(), ErrorKind::Unavailable);
         assert_eq!(write_failed(lost()).kind(), ErrorKind::UnknownOutcome);

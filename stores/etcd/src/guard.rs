@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_back_is_refused_for_good() {
+    fn earlier_revision_is_rejected_permanently() {
         let guard = Guard::default();
         let first = guard.floor().unwrap();
         guard.check(Some(at(10)), first).unwrap();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn encryption_is_on_where_it_is_asked_for_or_a_certificate_named() {
+    fn tls_is_enabled_by_option_or_certificate() {
         for (url, encrypted) in [
             ("//a", false),
             ("//a?tls=false", false),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
+    fn invalid_options_are_rejected_with_the_remedy() {
         for (url, remedy) in [
             ("", "etcd://HOST:PORT"),
             ("a:2379", "etcd://HOST:PORT"),

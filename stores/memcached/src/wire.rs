@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reply_is_refused_and_what_is_not_whole_is_awaited() {
+    fn malformed_replies_are_rejected_incomplete_ones_awaited() {
         for bad in ["hello\r\n", "\r\n", "HD\n", "VA x\r\n\r\n", "VA 65 c1\r\n", "VA 2 c1\r\n555\r\n"] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad:?}");
         }

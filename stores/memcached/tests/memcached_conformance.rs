@@ -35,7 +35,7 @@ fn memory() -> Suite {
         .engine(OnDemand::new("memcached"))
         .window(AHEAD)
         .skip("large_counts", MANY)
-        .one_process("what is in memory is not shared with other processes")
+        .one_process("the memory of this process is not shared with others")
 }
 
 fn sqlite() -> Suite {

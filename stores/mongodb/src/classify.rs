@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_unknown_where_nothing_was_asked_for_or_nothing_lasts_without_a_commit() {
+    fn reads_and_transactions_have_no_unknown_outcome() {
         for asked in [Asked::Read, Asked::InTransaction] {
             for (fault, written) in from_ferretdb().into_iter().chain(from_documentation()) {
                 let kind = classify(&fault, asked);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_transactions_is_told_by_what_it_answers() {
+    fn server_without_transactions_is_detected_by_its_errors() {
         let standalone = "Transaction numbers are only allowed on a replica set member or mongos";
         for fault in [
             command(9, "FailedToParse", "findAndModify: unknown field \"startTransaction\""),

@@ -250,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn our_options_are_taken_out_and_the_driver_s_are_passed_on() {
+    fn idmill_options_are_removed_driver_options_passed_on() {
         let url = "MongoDB://u:p%40ss@a:1,b:2/shop?replicaSet=rs0&collection=ids%2Dx&timeout=250ms&retryWrites=true";
         let options = MongoOptions::parse(url).unwrap();
         assert_eq!(options.uri(), "mongodb://u:p%40ss@a:1,b:2/shop?replicaSet=rs0&retryWrites=true");
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
+    fn invalid_options_are_rejected_with_the_remedy() {
         for (url, remedy) in [
             ("mongodb:localhost", "two slashes"),
             ("mongodb://", "connection string"),
@@ -295,7 +295,7 @@ mod tests {
 
     #[cfg(not(feature = "srv"))]
     #[test]
-    fn names_of_the_dns_are_refused_with_the_feature_that_reads_them() {
+    fn srv_url_without_the_feature_names_the_feature() {
         let error = MongoOptions::parse("mongodb+srv://cluster0.example.net/").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("feature `srv`, or write"), "{error}");

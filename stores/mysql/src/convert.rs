@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_applied_is_unknown() {
+    fn possibly_applied_writes_are_unknown() {
         use ErrorKind::{Unavailable, UnknownOutcome};
         let silent = [UnknownOutcome, Unavailable, Unavailable];
         assert_eq!(kinds(server(1317)), silent);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_certainly_was_not_is_sorted_by_the_server_s_number_and_the_driver_s_reason() {
+    fn unapplied_errors_are_classified_by_number_and_cause() {
         use ErrorKind::{InvalidInput, NotFound, Unavailable, Unsupported};
         for (error, kind) in [
             (server(1213), Unavailable),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_not_accepted_is_denied_while_connecting() {
+    fn rejected_certificate_is_denied_while_connecting() {
         let not_valid = || {
             let cause = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
             Mysql::from(std::io::Error::other(cause))
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_outcome_says_that_it_is_one() {
+    fn unknown_outcome_is_stated_in_the_message() {
         let error = failed(fault(cut()), Asked::Write);
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
         assert!(error.to_string().ends_with("; it may have been applied"), "{error}");

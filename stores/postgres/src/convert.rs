@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_password_that_is_asked_for_and_missing_is_said_where_to_write() {
+    async fn missing_password_error_shows_the_url_form() {
         // AuthenticationCleartextPassword.
         let error = told(message(b'R', &[0, 0, 0, 3]), true).await;
         let error = failed(unconnected(error), Asked::Connect);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_not_let_in_has_reserved_nothing() {
+    async fn rejected_login_is_never_an_unknown_outcome() {
         for (code, kind) in [
             ("57P03", Unavailable), // starting up
             ("53300", Unavailable), // * too many clients
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_ends_or_speaks_in_tongues_is_unknown() {
+    async fn write_on_a_closed_or_garbled_connection_is_unknown() {
         for answer in [Vec::new(), b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), message(b'Z', b"I")] {
             let fault = fault_of(told(answer.clone(), false).await);
             assert_eq!(classify(&fault, Asked::Write), UnknownOutcome, "{answer:?}");

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_after_a_write_does_not_undo_it() {
+    async fn failure_after_a_write_is_not_reported_as_unapplied() {
         use ErrorKind::{Conflict, UnknownOutcome};
         let error = |code: &str| {
             let said = format!("SERROR\0VERROR\0C{code}\0Mtext of it\0\0");

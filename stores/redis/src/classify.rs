@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_where_and_what_to_do() {
+    fn rejection_names_the_address_and_the_remedy() {
         for (text, remedy) in [
             ("READONLY x", "name the master"),
             ("MOVED 1 h:2", "name the node"),

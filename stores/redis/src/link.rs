@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_to_another_question_is_believed_by_nobody() {
+    fn mismatched_reply_is_rejected() {
         let right = || vec![answer("7", "granted"), answer("8", "granted")];
         let answers = read_all(right(), &[7, 8], false).unwrap();
         assert!(answers.iter().all(|answer| answer.as_ref().is_ok_and(|answer| answer.word() == "granted")));
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_replicas_know_is_said_by_the_last_answer() {
+    fn last_reply_reports_the_replica_count() {
         let with = |last| read_all(vec![answer("7", "granted"), last], &[7], true);
         let known = |last| with(last).unwrap().remove(0).unwrap().replicated(2).is_ok();
         assert!(known(Value::Int(2)) && known(Value::Int(3)) && !known(Value::Int(1)));

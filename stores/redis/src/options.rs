@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy_and_without_the_password() {
+    fn invalid_options_are_rejected_without_the_password() {
         for (url, remedy) in [
             ("http://x", "begins with `redis://`"),
             ("redis:x", "two slashes"),
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn display_reads_back_but_for_the_password(
+        fn display_round_trips_except_the_password(
             host in "[a-z0-9.-]{1,20}", port in 1..=u16::MAX, database in 0..99_u32, tls: bool, user in "\\PC{0,9}",
             password in "zz\\PC{0,9}", ca in option::of("\\PC{1,9}"), replicas in 0..=100_u32, timeout in 100..=3_600_000_u64, prefix in "[A-Za-z0-9_.:-]{1,64}",
         ) {

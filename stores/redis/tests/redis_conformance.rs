@@ -44,7 +44,7 @@ fn window_memory() -> Suite {
         .engine(OnDemand::new("redis"))
         .window(AHEAD)
         .skip("large_counts", MANY)
-        .one_process("what is in memory is not shared with other processes")
+        .one_process("the memory of this process is not shared with others")
 }
 
 fn window_sqlite() -> Suite {

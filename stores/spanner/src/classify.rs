@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_an_emulator_never_gives_are_sorted_by_their_code() {
+    fn status_codes_the_emulator_never_returns_are_classified() {
         for (code, kind) in [
             (Code::PermissionDenied, ErrorKind::Denied),
             (Code::Unauthenticated, ErrorKind::Denied),
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_says_what_it_could_not_do() {
+    fn connection_errors_are_classified() {
         let error = no_connection(ConnectionError::InvalidEmulatorHOST("a b".into()), "a b");
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert_eq!(no_session(SessionError::SessionGetTimeout).kind(), ErrorKind::Unavailable);

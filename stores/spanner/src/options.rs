@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
+    fn invalid_options_are_rejected_with_the_remedy() {
         let d = "//projects/p/instances/i/databases/d";
         for (url, remedy) in [
             (String::new(), "databases/DATABASE"),

@@ -157,7 +157,7 @@ mod tests {
 
     /// Like the connections of a pool, with any settings.
     #[test]
-    fn connections_of_somebody_else_are_made_durable_and_watched() {
+    fn caller_connections_are_made_durable_and_watched() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ids.db");
         let table = || Table::new("mine").unwrap();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_others_hold_up_changed_nothing_and_says_so() {
+    fn commit_blocked_by_a_reader_is_rolled_back() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ids.db");
         Connection::open(&path)
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_or_an_open_transaction_costs_the_connection_and_no_more() {
+    fn panic_or_open_transaction_costs_only_the_connection() {
         let dir = tempfile::tempdir().unwrap();
         let mut database = database(dir.path());
         let begin = |session: &mut Session<Own>| raw(session).execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_lost_is_not_replaced_by_one_to_another_file() {
+    fn lost_connection_is_not_reopened_on_another_file() {
         let dir = tempfile::tempdir().unwrap();
         let mut database = database(dir.path());
         let (path, aside) = (dir.path().join("ids.db"), dir.path().join("aside.db"));

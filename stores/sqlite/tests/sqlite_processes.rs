@@ -48,7 +48,7 @@ fn child_that_opens() {
 /// A container that persists only the database file: the log would be lost.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_database_that_is_mounted_by_itself_is_refused_and_one_in_a_directory_is_not() {
+fn database_mounted_as_a_single_file_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let (host, app) = (dir.path().join("host"), dir.path().join("app"));
     for each in [&host, &app] {

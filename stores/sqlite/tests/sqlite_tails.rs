@@ -121,7 +121,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_times_the_load_costs_a_caller_one_wait_at_most_and_none_with_a_budget() {
+async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
     for rate in RATES {
         for (budget, most) in [(Duration::ZERO, 1), (Duration::from_secs(5), 0)] {
             let world = World::new(LATENCY, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
@@ -135,7 +135,7 @@ async fn ten_times_the_load_costs_a_caller_one_wait_at_most_and_none_with_a_budg
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_takes_twenty_times_as_long_within_the_budget_lets_nobody_wait() {
+async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
     for rate in RATES {
         let world = World::new(LATENCY, |s| s.outage_budget(20 * LATENCY).max_waste(1 << 40)).await;
         world.ids.warm().await.unwrap();
@@ -151,7 +151,7 @@ async fn a_store_that_takes_twenty_times_as_long_within_the_budget_lets_nobody_w
 /// On real threads: while the reserve that the watermark triggered is pending, the ids below the
 /// watermark are available.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_a_reserve_is_under_way_a_watermark_of_ids_is_drawn_without_a_wait() {
+async fn ids_below_the_watermark_are_drawn_during_a_reserve() {
     const STEP: u64 = 1_000;
     const WATERMARK: u64 = 401;
     let world = World::new(LATENCY, |s| s.step(STEP).watermark(WATERMARK)).await;
@@ -185,7 +185,7 @@ fn draw_on_threads(ids: &Allocator, threads: u64, count: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hundred_callers_before_an_empty_memory_are_served_by_one_reserve() {
+async fn hundred_callers_without_cached_ids_share_one_reserve() {
     const CROWD: u64 = 100;
     for step in [CROWD, 1_000] {
         let world = World::new(LATENCY, |s| s.step(step).watermark(0)).await;

@@ -79,7 +79,7 @@ fn a_temporary_table_does_not_stand_in_for_the_real_one() {
 }
 
 #[test]
-fn deferred_transactions_wait_for_each_other_and_leave_no_gap() {
+fn deferred_transactions_queue_and_leave_no_gap() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("app.db");
     wal(&path).execute_batch("CREATE TABLE invoices (number INTEGER PRIMARY KEY)").unwrap();
@@ -102,7 +102,7 @@ fn deferred_transactions_wait_for_each_other_and_leave_no_gap() {
 }
 
 #[test]
-fn a_transaction_that_read_an_old_state_is_told_to_begin_again() {
+fn transaction_with_a_stale_read_must_be_restarted() {
     let dir = tempfile::tempdir().unwrap();
     let (mut a, mut b) = (wal(&dir.path().join("app.db")), wal(&dir.path().join("app.db")));
     let tx = begin(&mut b);

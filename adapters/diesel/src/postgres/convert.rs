@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_breaks_has_no_code_whatever_it_says() {
+    fn broken_connection_has_no_code_whatever_its_text() {
         for kind in [DatabaseErrorKind::ClosedConnection, DatabaseErrorKind::UnableToSendCommand] {
             let fault = said(kind, "deadlock detected");
             assert!(matches!(fault, Fault::Broken(_)), "{fault:?}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_diesel_does_not_know_to_be_a_transaction_is_none() {
+    fn draw_outside_a_diesel_transaction_is_rejected() {
         assert!(must_be_inside(Ok(NonZeroU32::new(2))).is_ok());
         for (depth, means) in
             [(Ok(None), InvalidInput), (Err(DieselError::BrokenTransactionManager), Unavailable)]

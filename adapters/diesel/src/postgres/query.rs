@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_quotes_is_no_placeholder() {
+    fn quoted_placeholders_are_ignored() {
         for quoted in ["'$1'", "\"a$1\"", "'it''s $1'", "\"b\"\"$1\""] {
             let sql = format!("SELECT {quoted}, $1");
             assert_eq!(shown(&sql, ["x".into()]), format!("{sql} -- binds: [\"x\"]"));

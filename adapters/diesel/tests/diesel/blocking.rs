@@ -19,7 +19,7 @@ fn connect(engine: &Engine) -> PgConnection {
 
 /// A store and the transactions of a pool draw from one sequence; some transactions roll back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn threads_and_a_store_share_a_sequence_without_a_duplicate() {
+async fn threads_and_store_share_a_sequence_without_duplicates() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     let pool =

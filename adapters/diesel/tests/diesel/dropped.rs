@@ -70,7 +70,7 @@ async fn a_transaction_that_is_dropped_gives_its_number_back() {
 
 /// As documented: deadpool checks a connection only when one is requested.
 #[tokio::test]
-async fn one_that_is_dropped_in_a_pool_holds_its_sequence_until_its_connection_is_looked_at() {
+async fn dropped_pooled_transaction_locks_until_next_checkout() {
     let Some(engine) = server().await else { return };
     open(&engine).await;
     let (pool, mut admin) = (pool(&engine, 1), connect(&engine).await);
@@ -91,7 +91,7 @@ async fn one_that_is_dropped_in_a_pool_holds_its_sequence_until_its_connection_i
 /// As documented: on a held connection the transaction stays open, and an apparent commit has no
 /// effect.
 #[tokio::test]
-async fn on_a_connection_that_is_held_nothing_is_committed_any_more() {
+async fn dropped_transaction_on_held_connection_never_commits() {
     let Some(engine) = server().await else { return };
     open(&engine).await;
     let (mut held, mut other) = (connect(&engine).await, connect(&engine).await);

@@ -12,7 +12,7 @@ const ROUNDS: u64 = 50;
 
 /// A store and the transactions of two drivers draw from one sequence concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tokio_postgres_and_diesel_share_a_sequence_without_a_duplicate() {
+async fn diesel_and_tokio_postgres_share_without_duplicates() {
     let Some(engine) = server().await else { return };
     let (store, pool) = (open(&engine).await, pool(&engine, 4));
     let mut running = vec![tokio::spawn(async move {

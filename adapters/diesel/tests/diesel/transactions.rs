@@ -68,7 +68,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
 
 /// diesel has no kind for these errors.
 #[tokio::test]
-async fn what_diesel_does_not_tell_is_read_from_what_the_server_says() {
+async fn errors_without_a_diesel_kind_are_classified_by_message() {
     let Some(engine) = server().await else { return };
     let (_, mut conn) = (open(&engine).await, connect(&engine).await);
     let elsewhere = InTransaction::<i64>::new("s").unwrap().table("missing").unwrap();
@@ -103,7 +103,7 @@ async fn what_diesel_does_not_tell_is_read_from_what_the_server_says() {
 }
 
 #[tokio::test]
-async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
+async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     let Some(engine) = server().await else { return };
     let mut conn = connect(&engine).await;
     run(&mut conn, "CREATE SCHEMA billing").await;

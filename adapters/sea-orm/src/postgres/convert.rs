@@ -61,7 +61,7 @@ mod tests {
 
     /// Errors of the server are covered by the integration tests.
     #[test]
-    fn what_no_server_said_is_a_broken_connection() {
+    fn errors_not_from_the_server_are_broken_connections() {
         let lost = || SqlxError::Io(io::Error::other("its words"));
         for error in [
             DbErr::Query(RuntimeErr::SqlxError(lost())),

@@ -9,7 +9,7 @@ fn mock(backend: DbBackend) -> DatabaseConnection {
 }
 
 #[tokio::test]
-async fn a_connection_of_another_database_is_refused_with_the_remedy() {
+async fn connection_to_another_database_is_rejected_with_remedy() {
     let sqlite = Database::connect("sqlite::memory:").await.unwrap();
     for (connection, said) in [
         (sqlite, "of SQLite (use `idmill_sqlx::sqlite`"),
@@ -25,7 +25,7 @@ async fn a_connection_of_another_database_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_transaction_of_another_database_is_refused_and_goes_on() {
+async fn transaction_of_another_database_is_rejected_and_usable() {
     let sqlite = Database::connect("sqlite::memory:").await.unwrap();
     let tx = sqlite.begin().await.unwrap();
     let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();

@@ -14,7 +14,7 @@ const ROUNDS: u64 = 50;
 
 /// Two stores and the transactions of two drivers draw from one sequence concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tokio_postgres_and_sea_orm_share_a_sequence_without_a_duplicate() {
+async fn sea_orm_and_tokio_postgres_share_without_duplicates() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 4).await;
     let url = format!("postgres://postgres@{}/postgres?timeout=20s", engine.address());

@@ -12,7 +12,7 @@ async fn drawn(tx: &DatabaseTransaction) -> i64 {
 }
 
 #[tokio::test]
-async fn what_a_savepoint_is_rolled_back_to_was_not_drawn() {
+async fn rolled_back_savepoint_returns_its_ids() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     open(&db).await;
@@ -36,7 +36,7 @@ async fn what_a_savepoint_is_rolled_back_to_was_not_drawn() {
 }
 
 #[tokio::test]
-async fn what_the_outer_one_draws_meanwhile_is_the_inner_one_s() {
+async fn outer_draw_belongs_to_the_open_savepoint() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     open(&db).await;
@@ -51,7 +51,7 @@ async fn what_the_outer_one_draws_meanwhile_is_the_inner_one_s() {
 /// SeaORM's transaction outlives the server's, which sqlx rolls back. Later statements commit
 /// immediately.
 #[tokio::test]
-async fn nothing_is_taken_in_a_transaction_that_a_failed_begin_has_ended() {
+async fn draw_after_a_failed_nested_begin_is_rejected() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     let store = open(&db).await;
@@ -67,7 +67,7 @@ async fn nothing_is_taken_in_a_transaction_that_a_failed_begin_has_ended() {
 }
 
 #[tokio::test]
-async fn nothing_is_taken_in_a_transaction_that_a_dropped_begin_has_ended() {
+async fn draw_after_a_dropped_nested_begin_is_rejected() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     open(&db).await;

@@ -60,7 +60,7 @@ async fn the_search_path_is_that_of_the_connection() {
 
 /// Handlers that wait for an id hold every connection of the pool; then the pool is closed.
 #[tokio::test]
-async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
+async fn refill_succeeds_while_the_pool_is_exhausted() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     let store: Arc<dyn Store> = Arc::new(open(&db).await);

@@ -84,7 +84,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
 
 /// With its SQLSTATE and severity, and the driver's error as the cause.
 #[tokio::test]
-async fn what_the_server_says_comes_through() {
+async fn server_error_keeps_its_sqlstate_and_cause() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 2).await;
     open(&db).await;
@@ -132,7 +132,7 @@ async fn a_session_that_ends_has_taken_nothing() {
 }
 
 #[tokio::test]
-async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
+async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     db.execute_unprepared("CREATE SCHEMA billing").await.unwrap();

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_is_not_let_in_has_reserved_nothing() {
+    async fn rejected_login_is_never_an_unknown_outcome() {
         for (code, kind) in [
             ("57P03", Unavailable),
             ("53300", Unavailable),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_says_of_encryption_is_sorted() {
+    fn tls_errors_of_the_driver_are_classified() {
         let said = |text: &str| io::Error::other(text.to_owned());
         for (error, kind) in [
             (SqlxError::Tls(Box::new(said("invalid peer certificate: UnknownIssuer"))), Denied),
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_ends_or_speaks_in_tongues_is_unknown() {
+    async fn write_on_a_closed_or_garbled_connection_is_unknown() {
         for answer in [Vec::new(), b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), message(b'1', b"")] {
             let fault = fault_of(told(answer.clone(), false).await);
             assert_eq!(classify(&fault, Asked::Write), UnknownOutcome, "{answer:?}");

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_listens_to_the_program_hears_everything_still() {
+    async fn subscriber_of_the_program_receives_every_event() {
         let log = Log::default();
         let _listens = tracing::subscriber::set_default(log.clone());
         assert_eq!(said(WARNING).await.as_deref(), Some(WARNING));
@@ -211,7 +211,7 @@ mod tests {
 
     /// Of two concurrent statements on one thread, each captures its own notice.
     #[tokio::test]
-    async fn what_is_said_of_one_statement_is_not_taken_for_another() {
+    async fn notice_of_one_statement_is_not_given_to_another() {
         let (one, two) = tokio::join!(said(WARNING), said("vacuum"));
         assert_eq!((one.as_deref(), two), (Some(WARNING), None));
     }

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_is_refused_before_anybody_is_asked() {
+    fn invalid_options_are_rejected_before_connecting() {
         let good = PostgresOptions::new().table("numbers").schema("billing");
         assert_eq!(good.check().unwrap().sql(), "\"billing\".\"numbers\"");
         for bad in [

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_quotes_is_no_placeholder() {
+    fn quoted_placeholders_are_ignored() {
         let sql = "SELECT '$1', \"a$1\", 'it''s $1', \"b\"\"$1\", $1";
         assert_eq!(text(sql, ["x".into()]), sql.strip_suffix("$1").unwrap().to_owned() + "'x'::text");
     }

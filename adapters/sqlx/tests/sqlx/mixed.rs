@@ -13,7 +13,7 @@ const ROUNDS: u64 = 50;
 
 /// Two stores and the transactions of two drivers draw from one sequence concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn tokio_postgres_and_sqlx_share_a_sequence_without_a_duplicate() {
+async fn sqlx_and_tokio_postgres_share_without_duplicates() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 4);
     let url = format!("postgres://postgres@{}/postgres?timeout=20s", engine.address());

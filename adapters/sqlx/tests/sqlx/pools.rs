@@ -14,7 +14,7 @@ use crate::{admin, ids, name, open, options, patient, pool, reserve, server, ses
 
 /// Handlers that wait for an id hold every connection of the pool.
 #[tokio::test]
-async fn a_refill_waits_for_no_connection_of_those_who_wait_for_it() {
+async fn refill_succeeds_while_the_pool_is_exhausted() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 1);
     let store: Arc<dyn Store> = Arc::new(open(&pool).await);
@@ -69,7 +69,7 @@ async fn an_impatient_shared_pool_is_exhausted_as_well() {
 }
 
 #[tokio::test]
-async fn a_shared_pool_serves_all_calls_with_its_own_connections_alone() {
+async fn shared_pool_serves_all_calls_without_extra_connections() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 2), admin(&engine));
     let store = Arc::new(PostgresStore::with_options(&pool, patient().share_pool()).await.unwrap());
@@ -140,7 +140,7 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
 
 /// The store opens connections in the same way as the pool.
 #[tokio::test]
-async fn what_a_pool_does_after_it_connects_is_done_for_the_store_too() {
+async fn after_connect_of_the_pool_applies_to_the_store() {
     let Some(engine) = server().await else { return };
     let admin = admin(&engine);
     admin.execute("CREATE SCHEMA billing").await.unwrap();
@@ -159,7 +159,7 @@ async fn what_a_pool_does_after_it_connects_is_done_for_the_store_too() {
 
 /// In transaction mode, where the next statement usually runs in another session.
 #[tokio::test]
-async fn behind_a_pooler_ids_are_as_they_are_without_it() {
+async fn ids_are_unique_behind_a_pooler() {
     let Some(engine) = server().await else { return };
     let port = engine.address().port().to_string();
     let Some(pooler) = Engine::set("pgbouncer", idmill_conformance::free_port(), &[&port]) else { return };

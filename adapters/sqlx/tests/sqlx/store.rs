@@ -81,7 +81,7 @@ async fn a_server_that_does_not_sync_is_refused_while_it_runs() {
 
 /// Connections are pinged first, since a write on a closed one would have an unknown outcome.
 #[tokio::test]
-async fn connections_that_the_server_closed_while_they_were_idle_cost_nothing() {
+async fn idle_connection_closed_by_the_server_is_replaced() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 1), admin(&engine));
     let store = open(&pool).await;
@@ -94,7 +94,7 @@ async fn connections_that_the_server_closed_while_they_were_idle_cost_nothing() 
 }
 
 #[tokio::test]
-async fn why_there_is_no_connection_is_said() {
+async fn failed_connection_reports_the_cause() {
     let Some(engine) = server().await else { return };
     let soon = PostgresOptions::new().timeout(Duration::from_secs(2));
     let missing = PgPoolOptions::new().connect_lazy_with(options(&engine).database("missing"));
@@ -112,7 +112,7 @@ async fn why_there_is_no_connection_is_said() {
 /// The write is committed on this server, and may be missing after a failover: the driver reports
 /// it only in its log.
 #[tokio::test]
-async fn a_commit_whose_wait_for_a_standby_was_cut_short_is_unknown() {
+async fn commit_with_cancelled_standby_wait_is_unknown() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 1), admin(&engine));
     let store = open(&pool).await;

@@ -66,7 +66,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_sequence_is_created_with_its_bounds_in_a_table_of_a_migration() {
+async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 2);
     sqlx::query("CREATE SCHEMA billing").execute(&pool).await.unwrap();
@@ -113,7 +113,7 @@ async fn a_transaction_that_is_dropped_gives_its_number_back() {
 
 /// As documented: the ROLLBACK on a held connection waits for its next use.
 #[tokio::test]
-async fn one_that_is_dropped_on_a_connection_that_is_held_holds_its_sequence() {
+async fn dropped_transaction_on_held_connection_keeps_its_lock() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 1), admin(&engine));
     open(&admin).await;

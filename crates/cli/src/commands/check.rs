@@ -126,9 +126,9 @@ impl Report {
         let errors = self.operations.iter().filter_map(|tried| tried.error.as_deref());
         let errors: String = errors.flat_map(|error| [error, "\n"]).collect();
         let durable = if self.is_durable() {
-            "a reserve outlives a crash of the machine"
+            "reserves survive a crash of the machine"
         } else {
-            "NONE: what was reserved last may be reserved again after a crash of the store"
+            "NONE: after a crash of the store, the last reserved ids may be reserved again"
         };
         let shared = if self.capabilities.shared { "several at a time" } else { "ONE at a time" };
         let mut facts = vec![
@@ -147,7 +147,7 @@ impl Report {
         let failure =
             Failure::refused(format!("{} of {} operations failed", failed.len(), self.operations.len()));
         Err(failure.hint(format!(
-            "grant what `{}` needs: see the page of the store, stores/NAME/README.md",
+            "grant the privileges for `{}`: see the page of the store, `stores/NAME/README.md`",
             first.operation
         )))
     }

@@ -46,9 +46,9 @@ async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outc
     }
     Ok(first.map(|first| {
         let message =
-            format!("{unreadable} of the store's entries cannot be read as sequences, and are left out");
+            format!("{unreadable} of the store's entries cannot be read as sequences, and were skipped");
         Failure::from(idmill::Error::new(first, message).during(Operation::List))
-            .hint("`idmill doctor` says what is wrong with each")
+            .hint("`idmill doctor` shows the error of each")
     }))
 }
 

@@ -32,7 +32,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
             looked.bad,
             looked.bad + looked.good
         );
-        return Err(Failure::usage(message).hint("correct them, or have --keep-going leave them out"));
+        return Err(Failure::usage(message).hint("correct them, or skip them with `--keep-going`"));
     }
     let store = open(global, args).await?;
     let progress = output::progress(looked.good, output::PERCENT);
@@ -180,7 +180,7 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
 fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
     let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
     let message = format!(
-        "`{}` has start {} and max {} in the store, and start {} and max {} in the file; it was left as it is",
+        "`{}` has start {} and max {} in the store, but start {} and max {} in the file; it was not changed",
         entry.name,
         ours.start(),
         ours.max(),
@@ -190,11 +190,13 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
     let next = entry.reached.min(u128::from(theirs.max()));
     let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
     let hint = if entry.reached > found.reached() {
-        format!("`idmill set {name} --next {next}{max}{place}` takes over the next id, and max; start stays")
+        format!("`idmill set {name} --next {next}{max}{place}` sets next and max as in the file; start stays")
     } else if max.is_empty() {
-        "its next id is beyond that of the file: nothing repeats; correct start in the file".to_owned()
+        "its next id is not below the one in the file, so no id repeats; correct start in the file".to_owned()
     } else {
-        format!("`idmill set {name}{max}{place}` takes over max; its next id is beyond that of the file")
+        format!(
+            "`idmill set {name}{max}{place}` sets max as in the file; its next id is not below the file's"
+        )
     };
     Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
 }
@@ -206,9 +208,9 @@ impl Done {
 
     fn summary(&self, bad: u64, dry_run: bool) -> String {
         let Self([created, raised, kept, refused]) = self;
-        let would = if dry_run { "a dry run, nothing was changed: " } else { "" };
-        let bad = if bad > 0 { format!(", {bad} lines left out") } else { String::new() };
-        format!("{would}{created} created, {raised} raised, {kept} as they were, {refused} refused{bad}")
+        let would = if dry_run { "dry run, nothing was changed: " } else { "" };
+        let bad = if bad > 0 { format!(", {bad} lines skipped") } else { String::new() };
+        format!("{would}{created} created, {raised} raised, {kept} unchanged, {refused} refused{bad}")
     }
 
     fn verdict(&self, bad: u64) -> Outcome {
@@ -216,11 +218,11 @@ impl Done {
         if refused > 0 {
             let what = if refused == 1 { "sequence was" } else { "sequences were" };
             return Err(Failure::refused(format!("{refused} {what} not imported"))
-                .hint("each is told above with its remedy; the others are done"));
+                .hint("each is reported above with its fix; the others were imported"));
         }
         if bad > 0 {
             let what = if bad == 1 { "line" } else { "lines" };
-            return Err(Failure::usage(format!("{bad} {what} cannot be read, left out")));
+            return Err(Failure::usage(format!("{bad} unreadable {what} skipped")));
         }
         Ok(())
     }
@@ -280,7 +282,7 @@ impl Lines {
             }
         }
         if looked.bad > TOLD {
-            output::note(json, &format!("lines that cannot be read, beyond these: {}", looked.bad - TOLD));
+            output::note(json, &format!("further lines that cannot be read: {}", looked.bad - TOLD));
         }
         Ok(looked)
     }
@@ -314,6 +316,6 @@ fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize>
 }
 
 fn entry(line: &[u8]) -> Result<Entry, String> {
-    let text = str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+    let text = str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
     Entry::read(text.trim())
 }

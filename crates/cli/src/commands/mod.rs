@@ -49,8 +49,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
         Command::Token(args) => serve::token(&global, &args),
         #[cfg(not(feature = "serve"))]
         Command::Serve(_) | Command::Token(_) => {
-            let failure = Failure::usage("this `idmill` was built without its server");
-            Err(failure.hint("build it with `--features serve`, or with `full`"))
+            let failure = Failure::usage("this `idmill` was built without the server");
+            Err(failure.hint("build it with `--features serve` or `--features full`"))
         }
         Command::Plan(args) => plan::run(&global, args).await,
         Command::Completions { shell } => completions(shell),
@@ -91,7 +91,9 @@ async fn inspect(store: &dyn Store, name: &SequenceName) -> Outcome<SequenceInfo
 async fn absent(store: &dyn Store, name: &SequenceName, error: Error) -> Failure {
     let failure = Failure::from(error);
     match suggest::nearest(store, name).await {
-        Some(near) => failure.hint(format!("there is {}; `idmill list` shows all", quoted(&near))),
+        Some(near) => {
+            failure.hint(format!("did you mean {}? `idmill list` shows all sequences", quoted(&near)))
+        }
         None => failure,
     }
 }

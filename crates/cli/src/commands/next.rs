@@ -115,7 +115,7 @@ async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<
 async fn announcement(store: &dyn Store, args: &Next) -> String {
     let new = format!("`{}` is a new sequence", args.name);
     match suggest::nearest(store, &args.name).await {
-        Some(near) => format!("{new}; there is {} too, and --existing creates none", quoted(&near)),
+        Some(near) => format!("{new}; did you mean {}? `--existing` creates none", quoted(&near)),
         None => new,
     }
 }

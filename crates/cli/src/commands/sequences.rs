@@ -49,8 +49,8 @@ async fn changed(global: &Global, name: &SequenceName, change: Change) -> Outcom
 /// Removes a sequence with `--yes`; otherwise explains the consequences.
 pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     if args.forget && opening::url(global)?.guard().is_none() {
-        let message = "--forget is about what a witness knows, and there is no guard";
-        return Err(Failure::usage(message).hint("name the guard with --guard, or leave --forget out"));
+        let message = "`--forget` changes a witness, and no guard is set";
+        return Err(Failure::usage(message).hint("set `--guard` or `IDMILL_GUARD`, or drop `--forget`"));
     }
     let store = opening::existing(global).await?;
     let found = match inspect(&*store, &args.name).await {
@@ -81,7 +81,7 @@ async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, abs
     }
     store.remove(name).await?;
     forget(global, args).await?;
-    let told = format!("the store has no `{name}`; the witness was told that another may follow");
+    let told = format!("the store has no `{name}`; the witness now allows a new sequence of this name");
     output::note(global.json, &told);
     output::result(global.json, &json!({ "removed": null }), |_| String::new())
 }
@@ -108,6 +108,6 @@ fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
         Some(_) => "a sequence created later under this name starts above them",
         None => "a sequence created later under this name repeats them",
     };
-    let message = format!("remove `{name}`: not without --yes; {reserved}, and {then}");
+    let message = format!("removing `{name}` needs `--yes`: {reserved}, and {then}");
     Ok(Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))
 }

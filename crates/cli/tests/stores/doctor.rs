@@ -30,7 +30,7 @@ async fn a_doctor_of_postgres() {
     let check = format!("orders={url}&column=public.orders.id");
     let doctor = ["doctor", "--check", &check];
     let ran = user.run(&doctor);
-    assert!(ran.code == 7 && ran.out.contains("90 is in use, and the next to be reserved is 6"), "{ran:?}");
+    assert!(ran.code == 7 && ran.out.contains("90 is in use, and the next id is 6"), "{ran:?}");
     // The store's sequence ends at 2^64 - 1, the column at 2^31 - 1.
     assert!(ran.out.contains("(integer) holds ids up to 2147483647"), "{ran:?}");
     assert_eq!(user.run(&[&doctor[..], &["--fix"]].concat()).code, 6);
@@ -172,19 +172,13 @@ async fn a_doctor_of_windows() {
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
         std::fs::copy(file("copy.db"), file("ids.db")).unwrap();
         let ran = user.run(&["doctor"]);
-        assert!(
-            ran.code == 7 && ran.out.contains("orders: went_back\n  asked  what its window has"),
-            "{ran:?}"
-        );
+        assert!(ran.code == 7 && ran.out.contains("orders: went_back\n  asked  its window"), "{ran:?}");
         assert!(!ran.out.contains("users:"), "{ran:?}");
         assert_eq!(user.run(&["doctor", "--fix"]).code, 0, "{scheme}");
         let next: u64 = user.done(&["next", "orders"]).trim().parse().unwrap();
         assert!(next > last, "{scheme}: {next} after {last}");
         engine.kill();
         let ran = user.run(&["doctor"]);
-        assert!(
-            ran.code == 8 && ran.out.contains("the store: not_seen\n  asked  what the window has"),
-            "{ran:?}"
-        );
+        assert!(ran.code == 8 && ran.out.contains("the store: not_seen\n  asked  the window"), "{ran:?}");
     }
 }

@@ -400,7 +400,7 @@ impl User {
 
     /// Runs a command that must succeed, and returns its output. Retries while the engine is busy.
     fn done(&self, args: &[&str]) -> String {
-        let again = |ran: &Ran| ran.code == 75 && ran.err.contains("run it again later");
+        let again = |ran: &Ran| ran.code == 75 && ran.err.contains("retry later");
         let mut ran = self.run(args);
         for _ in 0..10 {
             if again(&ran) {

@@ -26,7 +26,7 @@ pub(super) async fn create_once(context: Arc<Context>) -> Outcome {
     let created = client.create(&name, bounds).await??;
     check!(created.name == name && created.bounds == bounds, "created as {created:?}");
     check!(created.next == Some(10) && created.identity.epoch == 0, "created as {created:?}");
-    check!(created.identity.incarnation != 0, "the incarnation is 0, which stands for none");
+    check!(created.identity.incarnation != 0, "the incarnation is 0, which means none");
     for bounds in [bounds, Bounds::new(1, 5)?] {
         expect("create again", &client.create(&name, bounds).await?, ErrorKind::AlreadyExists)?;
     }
@@ -159,8 +159,8 @@ pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
     info = client.set(&info.name, expect_own).await??;
     check!(info.next == Some(7), "set to 7, but next is {:?}", info.next);
     let nobody = context.name("nobody");
-    expect("set of nothing", &client.set(&nobody, next(5)).await?, ErrorKind::NotFound)?;
-    check!(client.inspect(&nobody).await??.is_none(), "setting what does not exist created it");
+    expect("set of a missing sequence", &client.set(&nobody, next(5)).await?, ErrorKind::NotFound)?;
+    check!(client.inspect(&nobody).await??.is_none(), "set created a missing sequence");
     Ok(())
 }
 
@@ -179,7 +179,7 @@ pub(super) async fn set_moves_reserves(context: Arc<Context>) -> Outcome {
     let epoch = backwards.identity.epoch;
     check!(
         epoch == info.identity.epoch + 1,
-        "a step backwards left the epoch at {epoch}: nobody would notice"
+        "a step backwards left the epoch at {epoch}: it would not be detected"
     );
     check!(
         backwards.identity.incarnation == info.identity.incarnation,
@@ -206,12 +206,12 @@ pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
             match answer?? {
                 Ok(info) => won.push(info),
                 Err(error) if error.kind() == ErrorKind::Conflict => {}
-                Err(error) => fail!("who loses hears {} instead of conflict: {error}", error.kind().as_str()),
+                Err(error) => fail!("the loser got {} instead of conflict: {error}", error.kind().as_str()),
             }
         }
         check!(won.len() == 1, "{} of 6 changed the sequence that they expected", won.len());
         let stored = client.look(&info.name).await?;
-        check!(stored == won[0], "the winner was told {:?}, stored is {stored:?}", won[0]);
+        check!(stored == won[0], "the winner got {:?}, but {stored:?} is stored", won[0]);
         info = stored;
     }
     Ok(())
@@ -243,20 +243,20 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     let (client, info) = created(&context, "remove").await?;
     let request = context.request(&info.name, 5);
     let before = client.reserve(&request).await??;
-    check!(client.remove(&info.name).await??, "it was there, and could not be removed");
-    check!(client.inspect(&info.name).await??.is_none(), "it was removed, and is still there");
+    check!(client.remove(&info.name).await??, "it existed, but could not be removed");
+    check!(client.inspect(&info.name).await??.is_none(), "it was removed, but still exists");
     check!(
         client.list().await??.iter().all(|other| other.name != info.name),
-        "it was removed, and is still listed"
+        "it was removed, but is still listed"
     );
-    check!(!client.remove(&info.name).await??, "what is not there was removed again");
+    check!(!client.remove(&info.name).await??, "a missing sequence was removed again");
     let change = Change::new().next(5);
-    expect("set of what was removed", &client.set(&info.name, change).await?, ErrorKind::NotFound)?;
+    expect("set of a removed sequence", &client.set(&info.name, change).await?, ErrorKind::NotFound)?;
     let after = context.connect().await?.reserve(&request).await??;
     let same = after.identity.incarnation == before.identity.incarnation;
-    check!(!same, "removed and created again, it has the same incarnation: nobody would notice");
+    check!(!same, "removed and created again, it has the same incarnation: it would not be detected");
     let expect_old = Change::new().next(500).expect(before.identity);
-    expect("set of what it was", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
+    expect("set of the old identity", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
 }
 
 /// Steps forwards. A slow engine alone can cause an unknown outcome. The stored sequence then shows the

@@ -84,7 +84,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
             ids.sequence::<u64>(name.as_str()).start(1_000).max(1_000_000).step(10).watermark(0).await?;
         let drawn = Drawn::default();
         let refusal = loop {
-            check!(drawn.ids() < 100, "{lie:?}: nobody noticed");
+            check!(drawn.ids() < 100, "{lie:?}: it was not detected");
             match allocator.take(5).await {
                 Ok(ranges) => ranges.into_iter().for_each(|range| drawn.add(range)),
                 Err(error) => break error,
@@ -96,7 +96,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
             refusal.kind().as_str()
         );
         drawn.unique()?;
-        check!(drawn.ids() == 10, "{lie:?}: {} ids before the lie was noticed, not 10", drawn.ids());
+        check!(drawn.ids() == 10, "{lie:?}: {} ids before it was detected, not 10", drawn.ids());
         ids.close().await;
     }
     Ok(())

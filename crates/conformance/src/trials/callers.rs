@@ -163,7 +163,7 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
     let durable = declared.durability == Durability::Disk;
     check!(
         survives || !durable,
-        "declared to survive a crash of the machine, but the engine forgets when it is killed"
+        "declared to survive a crash of the machine, but the engine loses grants when it is killed"
     );
     let name = context.name("seen");
     let Grant { range, identity, .. } = one.reserve(&context.request(&name, 1)).await??;

@@ -52,7 +52,7 @@ impl Scene {
         }
         check!(
             pieces > 0,
-            "reserves do not go through the proxy: `connect` must use the endpoint's address alone"
+            "reserves do not go through the proxy: `connect` must use only the endpoint's address"
         );
         let tracker = Tracker::new(&observer.look(&name).await?)?;
         let (probe, probed) = (context.name("probe"), Ledger::default());
@@ -106,7 +106,7 @@ impl Scene {
 
     /// The end of every trial.
     async fn close(&mut self, permanent: bool) -> Outcome {
-        check!(self.met > 0, "no fault was ever met: the trial proves nothing");
+        check!(self.met > 0, "no fault occurred: the trial proves nothing");
         self.recover().await?;
         for ledger in [&self.ledger, &self.probed] {
             ledger.disjoint()?;
@@ -181,7 +181,7 @@ pub(super) async fn garbled_replies(context: Arc<Context>) -> Outcome {
             Some(reply) => {
                 check!(
                     reply != Reply::Silent,
-                    "nonsense, and the end of the connection, and it waits for {patience:?}"
+                    "after a garbled reply and the end of the connection, it waits for {patience:?}"
                 );
             }
         }
@@ -197,11 +197,15 @@ pub(super) async fn unreachable(context: Arc<Context>) -> Outcome {
         let reply = scene.reserve(scene.context.setup.timeouts.pause).await;
         if let Some(Reply::Failed(kind, said)) = &reply {
             let passes = kind.status() != Status::Permanent;
-            check!(passes, "nobody answers, and it is said to stay so ({}): {said}", kind.as_str());
+            check!(
+                passes,
+                "the engine is unreachable, but the error is of a permanent kind ({}): {said}",
+                kind.as_str()
+            );
         }
         check!(
             !matches!(reply, Some(Reply::Granted(_))) || scene.context.windowed(),
-            "granted by nobody: {reply:?}"
+            "granted while the engine is unreachable: {reply:?}"
         );
         scene.verify().await?;
         scene.met += 1;

@@ -47,10 +47,9 @@ pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
             match outcome?? {
                 Ok(info) => created.push(info),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => fail!(
-                    "who loses the race hears {} instead of already_exists: {error}",
-                    error.kind().as_str()
-                ),
+                Err(error) => {
+                    fail!("the loser got {} instead of already_exists: {error}", error.kind().as_str())
+                }
             }
         }
         check!(created.len() == 1, "{} of 8 created the same sequence", created.len());

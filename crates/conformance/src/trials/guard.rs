@@ -31,7 +31,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     let reset = Change::new().next(1).backwards(true);
     client.set(&name, reset).await??;
     let grant = guarded.reserve(&request).await??;
-    check!(grant.identity.epoch == first.identity.epoch + 1, "a reset is not noticed: {grant:?}");
+    check!(grant.identity.epoch == first.identity.epoch + 1, "a reset is not detected: {grant:?}");
     check!(u128::from(grant.range.start()) >= claimed.end(), "{:?} was granted again", grant.range);
     guarded.set(&name, reset).await??;
     let grant = guarded.reserve(&request).await??;

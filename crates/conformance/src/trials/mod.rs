@@ -101,7 +101,7 @@ impl Need {
             Self::Processes if !capabilities.shared => Some("the store declares `shared: false`".to_owned()),
             Self::Processes => setup.one_process.clone(),
             Self::Kill if engine.is_some_and(|engine| !engine.survives_kill()) => {
-                Some("its engine keeps nothing over a kill".to_owned())
+                Some("its engine keeps nothing after a kill".to_owned())
             }
             Self::Kill | Self::Pause | Self::Connection if engine.is_none() => {
                 Some("it is embedded: there is no engine and no connection".to_owned())
@@ -115,7 +115,7 @@ impl Need {
                 Some("the store declares `durability: process`".to_owned())
             }
             Self::Exact if setup.window.is_some() => {
-                Some("its window is ahead of what is stored, which is what this changes".to_owned())
+                Some("its window is ahead of the store, which this trial changes".to_owned())
             }
             _ => None,
         }
@@ -138,91 +138,91 @@ macro_rules! table {
 pub fn trials() -> &'static [Trial] {
     const TRIALS: &[Trial] = table! {
         ranges {
-            disjoint_among_tasks [] "Tasks and clients of one process that reserve at once never share an id."
-            growing [] "Whoever asks after another was answered gets larger ids."
+            disjoint_among_tasks [] "Tasks and clients of one process that reserve concurrently never share an id."
+            growing [] "A request that starts after another was answered gets larger ids."
             nothing_lost [] "Without a fault, the sequence moves by exactly what was granted."
         }
         processes {
-            disjoint_among_processes [Processes] "Processes that reserve at once never share an id, and lose none."
+            disjoint_among_processes [Processes] "Processes that reserve concurrently never share an id, and lose none."
         }
         creation {
-            creation_race [] "Clients that reserve first, all at once, have one sequence of one incarnation."
-            create_race [] "Of clients that create a sequence at once, one does; the others hear that it exists."
-            created_only_if_asked [] "A reserve of a sequence that has to exist creates none, whoever knew it: a store that lost it is not begun anew."
+            creation_race [] "Clients that all reserve first, concurrently, have one sequence of one incarnation."
+            create_race [] "When clients create a sequence concurrently, one succeeds; the others get `already_exists`."
+            created_only_if_asked [] "A reserve that requires an existing sequence creates none, so a store that lost it does not start again."
         }
         processes {
-            creation_race_of_processes [Processes] "Processes that reserve first, all at once, have one sequence of one incarnation."
+            creation_race_of_processes [Processes] "Processes that all reserve first, concurrently, have one sequence of one incarnation."
         }
         bounds {
-            first_to_last [] "From the first id to the last, each is granted once; then the sequence is exhausted, for good."
+            first_to_last [] "Each id from the first to the last is granted once; then the sequence stays exhausted."
             end_of_i32 [] "A sequence of 32-bit ids ends with the last of them."
-            end_of_the_store [] "A sequence ends with the largest id that the store can keep; beyond it, none is created."
-            ceiling [] "Nothing above the caller's ceiling is granted; others go on where it ends."
+            end_of_the_store [] "A sequence ends with the largest id that the store can keep; a larger last id is rejected."
+            ceiling [] "Nothing above the caller's ceiling is granted; other callers continue from there."
             creation_below_the_ceiling [] "A reserve that can grant nothing loses nothing."
-            stored_bounds_win [] "The bounds of a sequence that exists are kept, whatever a reserve would have created."
+            stored_bounds_win [] "The bounds of an existing sequence are kept, even if a reserve would create it with others."
             large_counts [] "Counts up to the largest number are granted in full, or up to the end, without an overflow."
         }
         names {
-            names_are_kept [] "Names that differ are different sequences, whatever they are made of, and listed as they are."
+            names_are_kept [] "Different names are different sequences, whatever their characters, and are listed unchanged."
         }
         administration {
-            create_once [] "What is created is stored as it was asked for, once."
-            looking_consumes_nothing [] "Looking at a sequence neither creates nor moves it."
-            list_is_sorted_and_complete [] "Every sequence is listed, as it is, by name."
-            list_comes_in_pages [] "Pages of a list have every sequence of a prefix, as it is, and no other."
-            set_does_what_it_says [] "A change is applied as the crate's arithmetic says, or refused with the kind that it says."
-            set_moves_reserves [Exact] "After a change the next reserve begins there; backwards, with the next epoch."
-            set_compares [Exact] "Of changes that expect the same identity, one wins; the others hear of a conflict."
-            set_among_reserves [] "A step forwards among reserves is neither undone nor overtaken."
-            resets_among_reserves [] "Resets and removals among reserves: within one identity, no id twice."
-            revoke_raises_the_epoch [Exact] "A revocation makes another epoch of the sequence, and changes nothing else."
-            remove_makes_another [Exact] "What is removed is gone; under its name, there is another incarnation."
+            create_once [] "A sequence is created once, and stored as requested."
+            looking_consumes_nothing [] "Inspecting a sequence neither creates nor moves it."
+            list_is_sorted_and_complete [] "Every sequence is listed by name, in its current state."
+            list_comes_in_pages [] "Pages of a list have every sequence of a prefix, in its current state, and no other."
+            set_does_what_it_says [] "A change has the result of the crate's arithmetic, or is rejected with the same error kind."
+            set_moves_reserves [Exact] "After a change the next reserve starts there; after a change backwards, in the next epoch."
+            set_compares [Exact] "When changes expect the same identity, one succeeds; the others get a conflict."
+            set_among_reserves [] "A change forwards among reserves is neither undone nor overtaken."
+            resets_among_reserves [] "Resets and removals among reserves cause no duplicate within one identity."
+            revoke_raises_the_epoch [Exact] "A revocation starts another epoch of the sequence, and changes nothing else."
+            remove_makes_another [Exact] "A removed sequence is gone; a new one of its name has another incarnation."
         }
         rests {
-            rests_are_granted_again [GivesBack] "What is given back of the last range is what the next reserve is granted."
-            rests_of_others_stay [GivesBack] "Nothing is taken back that others reserved after, or of another time of the sequence."
-            rests_at_once [GivesBack] "Among clients that reserve and give back at once, no id that was kept is granted again."
-            rests_through_cuts [GivesBack Connection] "A connection cut while a rest is given back: what the store says of it is true."
+            rests_are_granted_again [GivesBack] "Ids that are given back from the last range are granted to the next reserve."
+            rests_of_others_stay [GivesBack] "Ids are not taken back if others reserved after them, or if they belong to another identity."
+            rests_at_once [GivesBack] "When clients reserve and give back concurrently, no id that was kept is granted again."
+            rests_through_cuts [GivesBack Connection] "When a connection is cut during a give-back, the reported outcome is true."
         }
         records {
-            records_compare [Records] "A record is written over what was seen of it and over nothing else; a sequence of its name is another thing."
-            records_at_once [Records] "Of clients that add to a record at once, none undoes what another has written."
-            record_names_are_kept [Records] "Names that differ are different records, whatever they are made of, and listed as they are."
-            records_come_in_pages [Records] "Pages of records have every record of a prefix, as it is, and no other."
-            records_over_kills [Records Kill] "What was written of a record before the engine was killed is kept."
-            records_through_cuts [Records Connection] "A connection cut while a record is written: what the store says of it is true."
+            records_compare [Records] "A record is replaced only if it is unchanged since it was read; a sequence of its name is unaffected."
+            records_at_once [Records] "When clients add to a record concurrently, no update is lost."
+            record_names_are_kept [Records] "Different names are different records, whatever their characters, and are listed unchanged."
+            records_come_in_pages [Records] "Pages of records have every record of a prefix, in its current state, and no other."
+            records_over_kills [Records Kill] "A record that was written before the engine was killed is kept."
+            records_through_cuts [Records Connection] "When a connection is cut during the write of a record, the reported outcome is true."
         }
         guard {
-            is_guarded [Exact] "A guarded store that went back or was reset repeats no id, unless it was reset through the guard; an emptied one is refused; a removed name starts above its ids."
-            guards_another [Records Durable] "As the witness of a store that goes back at any moment, it lets no id be used twice."
+            is_guarded [Exact] "A guarded store repeats no id, except after a reset through the guard. An emptied store is rejected. A removed name starts above its old ids."
+            guards_another [Records Durable] "As the witness of a store that goes back in time at any moment, it prevents duplicates."
         }
         callers {
-            as_the_reference [Exact] "Random calls have the answers that the store in memory gives."
-            cancelled_reserves [] "A reserve that is dropped at any point is granted to nobody else, and disturbs nothing."
-            batches [Batches] "A batch is answered in its order, and each failure is its own."
-            batches_at_once [Batches] "Batches in different orders at once neither share an id nor wait for each other."
-            capabilities_are_coherent [] "What the store declares is what it does."
+            as_the_reference [Exact] "Random calls have the same answers as the store in memory."
+            cancelled_reserves [] "A reserve that is dropped at any point is granted to no other caller, and disturbs nothing."
+            batches [Batches] "A batch is answered in order, and its entries fail separately."
+            batches_at_once [Batches] "Concurrent batches in different orders neither share an id nor wait for each other."
+            capabilities_are_coherent [] "The store behaves as its capabilities declare."
         }
         processes {
-            killed_clients [Processes] "Clients killed at any moment lose what they had under way, and nothing else."
-            paused_clients [Processes ShortTimeout] "A client that is paused past every timeout, and goes on, repeats no id."
+            killed_clients [Processes] "Clients that are killed at any moment lose only their pending requests."
+            paused_clients [Processes ShortTimeout] "A client that is paused past every timeout, and resumes, repeats no id."
         }
         engines {
-            killed_engine [Kill] "What was granted before the engine was killed stays granted; clients recover by themselves."
-            paused_engine [Pause] "While the engine is paused, errors pass; afterwards clients recover by themselves."
+            killed_engine [Kill] "Grants from before the engine was killed stay granted; clients recover without a restart."
+            paused_engine [Pause] "While the engine is paused, errors are transient; then clients recover without a restart."
         }
         connections {
-            unreachable [Connection] "While nobody answers, errors pass and are true; afterwards the client recovers by itself."
-            cut_before_arrival [Connection] "A connection cut before a request arrived: what the store says of it is true."
-            cut_after_arrival [Connection] "A connection cut after a request arrived: what the store says of it is true."
-            cut_before_the_reply [Connection] "A connection cut instead of a reply: what the store says of it is true."
-            reply_withheld [Connection] "A reply that comes after the caller gave up, or never, is taken for no other."
-            garbled_replies [Connection] "Nonsense instead of a reply is an error, which is true; never a panic, a wait or an id."
+            unreachable [Connection] "While the engine is unreachable, errors are transient and true; then the client recovers."
+            cut_before_arrival [Connection] "When a connection is cut before a request arrived, the reported outcome is true."
+            cut_after_arrival [Connection] "When a connection is cut after a request arrived, the reported outcome is true."
+            cut_before_the_reply [Connection] "When a connection is cut instead of a reply, the reported outcome is true."
+            reply_withheld [Connection] "A late or lost reply is never taken for the reply to another request."
+            garbled_replies [Connection] "A garbled reply is an error that is true, and never a panic, a wait or an id."
         }
         allocators {
-            nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are refused by the allocator."
-            drawn_by_allocators [] "Allocators over clients of their own never draw the same id."
-            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, through every fault that the store can meet."
+            nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are rejected by the allocator."
+            drawn_by_allocators [] "Allocators with separate clients never draw the same id."
+            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, through every fault of the store."
         }
     };
     TRIALS

@@ -23,16 +23,16 @@ const KEPT: &str = "kept it";
 pub(super) async fn records_compare(context: Arc<Context>) -> Outcome {
     let (client, other, name) = (context.connect().await?, context.connect().await?, context.name("compare"));
     check!(client.kept(&name).await??.is_none(), "there is a record before one was written");
-    check!(!client.swap(&name, Some("never"), KEPT).await??, "what was never written was replaced");
-    check!(client.kept(&name).await??.is_none(), "a write that was refused has written");
+    check!(!client.swap(&name, Some("never"), KEPT).await??, "a record that was never written was replaced");
+    check!(client.kept(&name).await??.is_none(), "a rejected write was stored");
     check!(client.swap(&name, None, KEPT).await??, "the first record cannot be written");
     for seen in ALIKE.iter().map(|seen| Some(*seen)).chain([None]) {
         check!(
             !other.swap(&name, seen, "replaced").await??,
-            "{KEPT:?} was replaced by who had seen {seen:?}"
+            "{KEPT:?} was replaced by a client that had read {seen:?}"
         );
         let kept = client.kept(&name).await??;
-        check!(kept.as_deref() == Some(KEPT), "a write that was refused left {kept:?} instead of {KEPT:?}");
+        check!(kept.as_deref() == Some(KEPT), "a rejected write left {kept:?} instead of {KEPT:?}");
     }
     let longest: String = (' '..='~').cycle().skip(1).take(Records::LONGEST).collect();
     let mut seen = KEPT;
@@ -133,7 +133,7 @@ pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
             for (number, name) in own {
                 let seen = before.get(&name).map(String::as_str);
                 let written = client.swap(&name, seen, &format!("{run} {number}")).await??;
-                check!(written, "`{name}` is another record, which was written meanwhile");
+                check!(written, "`{name}` is another record, which was written concurrently");
             }
             Ok(())
         });
@@ -163,9 +163,9 @@ pub(super) async fn records_come_in_pages(context: Arc<Context>) -> Outcome {
     let page = Page::of(&names[0][..number]).limit(4);
     let found: BTreeSet<_> = all(&other, &page).await?.into_iter().collect();
     let wanted: BTreeSet<_> = names[..10].iter().map(|name| (name.clone(), format!("of {name}"))).collect();
-    check!(found == wanted, "of the prefix {:?}, {found:?} are listed instead of {wanted:?}", page.prefix);
+    check!(found == wanted, "for the prefix {:?}, {found:?} are listed instead of {wanted:?}", page.prefix);
     let nothing = all(&other, &Page::of(context.name("nothing").as_str())).await?;
-    check!(nothing.is_empty(), "of a prefix that nothing has, {nothing:?} are listed");
+    check!(nothing.is_empty(), "for a prefix without records, {nothing:?} are listed");
     Ok(())
 }
 
@@ -266,7 +266,7 @@ pub(super) async fn records_through_cuts(context: Arc<Context>) -> Outcome {
     if met == 0 && context.windowed() {
         return Err(Stop::Skipped("its records do not pass the engine of its window".to_owned()));
     }
-    check!(met > 0, "no fault was ever met: the trial proves nothing");
+    check!(met > 0, "no fault occurred: the trial proves nothing");
     Ok(())
 }
 

@@ -104,7 +104,7 @@ pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
     while let Some(outcome) = running.join_next().await {
         taken += outcome??;
     }
-    check!(taken > 0, "of many rests not one was taken back: the trial proves nothing");
+    check!(taken > 0, "none of many rests was taken back: the trial proves nothing");
     ledger.disjoint()
 }
 
@@ -147,7 +147,7 @@ pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
         met += u32::from(proxy.disarm() > 0);
         is_true(&observer.look(&name).await?, &back, &outcome)?;
     }
-    check!(met > 0, "no fault was ever met: the trial proves nothing");
+    check!(met > 0, "no fault occurred: the trial proves nothing");
     Ok(())
 }
 

@@ -71,8 +71,8 @@ finds! {
     pages_that_omit: PagesOmit => list_comes_in_pages "is on no page";
     pages_without_an_end: PagesStand => list_comes_in_pages "begins again";
     a_prefix_ignored: PrefixIsIgnored => list_comes_in_pages "does not begin with";
-    an_epoch_that_stays: EpochStays => set_moves_reserves "nobody would notice", set_does_what_it_says "instead of";
-    an_incarnation_that_stays: IncarnationStays => remove_makes_another "nobody would notice";
+    an_epoch_that_stays: EpochStays => set_moves_reserves "would not be detected", set_does_what_it_says "instead of";
+    an_incarnation_that_stays: IncarnationStays => remove_makes_another "would not be detected";
     a_change_read_and_then_written: SetIsNotAtomic => set_compares "changed the sequence that they expected";
     an_expectation_ignored: IgnoresExpect => set_does_what_it_says "expected conflict", set_compares "6 of 6";
     a_revocation_ignored: IgnoresRevoke => revoke_raises_the_epoch "was revoked, and is";
@@ -108,13 +108,13 @@ macro_rules! finds_in_clients {
 
 finds_in_clients! {
     unavailable_though_applied: ClaimsUnavailable =>
-        cut_after_arrival "said that nothing was reserved", cut_before_the_reply "said that nothing was reserved",
+        cut_after_arrival "reported that nothing was reserved", cut_before_the_reply "reported that nothing was reserved",
         records_through_cuts "the answer was";
-    a_request_sent_again: AsksAgain => cut_before_the_reply "asked for twice";
+    a_request_sent_again: AsksAgain => cut_before_the_reply "a request was sent twice";
     a_late_reply_for_another: TakesLateReplies => reply_withheld "";
     a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
     a_connection_never_made_again: NeverReconnects => cut_before_arrival "has not recovered";
-    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "said to stay";
+    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "of a permanent kind";
     a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
     waiting_on_a_dead_connection: Waits => cut_before_arrival "has not noticed";
     a_rest_given_back_again: GivesBackAgain => rests_through_cuts "the answer was";

@@ -14,10 +14,10 @@ pub(crate) enum Refusal {
     #[display("a token is required")]
     Nobody,
     /// The token is unknown.
-    #[display("the token is not known here; it was mistyped, or taken away")]
+    #[display("the token is unknown: it was mistyped or removed; correct it, or ask for a new one")]
     Wrong,
     /// The token was removed, or has expired.
-    #[display("the token has expired, or was taken away; ask for another")]
+    #[display("the token has expired or was removed; ask for a new one")]
     Ended,
     /// The token lacks the right, for every sequence.
     #[display("the token lacks the right `{_0}`")]
@@ -26,32 +26,32 @@ pub(crate) enum Refusal {
     #[display("the token is not for this sequence")]
     Sequence,
     /// The request is for more ids than the token allows.
-    #[display("the token allows {_0} ids a request; take several times")]
+    #[display("the token allows {_0} ids per request; send several requests")]
     Ids(u64),
     /// The request rate is exceeded, for this time.
     #[display(
-        "the token allows fewer requests a second; try again in {} ms, or ask for more ids at once",
+        "the token allows fewer requests per second; retry in {} ms, or draw more ids per request",
         _0.as_millis() + 1
     )]
     Rate(Duration),
     /// The command counts as more requests than the token's burst.
-    #[display("the token allows {_0} requests at once; split the command")]
+    #[display("the token allows a burst of {_0} requests; split the command")]
     Burst(u64),
     /// Pending commands on the token's connections hold too many bytes.
-    #[display("commands that wait on the token's connections are too large; send smaller transactions")]
+    #[display("the pending commands of the token are too large; send smaller transactions")]
     Memory,
     /// The token has its maximum number of connections.
-    #[display("the token allows {_0} connections, and there are as many; close one, or share it")]
+    #[display("the token allows {_0} connections, and all are open; close or share one")]
     Connections(u32),
     /// The token has created its maximum number of sequences, for this time.
     #[display(
-        "the token has created as many sequences as it may in a day; try again in {} s, or have an operator create it",
+        "the token may create no more sequences for now; retry in {} s, or ask an operator to create it",
         self.retry_after()
     )]
     Created(Duration),
     /// The token may not create sequences.
     #[display(
-        "there is no such sequence, and the token creates none; correct the name, or have an operator create it"
+        "there is no such sequence, and the token may not create it; correct the name, or ask an operator"
     )]
     NoneNew,
 }

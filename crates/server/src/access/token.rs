@@ -21,7 +21,7 @@ impl Secret {
     pub fn fresh() -> Result<Self> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| {
-            let message = format!("the system has no randomness for a token: {error}");
+            let message = format!("the system returned no random bytes for a token: {error}");
             Error::new(idmill::ErrorKind::Unavailable, message)
         })?;
         Ok(Self(format!("idm_{}", hex::encode(bytes))))
@@ -188,7 +188,7 @@ impl FromStr for Pattern {
         let text = prefix.unwrap_or(pattern);
         if text.contains('*') {
             let message = format!(
-                "the pattern {pattern:?} has a `*` that is not at its end; only names and beginnings are known"
+                "the pattern {pattern:?} has a `*` that is not at its end; write a name, or a prefix and `*`"
             );
             return Err(Error::invalid(message));
         }

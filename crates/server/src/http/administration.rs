@@ -84,7 +84,7 @@ pub(super) async fn list(
     let Query(Listed { prefix, after, limit }) =
         asked.map_err(|error| Problem::invalid(error.body_text()))?;
     if limit == 0 || limit > MOST {
-        return Err(Problem::invalid(format!("limit is {limit}; it must be 1 to {MOST}")));
+        return Err(Problem::invalid(format!("`limit` is {limit}; it must be 1 to {MOST}")));
     }
     caller.has(Right::Draw)?;
     let found =
@@ -136,7 +136,7 @@ pub(super) async fn create(
     let created = async {
         let Created { start: Number(start), max: Number(max) } = object(body)?;
         if headers.contains_key(header::IF_MATCH) {
-            let detail = "PUT only creates, and If-Match demands one that exists; PATCH it";
+            let detail = "PUT only creates sequences, so `If-Match` never matches; use PATCH";
             return Err(failed(detail));
         }
         Ok(Some(state.draws.create(&name, Bounds::new(start, max)?).await?))
@@ -246,9 +246,7 @@ impl Precondition {
             return Ok(Self::Exists);
         }
         identities(&text).map(Self::OneOf).ok_or_else(|| {
-            Problem::invalid(format!(
-                "If-Match is {text:?}; send `*`, or ETags as GET answers them, in quotes"
-            ))
+            Problem::invalid(format!("`If-Match` is {text:?}; send `*`, or ETags from GET with their quotes"))
         })
     }
 
@@ -257,7 +255,7 @@ impl Precondition {
     fn holds(&self, info: &SequenceInfo) -> Result<(), Problem> {
         match self {
             Self::OneOf(known) if !known.contains(&info.identity) => Err(failed(format!(
-                "{} is another sequence, or was reset, since If-Match was read; GET it again",
+                "`{}` was replaced or reset since the ETag of `If-Match` was read; GET it again",
                 info.name
             ))),
             _ => Ok(()),

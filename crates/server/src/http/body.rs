@@ -89,12 +89,12 @@ impl Visitor<'_> for Digits {
     type Value = u64;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a whole number of 0 to 2^64 - 1, or its digits as text")
+        f.write_str("a whole number from 0 to 2^64 - 1, or its digits as a string")
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
         if is_rounded(number) {
-            return Err(E::custom(format!("{number} was rounded by a double; send the digits as text")));
+            return Err(E::custom(format!("{number} was rounded to a double; send its digits as a string")));
         }
         Ok(number)
     }

@@ -98,7 +98,8 @@ pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem>
         return None;
     }
     note_foreign(state, request);
-    let detail = "a page of another site asked for this; services send neither `Origin` nor `Sec-Fetch-Site`";
+    let detail =
+        "the request came from a page of another site; a service must not send `Origin` or `Sec-Fetch-Site`";
     Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
 }
 
@@ -108,7 +109,7 @@ fn note_foreign(state: &ServerState, request: &Request) {
     let path = request.uri().path();
     let sequence = path.rsplit('/').next().unwrap_or(path);
     let act = Act { by: None, peer: &peer(request.extensions()), did, sequence };
-    state.audit.note(act, Outcome::Refused(&"a page of another site asked for it"));
+    state.audit.note(act, Outcome::Refused(&"the request came from a page of another site"));
 }
 
 /// Returns the administrative act of a method.

@@ -83,14 +83,14 @@ where
 
 fn full() -> Problem {
     counters::refused("full");
-    let detail = "the server has its maximum of clients; try again, or keep fewer connections";
+    let detail = "the server has its maximum number of clients; retry, or keep fewer connections open";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }
 
 /// Limits the time of a request whose body does not arrive. Draws have their own, shorter timeout.
 pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
     timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
-        let detail = "the rest of the request did not come in time; send it at once";
+        let detail = "the request body did not arrive in time; send it without a pause";
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
     })
 }

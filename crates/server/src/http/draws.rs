@@ -64,11 +64,11 @@ pub(super) async fn draw(
 ) -> Result<Response, Problem> {
     let Query(Asked { n, form }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     if headers.contains_key("idempotency-key") {
-        let detail = "`Idempotency-Key` is not kept here: each request draws other ids, and those of a lost answer are a gap";
+        let detail = "`Idempotency-Key` is not supported: each request draws new ids, and ids of a lost reply are a gap";
         return Err(Problem::invalid(detail));
     }
     if n == 0 {
-        return Err(Problem::invalid("n is 0; ask for at least 1"));
+        return Err(Problem::invalid("`n` is 0; it must be at least 1"));
     }
     caller.may(Right::Draw, &name)?;
     caller.may_take(n)?;

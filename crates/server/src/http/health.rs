@@ -58,7 +58,7 @@ pub(super) async fn metrics(
 ) -> Result<Response, Problem> {
     caller.has(Right::Observe)?;
     let Some(render) = &state.metrics else {
-        let detail = "this server was built without metrics; give the builder what renders them";
+        let detail = "this server has no metrics; set `ServerBuilder::metrics`";
         return Err(Problem::new(StatusCode::NOT_FOUND, ErrorKind::Unsupported, detail));
     };
     state.draws.sequences().record_metrics();

@@ -46,13 +46,12 @@ pub(super) fn refused(known: &Hosts, is_open: bool, request: &Request) -> Option
     let mut found = request.headers().get_all(header::HOST).iter();
     match (found.next().map(|host| host.to_str().unwrap_or_default()), found.next()) {
         (None, _) if request.version() == Version::HTTP_11 => {
-            Some(Problem::invalid("a request of HTTP/1.1 has no `Host`; send one"))
+            Some(Problem::invalid("the HTTP/1.1 request has no `Host` header; send one"))
         }
-        (_, Some(_)) => Some(Problem::invalid("the request has several `Host`; send one")),
+        (_, Some(_)) => Some(Problem::invalid("the request has several `Host` headers; send one")),
         (Some(host), None) if !known.answers(host, is_open) => {
             let detail = format!(
-                "this server does not answer to the host {host:?}; ask for localhost or for its address, or have it answer to the \
-                 name: `idmill serve --http-hosts NAME`"
+                "the `Host` {host:?} is not allowed; use localhost or an address, or run `idmill serve --http-hosts NAME`"
             );
             Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, ErrorKind::Denied, detail))
         }

@@ -101,11 +101,11 @@ async fn describe() -> Response {
 }
 
 async fn nothing() -> Problem {
-    let detail = "there is nothing here; ids are drawn by POST /v1/sequences/NAME/ids";
+    let detail = "there is no such path; draw ids with `POST /v1/sequences/NAME/ids`";
     Problem::new(StatusCode::NOT_FOUND, ErrorKind::NotFound, detail)
 }
 
 async fn not_so() -> Problem {
-    let detail = "the method is another one here; ids are drawn by POST /v1/sequences/NAME/ids";
+    let detail = "this path does not support the method; draw ids with `POST /v1/sequences/NAME/ids`";
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, detail)
 }

@@ -52,7 +52,7 @@ impl Session {
             // This is a browser, probably directed here by a page. Nothing that follows may be executed as a
             // command.
             self.ends = true;
-            return Err(Failure::usage("this port speaks the Redis protocol; HTTP has a port of its own"));
+            return Err(Failure::usage("this port speaks the Redis protocol; HTTP has its own port"));
         }
         let name = known(command)?;
         let word = |at| command.word(at).unwrap_or_default();
@@ -110,7 +110,8 @@ impl Session {
         let number = text(digits).ok().and_then(|digits| digits.parse::<i64>().ok());
         let number = number.ok_or_else(|| Failure::usage("value is not an integer or out of range"))?;
         let n = u64::try_from(number).ok().filter(|n| *n > 0);
-        let n = n.ok_or_else(|| Failure::usage("ids are only ever counted upwards: ask for at least 1"))?;
+        let n =
+            n.ok_or_else(|| Failure::usage("ids only count upwards; the increment must be at least 1"))?;
         self.caller()?.may_take(n)?;
         Ok(n)
     }
@@ -136,7 +137,7 @@ impl Session {
 
     async fn auth(&mut self, secret: &[u8]) -> Outcome {
         if self.state.access.is_open() {
-            return Err(Failure::usage("this server has no tokens: anybody may do anything, without AUTH"));
+            return Err(Failure::usage("this server has no tokens; send commands without AUTH"));
         }
         self.authenticate(text(secret)?).await?;
         Ok(Answer::OK)
@@ -149,10 +150,7 @@ impl Session {
             Some(b"2") => Some(2),
             Some(b"3") => Some(3),
             Some(_) => {
-                return Err(Failure::Said(
-                    "NOPROTO",
-                    "unsupported protocol version; there are 2 and 3".to_owned(),
-                ));
+                return Err(Failure::Said("NOPROTO", "unsupported protocol version; use 2 or 3".to_owned()));
             }
         };
         let mut at = 2;
@@ -196,14 +194,14 @@ impl Session {
         } else if known("getname", 2) {
             return Ok(if self.name.is_empty() { Answer::Null } else { Answer::Bytes(self.name.clone()) });
         } else if !known("setinfo", 4) && !known("no-evict", 3) && !known("no-touch", 3) {
-            return Err(Failure::usage("of CLIENT there are SETNAME, GETNAME, SETINFO and ID"));
+            return Err(Failure::usage("unknown CLIENT subcommand; use SETNAME, GETNAME, SETINFO or ID"));
         }
         Ok(Answer::OK)
     }
 
     fn rename(&mut self, name: &[u8]) -> Result<(), Failure> {
         if name.len() > LONGEST_NAME {
-            let message = format!("a client's name has at most {LONGEST_NAME} bytes, and not {}", name.len());
+            let message = format!("a client's name may have {LONGEST_NAME} bytes, not {}", name.len());
             return Err(Failure::usage(message));
         }
         self.name = name.to_vec();
@@ -279,7 +277,7 @@ fn select(index: &[u8]) -> Outcome {
     match index {
         b"0" => Ok(Answer::OK),
         _ => Err(Failure::usage(
-            "DB index is out of range: there is 0 alone; put what tells sequences apart into their names",
+            "DB index is out of range: only 0 exists; separate sequences by a prefix of their names",
         )),
     }
 }
@@ -288,7 +286,7 @@ fn select(index: &[u8]) -> Outcome {
 fn config(command: Command<'_>) -> Outcome {
     if !command.is(1, "get") {
         return Err(Failure::usage(
-            "of CONFIG there is GET; the server is configured by its file, flags and environment",
+            "unknown CONFIG subcommand; use GET, and configure the server by its file, flags and environment",
         ));
     }
     let known =
@@ -300,12 +298,11 @@ fn unknown(name: &[u8]) -> Failure {
     let shown: String = String::from_utf8_lossy(name).chars().take(40).collect();
     if REFUSED.split(' ').any(|refused| refused.as_bytes() == name) {
         return Failure::usage(format!(
-            "'{shown}' is refused: a sequence only counts upwards, so that no id comes twice. An operator sets or removes one by \
-             `idmill set` and `idmill remove`, or over HTTP"
+            "'{shown}' is refused, because sequences only count upwards; use `idmill set`, `idmill remove` or HTTP"
         ));
     }
     let known: Vec<_> = KNOWN.iter().map(|(known, _)| known.to_ascii_uppercase()).collect();
-    Failure::usage(format!("unknown command '{shown}': this is idmill, which knows {}", known.join(", ")))
+    Failure::usage(format!("unknown command '{shown}'; idmill supports {}", known.join(", ")))
 }
 
 impl Session {
@@ -349,7 +346,7 @@ impl Session {
         Some(match self.queue.take() {
             None => Err(Answer::error("EXEC without MULTI")),
             Some(queue) if queue.broken => {
-                let message = "Transaction discarded because of previous errors: nothing was carried out";
+                let message = "Transaction discarded because of previous errors: nothing was executed";
                 Err(Answer::Error("EXECABORT", message.into()))
             }
             Some(queue) => match self.pay(queue.requests) {
@@ -375,7 +372,7 @@ impl Queue {
             // The following commands would be charged to another token.
             Some(Failure::usage("AUTH and HELLO are refused within MULTI; send them before it"))
         } else if self.bytes.len() + length > LONGEST {
-            let message = format!("a transaction of more than {LONGEST} bytes; EXEC more often");
+            let message = format!("the transaction is larger than {LONGEST} bytes; send EXEC more often");
             Some(Failure::usage(message))
         } else {
             is_known(command).err()

@@ -33,7 +33,7 @@ impl Fault {
             Self::Words => "Protocol error: invalid multibulk length",
             Self::Length => "Protocol error: invalid bulk length",
             Self::Word => "Protocol error: expected '$'",
-            Self::End => "Protocol error: a bulk string does not end where its length says",
+            Self::End => "Protocol error: a bulk string does not end at its length",
         }
     }
 }

@@ -164,7 +164,8 @@ impl Session {
 }
 
 pub(super) fn text(word: &[u8]) -> Result<&str, Failure> {
-    std::str::from_utf8(word).map_err(|_| Failure::usage("this is not UTF-8; names of sequences are"))
+    std::str::from_utf8(word)
+        .map_err(|_| Failure::usage("the argument is not UTF-8; send names and tokens as UTF-8"))
 }
 
 /// The error of a command.

@@ -240,7 +240,7 @@ fn few(many: usize) -> Result<(), Failure> {
     if many <= MOST {
         return Ok(());
     }
-    Err(Failure::usage(format!("the request is for {many} sequences; {MOST} are the most")))
+    Err(Failure::usage(format!("the request is for {many} sequences; the maximum is {MOST}")))
 }
 
 /// Returns the error of one refused entry.
@@ -261,8 +261,7 @@ fn sees_all(caller: &Caller) -> bool {
 /// Lists records. The cursor of a page is a name, so only callers that may see every name may list them.
 async fn records(proxy: &StoreProxy, caller: &Caller, page: Page) -> Result<Said> {
     if !sees_all(caller) {
-        let message =
-            "the token is for some sequences, and records are listed for those who see all: a token for `*`";
+        let message = "the token is not for all sequences, so it may not list records; use a token for `*`";
         return Err(Error::new(ErrorKind::Denied, message).during(Operation::List));
     }
     let listed = proxy.drawn().list_records(&limited(page)).await?;

@@ -73,7 +73,7 @@ async fn a_store_that_goes_away_is_told_with_the_reason_and_that_it_is_back() {
     browser.until_cell("orders", "health", "it === 'dry'").await;
     browser.until_cell("orders", "reason", "it.includes('failed')").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
-    let reason = "the store is away, and memory does not last; orders has no ids";
+    let reason = "the store is unreachable, and memory is running out; orders has no ids";
     browser
         .until(&format!("document.querySelector('[data-field=reason]').textContent === {}", json!(reason)))
         .await;

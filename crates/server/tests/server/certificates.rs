@@ -35,7 +35,7 @@ async fn a_server_whose_certificate_has_ended_warns_and_is_refused_until_it_has_
     let authority = Authority::new();
     let [certificate, key] = authority.signs_with("server", ended);
     let tls = Tls::from_files(&certificate, &key, None).unwrap();
-    assert!(tls.warning(SystemTime::now()).unwrap().contains("server.pem has ended"));
+    assert!(tls.warning(SystemTime::now()).unwrap().contains("server.pem has expired"));
     let server = Running::with(FaultyStore::new(), |server| server.tls(tls.clone())).await;
     let client = authority.client(None);
     let error = asked(&client, server.resp, INCR).await.unwrap_err();

@@ -20,8 +20,8 @@ async fn what_is_no_command_ends_the_connection_with_a_word_and_nobody_elses() {
         (b"*1\r\n$99999999\r\n", "bulk length"),
         (b"*1\r\n:1\r\n", "expected '$'"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", "unknown command"),
-        (b"GET /v1/sequences HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP has a port of its own"),
-        (b"POST /x HTTP/1.1\r\n\r\nINCR s\r\n", "HTTP has a port of its own"),
+        (b"GET /v1/sequences HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP has its own port"),
+        (b"POST /x HTTP/1.1\r\n\r\nINCR s\r\n", "HTTP has its own port"),
     ] {
         let mut client = server.client().await;
         client.send(bytes).await;
@@ -89,7 +89,7 @@ async fn names_of_clients_are_short() {
     assert_eq!(client.ask(&format!("CLIENT SETNAME {longest}")).await, "+OK");
     for command in [format!("CLIENT SETNAME {longer}"), format!("HELLO 3 SETNAME {longer}")] {
         let answer = client.ask(&command).await;
-        assert!(answer.starts_with("-ERR a client's name has at most 64 bytes"), "{answer}");
+        assert!(answer.starts_with("-ERR a client's name may have 64 bytes"), "{answer}");
     }
     assert_eq!(client.ask("CLIENT GETNAME").await, "$64");
 }

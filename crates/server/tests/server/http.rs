@@ -54,7 +54,7 @@ async fn what_is_wrong_is_a_problem_that_says_what_to_do() {
         (
             post("/v1/sequences/orders/ids").header("Idempotency-Key", "1"),
             StatusCode::BAD_REQUEST,
-            "not kept here",
+            "is not supported",
         ),
         (
             post("/v1/sequences/orders/ids").header("Origin", "http://evil"),
@@ -66,7 +66,7 @@ async fn what_is_wrong_is_a_problem_that_says_what_to_do() {
         (http.get(server.url("/v1/sequences?limit=0")), StatusCode::BAD_REQUEST, "1 to 1000"),
         (http.get(server.url("/v1/sequences/none")), StatusCode::NOT_FOUND, "no sequence"),
         (http.put(server.url("/v1/sequences/a")).body("{"), StatusCode::BAD_REQUEST, "application/json"),
-        (http.get(server.url("/metrics")), StatusCode::NOT_FOUND, "without metrics"),
+        (http.get(server.url("/metrics")), StatusCode::NOT_FOUND, "has no metrics"),
     ] {
         let response = request.send().await.unwrap();
         assert_eq!(response.status(), status, "{words}");
@@ -284,7 +284,7 @@ async fn request_for_too_many_ids_names_the_limit() {
     let refused = asked.send().await.unwrap();
     assert_eq!(refused.status(), StatusCode::BAD_REQUEST);
     let detail = body(refused).await["detail"].as_str().unwrap().to_owned();
-    assert!(detail.contains("at most 1000000") && !detail.contains("raise"), "{detail}");
+    assert!(detail.contains("the maximum is 1000000") && !detail.contains("raise"), "{detail}");
     let whole = Client::new().post(server.url("/v1/sequences/orders/ids?n=1000000&form=ranges"));
     assert_eq!(whole.send().await.unwrap().status(), StatusCode::OK);
 }

@@ -56,7 +56,7 @@ async fn a_pipeline_is_answered_as_far_as_its_token_allows_requests() {
     assert!((100..200).contains(&ids.len()), "{} requests were let in", ids.len());
     assert_eq!(ids, (1..=ids.len()).map(|id| format!(":{id}")).collect::<Vec<_>>(), "refused, but drawn");
     let refused = answers.iter().find(|answer| !answer.starts_with(':')).unwrap();
-    assert!(refused.starts_with("-TRYAGAIN the token allows fewer requests a second"), "{refused}");
+    assert!(refused.starts_with("-TRYAGAIN the token allows fewer requests per second"), "{refused}");
     // Another connection shares the limit, also after the tokens were reloaded.
     let mut other = client(&server, &secret).await;
     other.send("INCR s\r\n".repeat(200)).await;
@@ -87,8 +87,8 @@ async fn a_transaction_that_is_too_much_is_not_carried_out_at_all() {
     let mut shop = client(&server, &secret).await;
     for (draws, answer) in [
         (700, "*700"),
-        (700, "-TRYAGAIN the token allows fewer requests a second"),
-        (1001, "-NOPERM the token allows 1000 requests at once"),
+        (700, "-TRYAGAIN the token allows fewer requests per second"),
+        (1001, "-NOPERM the token allows a burst of 1000 requests"),
     ] {
         shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(draws) + "EXEC\r\n").await;
         assert_eq!(shop.line().await, "+OK");
@@ -132,7 +132,7 @@ async fn store_command_pays_for_each_entry() {
         let secret = Secret::fresh().unwrap();
         let (server, _) = with(store.clone(), [limited(&secret, limits)]).await;
         let answer = client(&server, &secret).await.ask_store(ask).await;
-        let refused = answer.matches("fewer requests a second").count();
+        let refused = answer.matches("fewer requests per second").count();
         // Each second lets in one more request. On a slow machine several may pass.
         assert!((200..=246).contains(&refused), "{refused} refused: {answer}");
     }
@@ -248,7 +248,7 @@ async fn so_many_sequences_come_into_being_and_those_that_are_there_go_on() {
     }
     access.replace(tokens());
     let refused = shop.ask("INCR c").await;
-    assert!(refused.starts_with("-TRYAGAIN the token has created as many sequences"), "{refused}");
+    assert!(refused.starts_with("-TRYAGAIN the token may create no more sequences"), "{refused}");
     assert_eq!(shop.ask("INCR orders").await, ":1");
     let http = Http::new();
     let draw = |name: &str, secret: &Secret| {

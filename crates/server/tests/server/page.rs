@@ -111,7 +111,7 @@ async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
     let look = events.until(|look| look["server"]["state"] == json!("not_ready")).await;
     assert_eq!(
         look["server"]["shown"]["reason"],
-        json!("the store is away, and memory does not last; orders has no ids")
+        json!("the store is unreachable, and memory is running out; orders has no ids")
     );
     store.set_faults(Faults::none());
     events.until(|look| look["server"]["state"] == json!("ready")).await;

@@ -28,6 +28,6 @@ async fn the_client_for_rust_counts() {
             .unwrap();
         assert_eq!(both, (last + 3, last + 4));
         let refused = connection.set::<_, _, ()>("orders", 1).await.unwrap_err();
-        assert!(refused.to_string().contains("only counts upwards"), "{refused}");
+        assert!(refused.to_string().contains("only count upwards"), "{refused}");
     }
 }

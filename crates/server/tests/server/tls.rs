@@ -154,7 +154,7 @@ fn files_that_cannot_be_used_are_named() {
     for (certificate, key, authorities, named) in [
         (&none, &key, None, "none.pem"),
         (&certificate, &none, None, "none.pem"),
-        (&empty, &key, None, "there is no certificate in it"),
+        (&empty, &key, None, "it has no certificate"),
         (&certificate, &other, None, "server.pem"),
         (&certificate, &key, Some(&*empty), "empty.pem"),
     ] {

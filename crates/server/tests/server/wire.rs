@@ -54,7 +54,7 @@ async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
     assert_eq!(client.line().await, ":3");
     assert!(client.line().await.contains("at least 1"));
     assert_eq!(client.line().await, ":13");
-    for (spoils, answer) in [("SET s 1", "only counts upwards"), ("INCR", "wrong number")] {
+    for (spoils, answer) in [("SET s 1", "only count upwards"), ("INCR", "wrong number")] {
         assert_eq!(client.ask("MULTI").await, "+OK");
         assert_eq!(client.ask("INCR s").await, "+QUEUED");
         assert!(client.ask(spoils).await.contains(answer));
@@ -145,8 +145,8 @@ async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
         ("INCR", "wrong number of arguments for 'incr'"),
         ("INCRBY orders x", "not an integer"),
         ("INCRBY orders 99999999999999999999", "not an integer"),
-        ("INCRBY orders 9000000000000000000", "at most 1000000"),
-        ("SELECT 1", "put what tells sequences apart into their names"),
+        ("INCRBY orders 9000000000000000000", "the maximum is 1000000"),
+        ("SELECT 1", "separate sequences by a prefix of their names"),
         ("EVAL return", "unknown command 'eval'"),
         ("AUTH x", "no tokens"),
         ("INCR a\u{1}b", "control character"),
@@ -180,7 +180,7 @@ async fn a_name_that_was_mistyped_is_an_error_where_sequences_have_to_exist() {
 async fn both_versions_of_the_protocol_are_spoken() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
-    assert_eq!(client.ask("HELLO 4").await, "-NOPROTO unsupported protocol version; there are 2 and 3");
+    assert_eq!(client.ask("HELLO 4").await, "-NOPROTO unsupported protocol version; use 2 or 3");
     assert_eq!(client.ask("HELLO").await, "*14");
     let mut client = server.client().await;
     assert_eq!(client.ask("HELLO 3 SETNAME me").await, "%7");

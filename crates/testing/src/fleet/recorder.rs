@@ -74,7 +74,7 @@ impl Seen {
             if !self.ids.insert(id) {
                 let earlier = self.recent.iter().find(|other| (other.first..=other.last).contains(&id));
                 let earlier = earlier.copied();
-                self.fault(|| format!("{id} came twice: {draw:?} after {earlier:?}"));
+                self.fault(|| format!("{id} was returned twice: {draw:?} after {earlier:?}"));
             }
         }
         self.compare(draw);
@@ -97,7 +97,9 @@ impl Seen {
             done.pop_front();
         }
         if largest.is_some_and(|largest| draw.first <= largest) {
-            self.fault(|| format!("{draw:?} was asked for after {largest:?} had come from the same server"));
+            self.fault(|| {
+                format!("{draw:?} was requested after {largest:?} was returned by the same server")
+            });
         }
     }
 }
@@ -207,7 +209,10 @@ mod tests {
         assert_eq!(faults(&[(0, 1, 10), (1, 11, PAGE * 3), (0, PAGE * 3 + 1, PAGE * 3 + 1)]), [""; 0]);
         for id in [1, 63, 64, PAGE - 1, PAGE, PAGE * 2 + 77] {
             let found = faults(&[(0, 1, PAGE * 3), (1, id, id)]);
-            assert!(matches!(&found[..], [one] if one.starts_with(&format!("{id} came twice"))), "{found:?}");
+            assert!(
+                matches!(&found[..], [one] if one.starts_with(&format!("{id} was returned twice"))),
+                "{found:?}"
+            );
         }
     }
 

@@ -154,7 +154,7 @@ impl Server {
         let (code, log) = self.end();
         assert_eq!(code, Some(0), "{log}");
         let ended = log.lines().rev().find(|line| line.contains("\"message\":\"ended\""));
-        let ended = ended.unwrap_or_else(|| panic!("it did not say what became of its ids: {log}"));
+        let ended = ended.unwrap_or_else(|| panic!("the log does not account for its ids: {log}"));
         let field = |name: &str| {
             let (_, rest) = ended.split_once(&format!("\"{name}\":")).expect("the field is there");
             digits(rest).expect("a number")
@@ -200,7 +200,7 @@ impl Server {
     /// If it panicked, or logged a forbidden text.
     pub fn nothing_bad(&self) {
         let log = self.log.lock();
-        assert!(log.bad.is_empty(), "what no log may say: {:#?}", log.bad);
+        assert!(log.bad.is_empty(), "the log has forbidden lines: {:#?}", log.bad);
     }
 
     /// Its current memory, in KiB; 0 if the system does not report it.

@@ -10,8 +10,8 @@ async fn ids_are_unique_and_invoices_gapless() {
 }
 
 #[tokio::test]
-async fn clients_may_go_away() {
-    service::clients_may_go_away(PROGRAM).await;
+async fn clients_may_disconnect() {
+    service::clients_may_disconnect(PROGRAM).await;
 }
 
 #[tokio::test]

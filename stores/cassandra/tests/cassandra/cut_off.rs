@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::{create, drain, insist, query, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_datacenter_that_is_cut_off_goes_on_and_then_says_what_it_waits_for() {
+async fn cut_off_datacenter_drains_its_window_then_names_quorum() {
     let Some(cluster) = Cluster::start("cut_off").await else { return };
     let max = 1_500;
     let [here, there] = cluster.both(60, 50).await;

@@ -300,7 +300,7 @@ async fn the_last_id_is_handed_out(stores: &[CassandraStore; 2]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_handed_out_twice_or_lost_while_outcomes_are_unknown() {
+async fn unknown_outcomes_neither_repeat_nor_lose_ids() {
     let Some(cluster) = Cluster::start("unknown").await else { return };
     let max = 6_000;
     let stores = cluster.both(40, 50).await;

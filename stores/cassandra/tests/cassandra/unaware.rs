@@ -18,7 +18,7 @@ const KEYSPACES: &str = "FROM system_schema.keyspaces";
 const TABLES: &str = "FROM system_schema.tables";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_just_made_is_waited_for() {
+async fn new_keyspaces_and_tables_are_awaited() {
     let Some(cluster) = Cluster::start("ids").await else { return };
     tokio::join!(
         a_keyspace_and_a_table_that_are_heard_of_later(&cluster),

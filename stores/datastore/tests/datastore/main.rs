@@ -267,7 +267,7 @@ async fn a_sequence_that_is_created_again_is_another() {
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_named_and_refused() {
+async fn entity_of_another_format_is_rejected_by_name() {
     let Some(engine) = shared("datastore").await else { return };
     let store = open(&engine, "foreign").await;
     let later = r#"{"upsert":{"key":{"path":[{"kind":"IdmillSequence","name":"s"}]},"properties":{"format":{"integerValue":"2"}}}}"#;

@@ -13,7 +13,7 @@ use crate::front::{Fate, Front};
 use crate::{behind, first_commit, inspect, name, open, options, request, reserve, shared};
 
 #[tokio::test]
-async fn a_commit_that_is_not_answered_is_unknown_and_never_sent_again() {
+async fn unanswered_commit_is_unknown_and_never_retried() {
     let Some(engine) = shared("datastore").await else { return };
     let deadline = r#"{"error":{"code":504,"message":"late","status":"DEADLINE_EXCEEDED"}}"#;
     let unavailable = r#"{"error":{"code":503,"message":"later","status":"UNAVAILABLE"}}"#;
@@ -47,7 +47,7 @@ async fn a_commit_that_is_not_answered_is_unknown_and_never_sent_again() {
 }
 
 #[tokio::test]
-async fn a_read_that_fails_is_unavailable_and_nothing_is_committed() {
+async fn failed_read_is_unavailable_and_commits_nothing() {
     let Some(engine) = shared("datastore").await else { return };
     for (at, fate) in [Fate::CutBefore, Fate::CutAfter, Fate::Answer(503, ""), Fate::Answer(200, "not JSON")]
         .into_iter()
@@ -66,7 +66,7 @@ async fn a_read_that_fails_is_unavailable_and_nothing_is_committed() {
 }
 
 #[tokio::test]
-async fn refusals_are_told_from_conflicts_by_their_status() {
+async fn conflicts_are_retried_and_refusals_are_not() {
     let Some(engine) = shared("datastore").await else { return };
     let aborted = r#"{"error":{"code":409,"message":"too much contention","status":"ABORTED"}}"#;
     let (store, front) = behind(&engine, "status", move |seen| async move {
@@ -119,7 +119,7 @@ where
 }
 
 #[tokio::test]
-async fn who_was_slower_reads_again() {
+async fn slower_of_two_writers_reads_again() {
     for engine in ["datastore", "firestore"] {
         let Some(engine) = shared(engine).await else { continue };
         let take = |store: DatastoreStore| async move {
@@ -170,7 +170,7 @@ async fn removal_spares_a_sequence_that_is_another_by_now() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_nobody_waiting() {
+async fn dropped_call_blocks_no_other_store() {
     for engine in ["datastore", "firestore"] {
         let Some(engine) = shared(engine).await else { continue };
         let arrived = Arc::new(tokio::sync::Notify::new());
@@ -196,7 +196,7 @@ async fn a_call_that_is_dropped_leaves_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn a_paused_emulator_is_unavailable_to_a_read_and_unknown_to_a_commit() {
+async fn paused_emulator_read_is_unavailable_commit_is_unknown() {
     let Some(engine) = Engine::start("datastore").await else { return };
     let engine = Arc::new(engine);
     let warm = open(&engine, "paused").await;
@@ -227,7 +227,7 @@ async fn a_paused_emulator_is_unavailable_to_a_read_and_unknown_to_a_commit() {
 }
 
 #[tokio::test]
-async fn an_emulator_that_is_down_is_unavailable_and_missed_no_longer_than_it_is() {
+async fn stopped_emulator_is_unavailable_until_it_restarts() {
     let Some(engine) = Engine::start("datastore").await else { return };
     let store = open(&engine, "down").await;
     reserve(&store, "s", 10).await.unwrap();
@@ -262,7 +262,7 @@ impl TokenSource for Tokens {
 }
 
 #[tokio::test]
-async fn every_request_carries_a_token_of_its_own_and_no_message_does() {
+async fn each_request_carries_a_fresh_token_never_printed() {
     let Some(engine) = shared("datastore").await else { return };
     let front = Front::start(engine.address(), |_| async { Fate::Pass }).await;
     let tokens = Arc::new(Tokens(parking_lot::Mutex::new(vec!["third", "second", "first"])));

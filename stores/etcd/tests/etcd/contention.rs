@@ -54,16 +54,16 @@ async fn insist(store: &EtcdStore, unknown: &mut u64) -> Grant {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn everybody_gets_on_among_stores() {
+async fn contending_stores_all_finish() {
     race(8, 1, 200, "among_stores").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn everybody_gets_on_among_tasks() {
+async fn contending_tasks_all_finish() {
     race(2, 8, 50, "among_tasks").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn everybody_gets_on_among_very_many() {
+async fn very_many_contending_stores_all_finish() {
     race(40, 1, 20, "among_many").await;
 }

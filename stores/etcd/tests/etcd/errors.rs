@@ -31,7 +31,7 @@ async fn authenticate(engine: &Engine) -> String {
 }
 
 #[tokio::test]
-async fn users_log_in_and_are_told_what_is_wrong() {
+async fn users_authenticate_and_denials_name_the_remedy() {
     let Some(engine) = Engine::start("etcd").await else { return };
     let options = EtcdOptions::new([engine.address().to_string()]).prefix("/ids/").timeout(TIMEOUT);
     let app = options.clone().credentials("app", "hunter2");
@@ -117,7 +117,7 @@ async fn fill(store: &EtcdStore, text: &str) {
 }
 
 #[tokio::test]
-async fn who_is_not_there_is_unavailable() {
+async fn unreachable_server_is_unavailable_until_it_returns() {
     let Some(engine) = Engine::start("etcd").await else { return };
     let dead = format!("127.0.0.1:{}", idmill_conformance::free_port());
     let error = refused(EtcdOptions::new([dead.clone()])).await;
@@ -139,7 +139,7 @@ async fn who_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
-async fn what_is_no_etcd_is_named_as_such() {
+async fn server_other_than_etcd_is_unavailable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let serving = tokio::spawn(async move {

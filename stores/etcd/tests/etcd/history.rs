@@ -42,7 +42,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
+async fn restored_etcd_is_rejected_by_running_processes() {
     let Some((engine, store)) = backed_up().await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
     restore(&engine).await;
@@ -67,7 +67,7 @@ async fn a_restored_etcd_grants_nothing_to_who_knew_it_before() {
 /// A process whose last answer is older than the backup would not detect this, and would continue from the
 /// restored state.
 #[tokio::test]
-async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
+async fn detected_restore_raises_the_key_for_other_processes() {
     let Some((engine, store)) = backed_up().await else { return };
     let unaware = open(&engine, "ids").await;
     let ids = Sequences::new(store).unwrap();
@@ -83,7 +83,7 @@ async fn who_notices_that_etcd_went_back_keeps_others_from_repeating_it() {
 
 /// The sequence itself is unchanged, but other data of the cluster is lost.
 #[tokio::test]
-async fn a_cluster_that_went_back_is_not_trusted_with_what_it_still_has() {
+async fn restored_cluster_is_rejected_for_unchanged_keys_too() {
     let Some((engine, store)) = backed_up().await else { return };
     reserve(&store, "another", 10).await.unwrap();
     restore(&engine).await;
@@ -93,7 +93,7 @@ async fn a_cluster_that_went_back_is_not_trusted_with_what_it_still_has() {
 }
 
 #[tokio::test]
-async fn a_key_that_went_back_shows_when_the_cluster_has_caught_up() {
+async fn restored_key_is_detected_after_revisions_catch_up() {
     let Some((engine, store)) = backed_up().await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
     restore(&engine).await;
@@ -108,7 +108,7 @@ async fn a_key_that_went_back_shows_when_the_cluster_has_caught_up() {
 
 /// The cached revision exists again, with another value.
 #[tokio::test]
-async fn a_revision_that_comes_again_is_not_taken_for_the_one_that_was() {
+async fn reused_revision_does_not_match_the_cached_value() {
     let Some((engine, store)) = backed_up().await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
     restore(&engine).await;
@@ -146,7 +146,7 @@ async fn another_cluster_is_refused() {
 
 /// Also refused for a process with the sequence in memory: it would return the same ids again.
 #[tokio::test]
-async fn a_key_that_was_deleted_is_not_written_anew_by_who_was_granted_of_it() {
+async fn deleted_key_is_not_recreated_after_grants() {
     let Some(engine) = shared().await else { return };
     let store = open(&engine, "deleted").await;
     let ids = Sequences::new(store).unwrap();

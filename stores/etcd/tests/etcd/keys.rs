@@ -47,7 +47,7 @@ async fn a_prefix_within_another_is_a_world_of_its_own() {
 
 /// Counted by etcd's own metrics.
 #[tokio::test]
-async fn a_reserve_is_one_round_trip_where_nobody_else_writes() {
+async fn uncontended_reserve_is_one_round_trip() {
     let Some(engine) = Engine::start("etcd").await else { return };
     let store = open(&engine, "ids").await;
     reserve(&store, "s", 10).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_reserve_is_one_round_trip_where_nobody_else_writes() {
 }
 
 #[tokio::test]
-async fn what_was_not_written_by_this_store_is_refused_by_name() {
+async fn foreign_value_is_rejected_by_name() {
     let Some(engine) = shared().await else { return };
     let store = open(&engine, "strange").await;
     // The key `/strange/s` with the value `15`.

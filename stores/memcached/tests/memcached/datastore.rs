@@ -26,20 +26,20 @@ async fn open(emulator: &Engine) -> DatastoreStore {
 }
 
 #[tokio::test]
-async fn the_schedule_that_breaks_the_published_scheme_leaves_ours_unharmed() {
+async fn window_repeats_no_id_where_the_published_scheme_does() {
     let (server, emulator) = (server!(), emulator!());
     specimen::leaves_ours_unharmed(&server, open(&emulator).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evictions_at_any_moment_repeat_nothing_and_step_back_nowhere() {
+async fn evictions_repeat_no_id_and_keep_ids_growing() {
     let (server, emulator) = (server!(), emulator!());
     let times = growth::evictions(&server, open(&emulator).await, 40).await;
     assert!(times > 3, "{times} evictions");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_share_a_window_through_everything() {
+async fn processes_share_a_window_through_failures() {
     let (server, clock, emulator) = (server!(), server!(), emulator!());
     processes::share_a_window(6, &options(&emulator).to_string(), &server, &clock).await;
 }

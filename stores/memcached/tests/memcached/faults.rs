@@ -20,7 +20,7 @@ async fn kind(tier: &crate::bench::Tier) -> ErrorKind {
 }
 
 #[tokio::test]
-async fn a_draw_whose_reply_is_lost_is_an_unknown_outcome_and_a_gap() {
+async fn draw_with_a_lost_reply_is_unknown_and_leaves_a_gap() {
     let server = server!();
     let mut gate = Gate::before(server.address()).await;
     let tier = Arc::new(tier(&FaultyStore::new(), gated(&gate, 100)));
@@ -44,7 +44,7 @@ async fn a_draw_whose_reply_is_lost_is_an_unknown_outcome_and_a_gap() {
 }
 
 #[tokio::test]
-async fn an_install_whose_reply_is_lost_hands_out_nothing_of_its_own() {
+async fn install_with_a_lost_reply_returns_no_id_of_its_own() {
     let server = server!();
     let store = FaultyStore::new();
     let mut gate = Gate::before(server.address()).await;
@@ -64,7 +64,7 @@ async fn an_install_whose_reply_is_lost_hands_out_nothing_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_install_that_never_arrived_costs_the_block_and_one_life_of_the_stub() {
+async fn lost_install_costs_one_block_and_one_stub_lifetime() {
     let server = server!();
     let store = FaultyStore::new();
     let mut gate = Gate::before(server.address()).await;
@@ -102,7 +102,7 @@ async fn a_dry_window_is_cleared_and_refilled_by_one() {
 }
 
 #[tokio::test]
-async fn a_draw_forgets_its_cas_with_its_connection() {
+async fn draw_discards_its_cas_with_its_connection() {
     let server = server!();
     let store = FaultyStore::new();
     let p0 = tier(&store, options(&server, 2));
@@ -200,7 +200,7 @@ async fn a_cas_is_never_used_on_another_connection() {
 }
 
 #[tokio::test]
-async fn nobody_goes_to_the_store_who_did_not_win() {
+async fn only_the_stub_winner_reserves_from_the_store() {
     let server = server!();
     let store = FaultyStore::new();
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
@@ -249,7 +249,7 @@ async fn a_reserve_that_fails_gives_its_stub_back_at_once() {
 }
 
 #[tokio::test]
-async fn an_unreachable_cache_is_an_error_and_the_store_is_left_alone() {
+async fn unreachable_cache_is_an_error_without_a_store_reserve() {
     let Some(server) = Engine::down("memcached") else { return };
     let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));

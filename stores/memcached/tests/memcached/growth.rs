@@ -88,7 +88,7 @@ async fn granted(store: &impl Store) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evictions_at_any_moment_cost_the_rest_of_a_block_and_nothing_else() {
+async fn evictions_cost_only_the_rest_of_a_block() {
     let times = evictions(&server!(), MemoryStore::new(), 400).await;
     assert!(times > 20, "{times} evictions");
 }
@@ -138,7 +138,7 @@ pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'stat
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restarts_of_the_server_repeat_nothing_and_step_back_nowhere() {
+async fn server_restarts_repeat_no_id_and_keep_ids_growing() {
     let server = server!();
     let store = MemoryStore::new();
     let load = Load::start(&server, &store, 8, 1_500);

@@ -13,7 +13,7 @@ use crate::bench::{Raw, Tier, key, left, name, server, tier};
 const BLOCK: u64 = 40;
 
 #[tokio::test]
-async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_says_so() {
+async fn window_serves_and_counts_moves_between_servers() {
     let (one, other) = (server!(), server!());
     let switch = Proxy::start(one.address()).await.unwrap();
     let store = MemoryStore::new();

@@ -99,7 +99,7 @@ impl Drop for Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sixteen_processes_share_a_window_through_everything() {
+async fn sixteen_processes_share_a_window_through_failures() {
     let (server, clock) = (server!(), server!());
     let dir = tempfile::tempdir().unwrap();
     let url = format!("sqlite:{}", dir.path().join("ids.db").display());
@@ -168,7 +168,7 @@ fn judge(processes: &[Process], evictions: u32) {
 }
 
 #[tokio::test]
-async fn the_url_with_a_window_says_which_server_it_missed() {
+async fn window_url_error_names_the_unreachable_server() {
     let dir = tempfile::tempdir().unwrap();
     let port = idmill_conformance::free_port();
     let url = format!("sqlite:{}?window=memcached://127.0.0.1:{port}", dir.path().join("ids.db").display());

@@ -103,7 +103,7 @@ async fn ids_that_others_reserve_in_between_are_never_handed_out() {
 }
 
 #[tokio::test]
-async fn what_was_set_comes_next_for_everybody_and_not_what_was_reserved_before() {
+async fn set_applies_to_all_clients_and_voids_reserved_blocks() {
     let server = server!();
     let store = MemoryStore::new();
     let (one, other) = (tier(&store, options(&server, 100)), tier(&store, options(&server, 100)));
@@ -149,7 +149,7 @@ async fn a_raised_max_is_followed_without_a_gap() {
 }
 
 #[tokio::test]
-async fn a_window_of_a_larger_max_serves_those_who_do_not_know_it_yet() {
+async fn client_with_a_stale_max_is_served_from_a_raised_window() {
     let server = server!();
     let store = MemoryStore::new();
     let create = Bounds::new(1, 10).unwrap();
@@ -162,7 +162,7 @@ async fn a_window_of_a_larger_max_serves_those_who_do_not_know_it_yet() {
 }
 
 #[tokio::test]
-async fn a_reset_or_recreated_sequence_reaches_everybody_under_another_key() {
+async fn reset_or_recreated_sequence_gets_another_key() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = curious(&server, &store, 100);
@@ -191,7 +191,7 @@ async fn a_reset_or_recreated_sequence_reaches_everybody_under_another_key() {
 }
 
 #[tokio::test]
-async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
+async fn range_of_new_identity_is_not_put_under_the_old_key() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
@@ -204,7 +204,7 @@ async fn a_range_of_another_identity_is_never_put_under_the_old_key() {
 }
 
 #[tokio::test]
-async fn what_others_left_under_a_key_is_refused_by_name_and_never_served() {
+async fn foreign_value_under_a_key_is_rejected_by_name() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 100));

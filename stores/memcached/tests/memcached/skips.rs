@@ -20,7 +20,7 @@ async fn granted(store: &FaultyStore) -> u64 {
 
 /// With `-C` nothing can be put into the window safely: each attempt would cost a block.
 #[tokio::test]
-async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
+async fn server_without_cas_is_reported_and_costs_no_id() {
     let Some(server) = Engine::set("memcached", free_port(), &["-C"]) else { return };
     server.restart().await;
     let store = FaultyStore::new();
@@ -37,7 +37,7 @@ async fn a_server_without_cas_is_named_as_the_cause_and_costs_no_id() {
 /// Each refill arrives after its stub expired. The first one returns an error that names the cause, and the
 /// next stub lives longer.
 #[tokio::test]
-async fn a_store_that_is_slower_than_the_stub_lives_costs_one_block_and_is_named() {
+async fn store_slower_than_the_stub_costs_one_reported_block() {
     let server = server!();
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
     let tier = tier(&store, options(&server, 1_000));
@@ -87,7 +87,7 @@ async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
 
 /// Without preparation, all callers would wait for the store at the end of each block of 100.
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_waits_where_a_range_ends() {
+async fn callers_do_not_wait_at_the_end_of_a_range() {
     let server = server!();
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(5)));
     let tiers: Vec<_> = (0..4).map(|_| Arc::new(tier(&store, options(&server, 1_000)))).collect();

@@ -76,7 +76,7 @@ async fn the_published_scheme_repeats_an_id() {
 
 /// The same with the window: a cold cache, two callers, one of them paused before its put, and evictions.
 #[tokio::test]
-async fn the_schedule_that_breaks_the_published_scheme_leaves_ours_unharmed() {
+async fn window_repeats_no_id_where_the_published_scheme_does() {
     leaves_ours_unharmed(&server!(), MemoryStore::new()).await;
 }
 

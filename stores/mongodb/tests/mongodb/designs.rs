@@ -39,7 +39,7 @@ async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Err
 /// The published first version fetched a batch for each waiting caller: 100 callers moved the counter to
 /// 991.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_hundred_callers_at_batch_10_advance_the_counter_by_100() {
+async fn hundred_callers_advance_the_counter_by_about_100() {
     let Some(server) = server().await else { return };
     let proxy = Between::to(server.address()).await;
     let store = open(proxy.address()).await;
@@ -103,7 +103,7 @@ async fn an_error_reaches_all_waiters() {
 /// A transient error is retried until each caller's deadline. The caller then gets the last error of the
 /// store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_outage_reaches_all_waiters_by_their_deadline_and_ends_with_it() {
+async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
     let Some(server) = server().await else { return };
     let store = MongoStore::open(&url(server.address(), "&timeout=10s")).await.unwrap();
     let ids = Sequences::new(store).unwrap();

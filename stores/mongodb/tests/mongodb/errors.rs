@@ -23,7 +23,7 @@ async fn behind(proxy: &Between) -> MongoStore {
 }
 
 #[tokio::test]
-async fn a_reserve_whose_reply_is_lost_is_unknown_and_never_sent_again() {
+async fn reserve_with_a_lost_reply_is_unknown_and_not_retried() {
     let Some(server) = server().await else { return };
     let faults = [
         ("before", Fault::CutBefore, false),
@@ -78,7 +78,7 @@ async fn a_sequence_is_read_from_a_replica_set_as_it_really_is() {
 }
 
 #[tokio::test]
-async fn other_writes_whose_reply_is_lost_are_unknown_and_reads_are_not() {
+async fn write_with_a_lost_reply_is_unknown_read_is_unavailable() {
     let Some(server) = server().await else { return };
     let proxy = Between::to(server.address()).await;
     let (store, s) = (behind(&proxy).await, name("s"));
@@ -111,7 +111,7 @@ async fn a_first_reserve_whose_reply_is_lost_is_a_gap() {
 }
 
 #[tokio::test]
-async fn what_was_granted_survives_a_kill_and_a_server_that_is_down_is_unavailable() {
+async fn grants_survive_a_kill_and_stopped_server_is_unavailable() {
     let Some(server) = server().await else { return };
     let store = MongoStore::open(&url(server.address(), "&timeout=5s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
@@ -277,7 +277,7 @@ async fn a_call_that_is_dropped_leaves_the_store_well() {
 }
 
 #[tokio::test]
-async fn the_engine_says_what_it_is() {
+async fn engine_reports_its_version() {
     let Some(engine) = engines::Engine::down(ENGINE) else { return };
     assert!(engine.version().starts_with("FerretDB v1."), "{}", engine.version());
 }

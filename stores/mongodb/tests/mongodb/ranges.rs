@@ -37,7 +37,7 @@ async fn a_reserve_is_one_round_trip_and_the_first_three() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sixteen_that_reserve_at_once_share_nothing_and_leave_nothing_out() {
+async fn sixteen_tasks_reserve_without_overlap_or_gap() {
     let Some(server) = server().await else { return };
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
@@ -294,7 +294,7 @@ async fn a_document_that_cannot_be_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_caller_s_serves_and_another_collection_is_another_namespace() {
+async fn caller_client_works_and_collections_are_namespaces() {
     let Some(server) = server().await else { return };
     let store = MongoStore::new(&documents(server.address()).await);
     assert_eq!(reserve(&store, "s", 5).await.unwrap(), (1, 5));
@@ -306,7 +306,7 @@ async fn a_client_of_the_caller_s_serves_and_another_collection_is_another_names
 }
 
 #[tokio::test]
-async fn what_must_exist_is_not_created_by_looking() {
+async fn connecting_and_listing_create_nothing() {
     let Some(server) = server().await else { return };
     let target = schemes().parse(&url(server.address(), "&collection=c")).unwrap();
     let error = target.clone().existing().connect().await.unwrap_err();

@@ -14,7 +14,7 @@ async fn database(server: &crate::Engine) -> (Client, Database) {
 }
 
 #[tokio::test]
-async fn a_server_without_transactions_is_unsupported_and_says_what_it_takes() {
+async fn server_without_transactions_is_unsupported_with_remedy() {
     let Some(server) = server().await else { return };
     let (client, database) = database(&server).await;
     let store = open(server.address()).await;
@@ -32,7 +32,7 @@ async fn a_server_without_transactions_is_unsupported_and_says_what_it_takes() {
 }
 
 #[tokio::test]
-async fn a_session_without_a_transaction_is_refused_and_stays_usable() {
+async fn session_outside_a_transaction_is_rejected_but_usable() {
     let Some(server) = server().await else { return };
     let (client, database) = database(&server).await;
     let store = open(server.address()).await;

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
+    fn invalid_options_are_rejected_with_the_remedy() {
         for (url, remedy) in [
             ("mysql:localhost/ids", "two slashes"),
             ("postgres://h/ids", "mysql://"),

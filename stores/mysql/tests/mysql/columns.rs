@@ -44,7 +44,7 @@ async fn the_largest_id_is_that_of_the_users_own_column() {
 }
 
 #[tokio::test]
-async fn a_column_says_what_limits_it_and_what_fills_it() {
+async fn column_reports_its_limit_and_default() {
     let Some(engine) = server().await else { return };
     let mut root = root(engine.address()).await;
     let made = "CREATE TABLE columns_kept (id INT AUTO_INCREMENT PRIMARY KEY, few DECIMAL(5,0), part DECIMAL(12,2), low BIGINT)";

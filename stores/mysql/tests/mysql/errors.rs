@@ -101,7 +101,7 @@ async fn cannot_open(url: &str, kind: ErrorKind, hint: &str) {
 }
 
 #[tokio::test]
-async fn who_may_not_is_told_so() {
+async fn missing_privileges_are_denied_with_the_remedy() {
     let Some(engine) = server().await else { return };
     let address = engine.address();
     let store = open(address, "rights").await;
@@ -148,7 +148,7 @@ async fn who_may_not_is_told_so() {
 }
 
 #[tokio::test]
-async fn what_somebody_does_to_the_table_is_said() {
+async fn foreign_changes_to_the_table_are_reported() {
     let Some(engine) = server().await else { return };
     let address = engine.address();
     let store = open(address, "meddled").await;

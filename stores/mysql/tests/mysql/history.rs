@@ -62,7 +62,7 @@ async fn promoted(names: &[&str]) -> Option<(Engine, Engine)> {
 }
 
 #[tokio::test]
-async fn a_promoted_replica_is_refused_until_somebody_says_where_to_go_on() {
+async fn promoted_replica_is_rejected_until_next_id_is_set() {
     let Some((_primary, replica)) = promoted(&["s", "same"]).await else { return };
     let store = open_with(&replica, "").await;
     for sequence in ["s", "same"] {
@@ -81,7 +81,7 @@ async fn a_promoted_replica_is_refused_until_somebody_says_where_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_promoted_replica_goes_on_where_that_is_allowed_and_leaves_ids_out_once() {
+async fn promoted_replica_continues_if_allowed_and_skips_once() {
     let names = ["s0", "s1", "s2", "s3", "s4", "s"];
     let Some((primary, replica)) = promoted(&names).await else { return };
     let store = open_with(&replica, "&failover=allow").await;
@@ -117,7 +117,7 @@ async fn the_last_ids_are_refused_too_and_nothing_is_given_back() {
 
 /// A new history that is adopted commits or rolls back with the transaction.
 #[tokio::test]
-async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
+async fn history_adopted_in_a_transaction_rolls_back_with_it() {
     let Some((_primary, replica)) = promoted(&["s"]).await else { return };
     let draws = || InTransaction::<i64>::new("s").unwrap().table("t").unwrap();
     let pool = pool(replica.address(), |options| options);
@@ -136,7 +136,7 @@ async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
 
 /// A replica that executes the same statement has another id, and would not change its row.
 #[tokio::test]
-async fn where_statements_are_logged_nobody_looks_unless_told_to() {
+async fn statement_logging_disables_the_failover_check() {
     let Some(engine) = numbered(1, "STATEMENT").await else { return };
     let store = open_with(&engine, "").await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
@@ -151,7 +151,7 @@ async fn where_statements_are_logged_nobody_looks_unless_told_to() {
 }
 
 #[tokio::test]
-async fn a_table_of_before_is_refused_with_the_statement_and_goes_on_after_it() {
+async fn table_without_history_is_rejected_with_its_statement() {
     let Some(engine) = server().await else { return };
     let address = engine.address();
     assert_eq!(reserve(&open(address, "before").await, "s", 30).await.unwrap(), (1, 30));
@@ -168,7 +168,7 @@ async fn a_table_of_before_is_refused_with_the_statement_and_goes_on_after_it() 
 /// Its connections lead to another server, as with a DNS name or a proxy. It has cached the
 /// sequence, and does not read first.
 #[tokio::test]
-async fn a_process_that_runs_over_a_failover_is_refused_by_the_statement_itself() {
+async fn running_process_is_rejected_after_a_failover() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
     let store = open_with(&engine, "").await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
@@ -184,7 +184,7 @@ async fn a_process_that_runs_over_a_failover_is_refused_by_the_statement_itself(
 }
 
 #[tokio::test]
-async fn refused_reserves_are_told_without_a_write() {
+async fn rejected_reserves_are_found_without_a_write() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "told").await;
     for name in ["here", "moved"] {

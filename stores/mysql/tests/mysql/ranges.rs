@@ -95,7 +95,7 @@ async fn a_ceiling_below_the_max_is_kept() {
 /// A grant has the identity and bounds of the state that the range came from, whatever this process
 /// has cached.
 #[tokio::test]
-async fn what_others_change_is_in_the_next_grant() {
+async fn changes_by_others_appear_in_the_next_grant() {
     let Some(engine) = server().await else { return };
     let (ours, theirs) = (open(engine.address(), "changes").await, open(engine.address(), "changes").await);
     reserve(&ours, "s", 10).await.unwrap();
@@ -151,7 +151,7 @@ async fn an_id_left_over_from_another_statement_is_never_taken() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_range_is_taken_back_once_and_only_from_the_end() {
+async fn rest_is_given_back_once_and_only_at_the_end() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "rests").await;
     store.create(&name("s"), bounds(0, 30)).await.unwrap();

@@ -12,7 +12,7 @@ async fn cannot_open(url: &str, kind: ErrorKind, hint: &str) {
 }
 
 #[tokio::test]
-async fn a_server_that_may_forget_commits_is_refused() {
+async fn server_that_may_lose_commits_is_rejected() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
     let address = engine.address();
     let store = open(address, "t").await;
@@ -54,7 +54,7 @@ async fn a_binary_log_that_is_not_synced_is_refused() {
 /// The features of all stores link two cryptography providers. The driver would panic without an explicit
 /// default.
 #[tokio::test]
-async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
+async fn connection_is_encrypted_and_certificates_are_checked() {
     let Some(engine) = Engine::down(ENGINE) else { return };
     let (certificate, key) = certify(engine.dir());
     let options = format!("[mysqld]\nssl_cert = {certificate}\nssl_key = {key}\n");
@@ -96,7 +96,7 @@ async fn a_table_of_another_kind_is_refused() {
 }
 
 #[tokio::test]
-async fn a_pool_that_does_not_commit_is_refused_before_anything_is_sent() {
+async fn unsafe_pool_settings_are_rejected_before_a_write() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "pools").await;
     reserve(&store, "s", 10).await.unwrap();

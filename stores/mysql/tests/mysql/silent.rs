@@ -9,7 +9,7 @@ use idmill_testing::engines::silence::one_silence_is_unknown;
 use crate::{server, url};
 
 #[tokio::test]
-async fn one_that_is_silent_costs_one_unknown_outcome_and_not_one_each() {
+async fn silent_connections_cost_one_unknown_outcome_in_total() {
     let Some(engine) = server().await else { return };
     let proxy = Proxy::start(engine.address()).await.unwrap();
     let store = MysqlStore::open(&url(proxy.address(), "silent", "&timeout=10s")).await.unwrap();

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy() {
+    fn invalid_options_are_rejected_with_the_remedy() {
         for (url, remedy) in [
             ("postgres:localhost", "two slashes"),
             ("mysql://h/", "begins with `postgres://`"),

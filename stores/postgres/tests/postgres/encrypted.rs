@@ -8,7 +8,7 @@ use idmill_testing::engines::certificate::certify;
 use crate::{client, ids, reserve, url};
 
 #[tokio::test]
-async fn each_sslmode_is_as_safe_as_it_says() {
+async fn each_sslmode_encrypts_and_verifies_as_documented() {
     let Some(engine) = Engine::down("postgres") else { return };
     let (certificate, _) = certify(engine.dir());
     engine.restart().await;

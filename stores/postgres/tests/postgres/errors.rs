@@ -42,7 +42,7 @@ async fn rules_of_others_are_conflicts() {
 }
 
 #[tokio::test]
-async fn transactions_that_have_to_begin_again_are_told_so() {
+async fn serialization_failures_and_deadlocks_are_unavailable() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     for sequence in ["a", "b"] {
@@ -68,7 +68,7 @@ async fn transactions_that_have_to_begin_again_are_told_so() {
 }
 
 #[tokio::test]
-async fn whoever_is_not_let_in_is_told_why() {
+async fn rejected_logins_report_the_reason() {
     let Some(engine) = server().await else { return };
     let admin = client(&engine).await;
     open(&engine).await;
@@ -131,7 +131,7 @@ async fn a_row_that_cannot_be_read_hides_no_other() {
 }
 
 #[tokio::test]
-async fn missing_rights_are_told_with_their_schema() {
+async fn missing_privileges_name_the_schema() {
     let Some(engine) = server().await else { return };
     let admin = client(&engine).await;
     let setup = "CREATE ROLE newcomer LOGIN; CREATE SCHEMA theirs; GRANT USAGE ON SCHEMA theirs TO newcomer";

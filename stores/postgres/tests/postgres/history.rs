@@ -43,7 +43,7 @@ async fn dumped_and_restored() -> Option<(Engine, Engine)> {
 }
 
 #[tokio::test]
-async fn another_cluster_is_refused_until_somebody_says_where_to_go_on() {
+async fn another_cluster_is_rejected_until_next_id_is_set() {
     let Some((_first, second)) = dumped_and_restored().await else { return };
     let store = open(&second).await;
     let batch = store.reserve_many(&[request("s", 1), request("new", 1)]).await;
@@ -67,7 +67,7 @@ async fn another_cluster_is_refused_until_somebody_says_where_to_go_on() {
 }
 
 #[tokio::test]
-async fn another_cluster_goes_on_where_that_is_allowed_and_from_then_on_everywhere() {
+async fn allowed_failover_to_another_cluster_holds_for_all() {
     let Some((_first, second)) = dumped_and_restored().await else { return };
     let store = open_with(&second, "&failover=allow").await;
     assert_eq!(ids(reserve(&store, "s", 5).await.unwrap().range), (31, 35));
@@ -76,7 +76,7 @@ async fn another_cluster_goes_on_where_that_is_allowed_and_from_then_on_everywhe
 
 /// All processes detect it at the same time.
 #[tokio::test]
-async fn ids_are_left_out_once_however_many_go_on_at_the_same_time() {
+async fn concurrent_failovers_skip_ids_only_once() {
     let Some((first, second)) = dumped_and_restored().await else { return };
     for round in 0..5_u64 {
         let name = format!("s{round}");
@@ -131,7 +131,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
 
 /// A new history that is adopted commits or rolls back with the transaction.
 #[tokio::test]
-async fn in_a_transaction_it_is_refused_and_what_is_adopted_rolls_back() {
+async fn history_adopted_in_a_transaction_rolls_back_with_it() {
     let Some((_first, second)) = dumped_and_restored().await else { return };
     let draws = |failover| InTransaction::<i64>::new("s").unwrap().failover(failover);
     let mut user = client(&second).await;
@@ -160,7 +160,7 @@ async fn denied(admin: &Client) {
 }
 
 #[tokio::test]
-async fn a_role_that_may_not_ask_is_not_stopped_unless_it_asked_to_be() {
+async fn unprivileged_role_draws_unless_a_check_is_requested() {
     let Some((_first, second)) = dumped_and_restored().await else { return };
     denied(&client(&second).await).await;
     let app = |options| url(&second, options).replace("postgres@", "app@");
@@ -179,7 +179,7 @@ async fn a_role_that_may_not_ask_is_not_stopped_unless_it_asked_to_be() {
 }
 
 #[tokio::test]
-async fn a_table_of_before_is_refused_with_the_statement_and_goes_on_after_it() {
+async fn table_without_history_is_rejected_with_its_statement() {
     let Some(engine) = server().await else { return };
     reserve(&open(&engine).await, "s", 30).await.unwrap();
     let admin = client(&engine).await;

@@ -129,7 +129,7 @@ async fn no_sequence_waits_for_the_lock_of_another() {
 
 /// Native create, set and remove wait no longer for a lock than a draw.
 #[tokio::test]
-async fn administration_gives_up_a_lock_before_the_answer_is_overdue() {
+async fn native_administration_times_out_on_a_held_lock() {
     let Some(engine) = server().await else { return };
     let url = url(&engine, "&sequences=native");
     let store = schemes().open(&url).await.unwrap();

@@ -37,7 +37,7 @@ fn keep(seen: &mut BTreeSet<u64>, range: IdRange) {
 /// A value is returned while another transaction is still open, and then the server crashes. A bare
 /// `nextval` does not wait until the record that advances the sequence is on disk; the store does.
 #[tokio::test]
-async fn a_grant_survives_a_crash_beside_an_open_transaction() {
+async fn grant_survives_a_crash_during_an_open_transaction() {
     let Some(engine) = server().await else { return };
     let admin = client(&engine).await;
     admin.batch_execute("ALTER SYSTEM SET wal_writer_delay = '10s'").await.unwrap();
@@ -144,7 +144,7 @@ async fn values_that_others_draw_in_between_cost_nothing() {
 }
 
 #[tokio::test]
-async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
+async fn foreign_restart_is_a_new_epoch_at_the_exact_id() {
     let Some(engine) = server().await else { return };
     let (admin, store) = (client(&engine).await, open(&engine, "&increment=10").await);
     draw(&store, "s", 1).await;
@@ -172,7 +172,7 @@ async fn a_restart_by_others_is_another_epoch_and_stands_for_one_id() {
 /// A restart changes the file of a sequence. A concurrent reader of the old file finds it empty, or
 /// removed during the read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn restarts_by_others_disturb_nobody_who_draws_or_looks() {
+async fn foreign_restarts_do_not_fail_draws_or_reads() {
     let Some(engine) = server().await else { return };
     let store = open(&engine, "").await;
     store.create(&name("s"), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
@@ -208,7 +208,7 @@ async fn restarts_by_others_disturb_nobody_who_draws_or_looks() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_drawn_from_safely_is_refused_with_the_statement_that_helps() {
+async fn unsafe_sequence_options_are_rejected_with_the_fix() {
     let Some(engine) = server().await else { return };
     let (admin, store) = (client(&engine).await, open(&engine, "").await);
     for (options, remedy) in [
@@ -233,7 +233,7 @@ async fn what_cannot_be_drawn_from_safely_is_refused_with_the_statement_that_hel
 }
 
 #[tokio::test]
-async fn the_end_of_a_sequence_is_exact_where_each_value_is_one_id() {
+async fn concurrent_draws_reach_the_exact_end_of_a_sequence() {
     let Some(engine) = server().await else { return };
     let stores = [open(&engine, "").await, open(&engine, "").await];
     for round in 0..5 {
@@ -264,7 +264,7 @@ async fn the_end_of_a_sequence_is_exact_where_each_value_is_one_id() {
 
 /// PostgreSQL requires MINVALUE and START to be at most MAXVALUE.
 #[tokio::test]
-async fn a_max_comes_down_to_the_first_id_and_below_where_it_once_started() {
+async fn max_can_be_lowered_to_the_first_id_and_below_start() {
     let Some(engine) = server().await else { return };
     let (admin, store) = (client(&engine).await, open(&engine, "").await);
     admin
@@ -308,7 +308,7 @@ async fn names_are_kept_as_they_are() {
 
 /// The names of a page take one statement, and the sequences are read 100 at a time.
 #[tokio::test]
-async fn a_list_is_a_few_statements_and_what_may_not_be_read_is_reported() {
+async fn list_skips_unsafe_and_reports_denied_sequences() {
     let Some(engine) = server().await else { return };
     let (admin, store) = (client(&engine).await, open(&engine, "").await);
     let make = "DO $$ BEGIN FOR i IN 100..349 LOOP EXECUTE 'CREATE SEQUENCE s' || i; END LOOP; END $$; \

@@ -17,7 +17,7 @@ async fn shop(engine: &Engine) -> String {
 
 /// A schema with the user's name is first in the search path as soon as it exists.
 #[tokio::test]
-async fn a_schema_that_is_created_later_begins_nothing_anew() {
+async fn schema_created_later_restarts_no_sequence() {
     let Some(engine) = server().await else { return };
     let (admin, url) = (client(&engine).await, shop(&engine).await);
     let both = [url.clone(), format!("{url}&sequences=native")];

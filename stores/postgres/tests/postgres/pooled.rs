@@ -37,7 +37,7 @@ async fn crowd(pooler: &Engine, options: &str) -> Vec<IdRange> {
 }
 
 #[tokio::test]
-async fn ids_are_as_they_are_without_it() {
+async fn ids_are_unique_behind_a_pooler() {
     let Some((engine, pooler)) = pooled().await else { return };
     // The first value of a native sequence in a process stands for one id.
     for (options, least) in [("", 600), ("&sequences=native&increment=3", 600 - 8 * 2)] {

@@ -33,7 +33,7 @@ async fn their_table_is_made_for_the_first_of_them() {
 }
 
 #[tokio::test]
-async fn a_table_that_forgets_or_holds_something_else_is_refused() {
+async fn unsafe_or_foreign_witness_table_is_rejected() {
     let Some(engine) = server().await else { return };
     let (store, s, admin) = (open(&engine).await, name("s"), client(&engine).await);
     for (table, hint) in [

@@ -32,7 +32,7 @@ async fn a_reserve_that_waited_goes_on_from_what_the_other_left() {
 }
 
 #[tokio::test]
-async fn a_batch_tells_the_missing_and_the_exhausted_from_the_others() {
+async fn batch_creates_missing_and_reports_exhausted_sequences() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     store.create(&name("full"), Bounds::new(1, 3).unwrap()).await.unwrap();
@@ -74,7 +74,7 @@ async fn the_last_ids_of_u64_are_exact_and_can_be_given_back() {
 }
 
 #[tokio::test]
-async fn what_the_server_rolled_back_is_unavailable_and_a_lost_connection_unknown() {
+async fn rolled_back_write_is_unavailable_cut_write_is_unknown() {
     let Some(engine) = server().await else { return };
     let mut other = client(&engine).await;
     let store = open(&engine).await;
@@ -129,7 +129,7 @@ async fn a_grant_is_on_the_disk_whatever_the_role_s_settings_are() {
 }
 
 #[tokio::test]
-async fn what_would_lose_ids_is_refused_with_the_remedy() {
+async fn unsafe_durability_is_rejected_with_the_remedy() {
     let Some(engine) = server().await else { return };
     let admin = client(&engine).await;
     for setting in ["fsync", "full_page_writes"] {
@@ -172,7 +172,7 @@ async fn what_would_lose_ids_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn what_is_not_permitted_is_denied() {
+async fn missing_privileges_and_read_only_writes_are_denied() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     reserve(&store, "s", 1).await.unwrap();

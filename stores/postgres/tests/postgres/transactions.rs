@@ -73,7 +73,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
 
 /// The README's example, as a separate program.
 #[tokio::test]
-async fn what_is_published_for_sqlx_compiles_and_draws() {
+async fn published_sqlx_example_compiles_and_draws() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     store.create(&name("invoices"), Bounds::new(1, 10).unwrap()).await.unwrap();
@@ -97,7 +97,7 @@ async fn what_is_published_for_sqlx_compiles_and_draws() {
 }
 
 #[tokio::test]
-async fn what_is_published_for_other_drivers_draws_alike() {
+async fn published_sql_draws_like_the_driver() {
     let Some(engine) = server().await else { return };
     let store = open(&engine).await;
     let mut client = client(&engine).await;

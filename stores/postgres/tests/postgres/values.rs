@@ -80,7 +80,7 @@ async fn native_foreign_increment_needs_values() {
 }
 
 #[tokio::test]
-async fn native_first_beside_ef_core_repeats_nothing() {
+async fn native_first_with_ef_core_repeats_nothing() {
     let Some(engine) = server().await else { return };
     let (admin, store) = (client(&engine).await, open(&engine, "&values=first").await);
     let other = open(&engine, "&values=first").await;
@@ -185,7 +185,7 @@ async fn native_creation_takes_the_ids_asked_for() {
 /// The real library with both optimizers, together with the store; each with the right and the
 /// wrong setting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn native_beside_hibernate_repeats_nothing() {
+async fn native_with_hibernate_repeats_only_if_misconfigured() {
     let Some(engine) = server().await else { return };
     let admin = client(&engine).await;
     for (optimizer, values, repeated) in

@@ -26,7 +26,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_tells_what_it_is_of() {
+    fn key_contains_prefix_identity_and_name() {
         assert_eq!(key("idmill", &info("order s", None)), "{idmill}:w:ff:2:order s");
     }
 

@@ -26,7 +26,7 @@ async fn time(what: &str, store: &dyn Store, times: u32) {
 }
 
 #[tokio::test]
-async fn a_draw_is_a_round_trip_and_so_is_a_range_that_was_prepared() {
+async fn each_draw_and_each_prepared_range_is_one_round_trip() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let options = RedisWindowOptions::new(&engine.address().to_string()).unwrap().block(100).max_skip(None);
     let (store, window) = (FaultyStore::new(), RedisWindow::new(options).unwrap());

@@ -16,7 +16,7 @@ async fn first(url: &str) -> idmill::Result<u64> {
 }
 
 #[tokio::test]
-async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
+async fn connection_is_encrypted_and_certificates_are_checked() {
     let Some((engine, certificate)) = encrypted().await else { return };
     let address = engine.address();
     let trusting = format!("rediss://{address}?ca={certificate}");
@@ -40,7 +40,7 @@ async fn a_connection_is_encrypted_and_the_certificate_is_looked_at() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_without_tls_is_told_from_one_that_is_away() {
+async fn server_without_tls_is_unsupported_not_unavailable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("rediss://{}", listener.local_addr().unwrap());
     let (error, ()) = tokio::join!(first(&url), async move {

@@ -78,7 +78,7 @@ async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
 }
 
 #[tokio::test]
-async fn what_is_no_redis_server_is_unavailable_and_named() {
+async fn server_other_than_redis_is_unavailable_and_named() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let server = tokio::spawn(async move {

@@ -8,7 +8,7 @@ use crate::server::start;
 use crate::window::{Tier, tier_at};
 
 #[tokio::test]
-async fn a_window_whose_address_leads_to_another_server_and_back_goes_on_and_says_so() {
+async fn window_serves_and_counts_moves_between_servers() {
     let (Some(one), Some(other)) = (start(&[]).await, start(&[]).await) else { return };
     let switch = Proxy::start(one.address()).await.unwrap();
     let store = FaultyStore::new();

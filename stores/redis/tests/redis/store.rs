@@ -32,7 +32,7 @@ async fn refused(engine: &Engine, options: &str, kind: ErrorKind, words: &[&str]
 }
 
 #[tokio::test]
-async fn a_server_that_would_forget_is_refused_with_the_remedy() {
+async fn non_durable_server_is_rejected_with_the_remedy() {
     for (settings, remedy) in [
         (&["--appendonly", "no"][..], "CONFIG SET appendonly yes"),
         (&["--appendfsync", "everysec"], "CONFIG SET appendfsync always"),
@@ -62,7 +62,7 @@ async fn a_server_that_evicts_is_refused_whatever_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_takes_somebodys_word() {
+async fn hidden_durability_settings_need_explicit_trust() {
     let Some(engine) = start(&["--rename-command", "CONFIG", "hidden"]).await else { return };
     refused(&engine, "", ErrorKind::Unsupported, &["cannot check whether", "durability=trust"]).await;
     let trusted = open(&engine, "durability=trust").await.unwrap();
@@ -87,7 +87,7 @@ async fn settings_are_asked_for_on_every_connection() {
 }
 
 #[tokio::test]
-async fn scripts_that_the_server_has_lost_are_brought_again_and_nothing_runs_twice() {
+async fn flushed_scripts_are_reloaded_and_run_once() {
     let Some(engine) = start(&[]).await else { return };
     let store = open(&engine, "").await.unwrap();
     for id in 1..=20 {
@@ -101,7 +101,7 @@ async fn scripts_that_the_server_has_lost_are_brought_again_and_nothing_runs_twi
 }
 
 #[tokio::test]
-async fn what_was_granted_survives_a_crash() {
+async fn grants_survive_a_crash() {
     let Some(engine) = start(&[]).await else { return };
     let store = open(&engine, "").await.unwrap();
     let mut last = 0;
@@ -180,7 +180,7 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
 }
 
 #[tokio::test]
-async fn a_replica_is_refused_and_so_is_a_master_that_has_become_one() {
+async fn replicas_and_demoted_masters_are_rejected() {
     let Some((master, replica)) = pair().await else { return };
     let port = master.address().port().to_string();
     refused(&replica, "", ErrorKind::Unavailable, &["replica", &port]).await;
@@ -198,7 +198,7 @@ async fn a_replica_is_refused_and_so_is_a_master_that_has_become_one() {
 }
 
 #[tokio::test]
-async fn a_promoted_replica_grants_nothing_of_what_its_master_wrote_until_somebody_says_where_to_go_on() {
+async fn promoted_replica_is_rejected_until_next_id_is_set() {
     let Some((master, replica)) = pair().await else { return };
     let old = open(&master, "").await.unwrap();
     assert_eq!(first(&old, "s").await.unwrap(), 1);
@@ -256,7 +256,7 @@ async fn a_promoted_replica_leaves_ids_out_once() {
 
 /// The last writes may be missing in it, and the records about them.
 #[tokio::test]
-async fn a_promoted_replica_writes_over_no_record_of_its_master_unless_it_may() {
+async fn promoted_replica_keeps_records_unless_failover_allowed() {
     let Some((master, replica)) = pair().await else { return };
     let (old, s) = (open(&master, "").await.unwrap(), name("s"));
     assert!(old.swap_record(&s, None, "a").await.unwrap());
@@ -278,7 +278,7 @@ async fn a_promoted_replica_writes_over_no_record_of_its_master_unless_it_may() 
 }
 
 #[tokio::test]
-async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
+async fn grant_on_too_few_replicas_is_unknown() {
     let Some((master, replica)) = pair().await else { return };
     let store = open(&master, "replicas=1&timeout=4s").await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 1);
@@ -299,7 +299,7 @@ async fn a_grant_that_too_few_replicas_know_of_is_unknown() {
 }
 
 #[tokio::test]
-async fn nobody_sees_a_password() {
+async fn passwords_are_never_printed() {
     let Some(engine) = start(&["--requirepass", "hunter2"]).await else { return };
     let address = engine.address();
     let denied = RedisStore::open(&format!("redis://{address}")).await.unwrap_err();
@@ -334,7 +334,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
 
 /// Also refused for a process with the sequence in memory: it would return the same ids again.
 #[tokio::test]
-async fn a_sequence_that_was_flushed_is_not_begun_anew_by_who_was_granted_of_it() {
+async fn flushed_sequence_is_not_recreated_after_grants() {
     let Some(engine) = start(&[]).await else { return };
     let ids = idmill_redis::connect(&format!("redis://{}", engine.address())).await.unwrap();
     let s = ids.sequence::<u64>("s").step(10).watermark(0).await.unwrap();

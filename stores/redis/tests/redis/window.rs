@@ -60,7 +60,7 @@ impl Seen {
 
 /// The end of the last installed range, even if that is only prepared.
 #[tokio::test]
-async fn a_look_finds_how_far_the_window_goes_and_nothing_of_another_server() {
+async fn window_end_includes_prepared_range_of_this_server_only() {
     let Some(engine) = start(&[]).await else { return };
     let store = FaultyStore::new();
     let tier = tier(&store, &engine, 0);
@@ -133,7 +133,7 @@ async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
 
 /// It restarts with an old snapshot.
 #[tokio::test]
-async fn a_server_that_is_started_over_an_old_file_repeats_nothing() {
+async fn server_restarted_on_an_old_snapshot_repeats_no_id() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let (store, mut seen) = (FaultyStore::new(), Seen::default());
     let tier = tier(&store, &engine, 0);
@@ -149,7 +149,7 @@ async fn a_server_that_is_started_over_an_old_file_repeats_nothing() {
 }
 
 #[tokio::test]
-async fn ids_grow_across_processes_and_a_failover_where_the_replicas_have_to_know() {
+async fn ids_grow_across_processes_and_a_replicated_failover() {
     let Some((master, replica)) = pair().await else { return };
     let store = FaultyStore::new();
     let tiers = [tier(&store, &master, 1), tier(&store, &master, 1)];
@@ -189,7 +189,7 @@ async fn a_claimant_that_died_costs_one_claims_life() {
 /// Each refill arrives after its claim expired. The first one returns an error that names the cause, and
 /// the next claim lives longer.
 #[tokio::test]
-async fn a_store_that_is_slower_than_a_claim_lives_costs_one_block_and_is_named() {
+async fn store_slower_than_a_claim_costs_one_reported_block() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(4)));
     let tier = tier(&store, &engine, 0);
@@ -221,7 +221,7 @@ async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
 }
 
 #[tokio::test]
-async fn a_window_without_its_server_is_unavailable_and_takes_nothing() {
+async fn unreachable_window_is_unavailable_and_reserves_nothing() {
     let store = FaultyStore::new();
     let Some(engine) = Engine::set("redis", free_port(), &[]) else { return };
     let tier = tier(&store, &engine, 0);

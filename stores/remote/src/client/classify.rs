@@ -82,20 +82,16 @@ mod tests {
         [
             ("TRYAGAIN the store is unavailable", Unavailable, "nothing was changed"),
             ("NOAUTH Authentication required: AUTH with a token of this server", Denied, "token_file=FILE"),
-            ("WRONGPASS the token is not known here; it was mistyped, or taken away", Denied, "mistyped"),
+            ("WRONGPASS the token is unknown: it was mistyped or removed", Denied, "mistyped"),
             ("NOPERM the token lacks the right `reserve`", Denied, "needs the right `reserve`"),
             ("NOPROTO this server speaks version 2 of IDMILL.STORE", Unsupported, "has version 1"),
             ("ERR max number of clients reached", Unavailable, "nothing was changed"),
             (
-                "ERR unknown command 'idmill.store': this is idmill, which knows INCR",
+                "ERR unknown command 'idmill.store'; idmill supports INCR",
                 Unsupported,
                 "of a release that has",
             ),
-            (
-                "ERR this server has no tokens: anybody may do anything, without AUTH",
-                Denied,
-                "remove the token",
-            ),
+            ("ERR this server has no tokens; send commands without AUTH", Denied, "remove the token"),
             ("ERR the request is not one of version 1: expected value", InvalidInput, "version 1"),
             ("ERR Protocol error: invalid bulk length", InvalidInput, "bulk"),
             ("ERR upstream failure", UnknownOutcome, "it may have been applied"),
@@ -107,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_a_write_are_sorted_and_say_where_and_what_to_do() {
+    fn failed_writes_are_classified_with_address_and_remedy() {
         let ours = [
             (Fault::Lost("broken pipe".into()), UnknownOutcome, "broken pipe"),
             (Fault::Silent(Duration::from_secs(1)), UnknownOutcome, "1s"),

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_remedy_and_without_the_token() {
+    fn invalid_options_are_rejected_without_the_token() {
         for (url, remedy) in [
             ("http://x", "begins with `idmill://`"),
             ("idmill:x", "two slashes"),
@@ -237,7 +237,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn display_reads_back_but_for_the_token(
+        fn display_round_trips_except_the_token(
             hosts in prop::collection::vec("[a-y]{1,9}(:[1-9][0-9]{0,3})?", 1..4), millis in 10..3_600_000_u64, tls: bool,
             ca in prop::option::of("[^z]\\PC{0,9}"), token in "zz\\PC{0,9}",
         ) {

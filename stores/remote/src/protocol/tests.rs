@@ -64,7 +64,7 @@ fn said() -> Vec<Said> {
 }
 
 #[test]
-fn what_is_sent_is_received() {
+fn messages_round_trip() {
     for (number, ask) in (u64::MAX - 20..).zip(asks()) {
         let request = Request { number, ask };
         assert_eq!(Request::decode(&request.encode()).unwrap(), request);
@@ -77,7 +77,7 @@ fn what_is_sent_is_received() {
 
 /// A server must not execute part of a request from a newer client.
 #[test]
-fn what_a_request_says_more_is_refused_at_every_depth() {
+fn unknown_request_field_is_rejected_at_any_depth() {
     let mut found = 0;
     for ask in asks() {
         let text = String::from_utf8(Request { number: 1, ask }.encode()).unwrap();
@@ -124,7 +124,7 @@ proptest! {
     /// Changes one byte of a message: if it still decodes, encoding and decoding it again gives the same
     /// message.
     #[test]
-    fn what_is_read_is_written_the_same(which in 0..9_usize, at: prop::sample::Index, byte: u8) {
+    fn decoded_messages_encode_the_same(which in 0..9_usize, at: prop::sample::Index, byte: u8) {
         let mut request = Request { number: 5, ask: asks().swap_remove(which) }.encode();
         let at_request = at.index(request.len());
         request[at_request] = byte;

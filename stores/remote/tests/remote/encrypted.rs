@@ -28,7 +28,7 @@ async fn first(url: &str) -> idmill::Result<u64> {
 }
 
 #[tokio::test]
-async fn a_connection_is_encrypted_and_certificates_are_looked_at() {
+async fn connection_is_encrypted_and_certificates_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let (certificate, key) = certify(dir.path(), "server");
     let tls = Tls::from_files(certificate.as_ref(), key.as_ref(), None).unwrap();
@@ -52,7 +52,7 @@ async fn a_connection_is_encrypted_and_certificates_are_looked_at() {
 }
 
 #[tokio::test]
-async fn a_client_shows_its_certificate_where_servers_require_one() {
+async fn client_presents_its_certificate_where_required() {
     let dir = tempfile::tempdir().unwrap();
     let ((certificate, key), (client, client_key)) =
         (certify(dir.path(), "server"), certify(dir.path(), "client"));
@@ -67,7 +67,7 @@ async fn a_client_shows_its_certificate_where_servers_require_one() {
 }
 
 #[tokio::test]
-async fn a_server_that_answers_without_tls_is_told_from_one_that_is_away() {
+async fn server_without_tls_is_unsupported_not_unavailable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("idmills://{}?timeout=60s", listener.local_addr().unwrap());
     let (error, ()) = tokio::join!(first(&url), async move {

@@ -39,7 +39,7 @@ async fn draws_go_on_when_one_of_two_servers_dies() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_reached_is_passed_by_without_an_error() {
+async fn unreachable_server_is_skipped_for_the_next_one() {
     let memory = MemoryStore::new();
     let (one, other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
     let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
@@ -112,7 +112,7 @@ impl Hooks for Away {
 }
 
 #[tokio::test]
-async fn a_server_whose_store_is_away_says_so_and_the_next_is_asked_from_then_on() {
+async fn server_with_unreachable_store_is_reported_then_skipped() {
     let memory = MemoryStore::new();
     let away = Arc::new(Hooked(Away { memory: memory.clone(), away: AtomicBool::new(true) }));
     let (one, other) = (Running::over(away).await, Running::over(memory.clone()).await);

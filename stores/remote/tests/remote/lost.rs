@@ -14,7 +14,7 @@ fn contains(word: &'static str) -> impl FnMut(&[u8]) -> bool {
 
 /// Whatever the server did: the outcome is unknown, and the request was sent once.
 #[tokio::test]
-async fn a_reserve_that_was_cut_off_is_unknown_and_not_sent_again() {
+async fn interrupted_reserve_is_unknown_and_not_retried() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();
@@ -62,7 +62,7 @@ async fn no_other_change_is_sent_again_either() {
 }
 
 #[tokio::test]
-async fn what_only_reads_is_asked_again() {
+async fn reads_are_retried() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();

@@ -98,7 +98,7 @@ fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
 
 /// A change has an unknown outcome, and a read is transient. Nothing waits, and nothing panics.
 #[tokio::test]
-async fn what_is_no_answer_is_an_error() {
+async fn malformed_answer_is_an_error() {
     let replies: [fn(u64) -> Vec<u8>; 12] = [
         |_| b"\x00\xff\x17garbage\r\n".to_vec(),
         |_| b"$5\r\nhello\r\n".to_vec(),
@@ -158,7 +158,7 @@ async fn a_sequence_of_another_name_is_not_the_one() {
 
 /// A version mismatch in either direction is reported, and nothing is done.
 #[tokio::test]
-async fn versions_that_differ_are_told() {
+async fn version_mismatch_is_reported() {
     let newer = Stranger::greeting(
         |_| b"-NOPROTO this server speaks version 2 of IDMILL.STORE\r\n".to_vec(),
         |_| Vec::new(),

@@ -115,7 +115,7 @@ async fn no_cursor_shows_the_name_of_what_is_hidden() {
 }
 
 #[tokio::test]
-async fn without_a_token_that_is_known_nobody_is_let_in_and_no_token_is_shown() {
+async fn unknown_tokens_are_denied_and_never_printed() {
     let (drawing, draws) = token(&[Right::Draw, Right::Observe], &["*"]);
     let server = Running::with(MemoryStore::new(), access([draws])).await;
     let open = RemoteStore::open(&format!("idmill://{}", server.address)).await.unwrap_err();
@@ -165,7 +165,7 @@ async fn a_token_is_exchanged_while_processes_run() {
 }
 
 #[tokio::test]
-async fn a_server_that_creates_nothing_says_so() {
+async fn server_that_creates_nothing_reports_not_found() {
     let memory = MemoryStore::new();
     let server = Running::over_what_exists(memory.clone()).await;
     let remote = server.open().await;

@@ -113,7 +113,7 @@ async fn no_call_waits_behind_another() {
 
 /// Several processes with their own stores, each with an engine.
 #[tokio::test]
-async fn processes_draw_what_nobody_else_does_and_give_the_rest_back() {
+async fn processes_draw_disjoint_ids_and_give_back_the_rest() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let mut drawn = Vec::new();
@@ -164,7 +164,7 @@ async fn records_are_kept_behind_the_server() {
 }
 
 #[tokio::test]
-async fn what_the_store_cannot_do_is_not_declared() {
+async fn unsupported_capabilities_are_not_declared() {
     let less = Hooked(Stuck::default());
     let memory: Capabilities = less.memory.capabilities();
     let server = Running::over(less).await;

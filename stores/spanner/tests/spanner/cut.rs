@@ -140,7 +140,7 @@ async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
 }
 
 #[tokio::test]
-async fn a_read_that_is_not_answered_in_time_has_reserved_nothing() {
+async fn timed_out_read_reserves_nothing() {
     let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
     let own = client(&proxy.address().to_string(), impatient).await;
     let store = SpannerStore::from_client(own, "idmill_sequences").await.unwrap();

@@ -34,7 +34,7 @@ async fn tables_that_are_not_ours_are_refused() {
 }
 
 #[tokio::test]
-async fn rules_of_somebody_else_refuse_the_row_and_are_named() {
+async fn foreign_constraints_reject_the_row_by_name() {
     let Some(emulator) = Emulator::start().await else { return };
     let table = |name: &str, rest: &str| {
         format!("CREATE TABLE {name} (name STRING(200) NOT NULL, {FULL}, {rest}) PRIMARY KEY (name)")
@@ -67,7 +67,7 @@ async fn rules_of_somebody_else_refuse_the_row_and_are_named() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_said_to_be() {
+async fn missing_table_or_database_is_not_found() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.store().await;
     store.reserve(&request("s", 9)).await.unwrap();
@@ -92,7 +92,7 @@ async fn what_is_missing_is_said_to_be() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_created_is_said_to_be_called_wrongly() {
+async fn invalid_database_names_are_rejected() {
     let Some(emulator) = Emulator::start().await else { return };
     for (database, hint) in [
         ("projects/test/instances/i/databases/test", "Instance ID must"),

@@ -10,7 +10,7 @@ use crate::setup::{Emulator, assert_tile, client, name, request};
 use crate::transactions::number_invoices;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn commits_that_are_aborted_at_random_lose_and_repeat_nothing() {
+async fn randomly_aborted_commits_leave_no_gap_or_duplicate() {
     let Some(emulator) = Emulator::with(&["--enable_fault_injection"]).await else { return };
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..8 {
@@ -27,7 +27,7 @@ async fn commits_that_are_aborted_at_random_lose_and_repeat_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn transactions_that_are_aborted_at_random_number_without_gap() {
+async fn randomly_aborted_transactions_leave_no_gap() {
     let Some(emulator) = Emulator::with(&["--enable_fault_injection"]).await else { return };
     let ddl = SpannerStore::ddl("idmill_sequences").unwrap();
     emulator.ddl(&["CREATE TABLE invoices (number INT64 NOT NULL) PRIMARY KEY (number)", &ddl]).await;
@@ -38,7 +38,7 @@ async fn transactions_that_are_aborted_at_random_number_without_gap() {
 /// Here an open transaction is never aborted in favor of another, so one left behind would block all
 /// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_goes_away_leaves_no_lock_behind() {
+async fn cancelled_caller_leaves_no_lock() {
     let Some(emulator) = Emulator::with(&["--abort_current_transaction_probability=0"]).await else { return };
     let store = emulator.store().await;
     // Has its own sessions: the driver would end a transaction by beginning another on the same session.
@@ -58,7 +58,7 @@ async fn a_caller_who_goes_away_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
-async fn an_engine_that_stands_still_is_waited_for_and_one_that_ends_is_said_to_be_gone() {
+async fn paused_and_restarted_emulators_are_reported() {
     let Some(emulator) = Emulator::start().await else { return };
     let ours = emulator.store().await;
     let own = client(&emulator.address(), |config: &mut gcloud_spanner::client::ClientConfig| {

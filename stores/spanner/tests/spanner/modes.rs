@@ -59,7 +59,7 @@ async fn every_id_of_64_bits_can_be_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_tasks_of_several_clients_reserve_without_gap_or_overlap() {
+async fn concurrent_clients_reserve_without_gap_or_overlap() {
     let Some(emulator) = Emulator::start().await else { return };
     let mut tasks = tokio::task::JoinSet::new();
     for store in [emulator.store().await, emulator.store().await] {
@@ -119,7 +119,7 @@ async fn the_modes_of_the_allocator_draw_from_it() {
 /// emulator runs one transaction at a time, and aborts the outer one for the inner. So the id is kept when
 /// the outer one runs again; otherwise it would be aborted again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ids_are_drawn_while_a_transaction_of_the_callers_is_open() {
+async fn ids_are_drawn_during_an_open_caller_transaction() {
     let Some(emulator) = Emulator::start().await else { return };
     emulator.ddl(&["CREATE TABLE orders (id INT64 NOT NULL) PRIMARY KEY (id)"]).await;
     let ids = idmill_spanner::connect(&emulator.options().to_string()).await.unwrap();
@@ -164,7 +164,7 @@ async fn write_an_order(
 }
 
 #[tokio::test]
-async fn a_client_of_the_callers_serves_too_and_the_url_reads_back() {
+async fn caller_client_works_and_the_url_round_trips() {
     let Some(emulator) = Emulator::start().await else { return };
     emulator.ddl(&[&SpannerStore::ddl("mine").unwrap()]).await;
     let own = client(&emulator.address(), |_| ()).await;
@@ -210,7 +210,7 @@ async fn modes_of_access_are_kept_to() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_address_is_unavailable() {
+async fn unreachable_address_is_unavailable() {
     let address = format!("127.0.0.1:{}", idmill_conformance::free_port());
     let options = SpannerOptions::new(crate::setup::DATABASE).emulator(address);
     let opening = tokio::time::timeout(Duration::from_secs(30), SpannerStore::open_with(options));

@@ -37,7 +37,7 @@ async fn their_next(client: &Client, sequence: &'static str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_published_table_is_drawn_from_together_with_other_programs() {
+async fn published_table_is_shared_with_other_programs() {
     let Some((emulator, store)) = published().await else { return };
     let client = emulator.client().await;
     assert_eq!(store.reserve(&request("orders", 10)).await.unwrap().range.start(), 1000);
@@ -72,7 +72,7 @@ async fn the_end_of_a_published_sequence_is_an_end() {
 }
 
 #[tokio::test]
-async fn what_a_published_table_cannot_say_is_refused_with_the_ddl() {
+async fn unsupported_change_to_published_table_names_the_ddl() {
     let Some((emulator, store)) = published().await else { return };
     let orders = name("orders");
     let before = store.inspect(&orders).await.unwrap().unwrap();

@@ -16,7 +16,7 @@ async fn write_of_a_dead_thread_is_unknown_and_the_store_works() {
 }
 
 #[test]
-fn without_a_runtime_it_says_so() {
+fn open_without_a_runtime_is_unsupported() {
     let opening = SqliteStore::open("ids.db");
     let error = futures_util::FutureExt::now_or_never(opening).expect("ready at once").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -10,7 +10,7 @@ use idmill_sqlite::{Mode, SqliteOptions, SqliteStore};
 use crate::{Place, inspect, name, refused, reserve};
 
 #[tokio::test]
-async fn a_locked_file_is_unavailable_in_time_and_nothing_changes() {
+async fn locked_file_times_out_as_unavailable_without_change() {
     let place = Place::new();
     place.open().await;
     let options = SqliteOptions::new(place.file()).busy_timeout(Duration::from_millis(100));
@@ -74,7 +74,7 @@ async fn a_log_that_is_removed_in_use_is_noticed() {
 /// A process that opens the database without the log would reserve the ids in it again.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_database_that_others_have_open_without_a_log_beside_it_is_refused() {
+async fn database_in_use_without_its_log_is_rejected() {
     let place = Place::new();
     let store = place.open().await;
     reserve(&store, "s", 10).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_database_that_others_have_open_without_a_log_beside_it_is_refused() {
 
 /// Each probes whether others have it open, and blocks the others only briefly.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_open_a_database_at_the_same_time_that_nobody_had_open() {
+async fn concurrent_opens_of_an_idle_database_all_succeed() {
     let place = Place::new();
     drop(place.open().await);
     for _ in 0..50 {
@@ -121,7 +121,7 @@ async fn a_database_with_two_names_is_refused_under_both() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why_and_what_to_do() {
+async fn failed_open_reports_cause_and_remedy() {
     let place = Place::new();
     let at = |path: &Path| SqliteOptions::new(path);
     let dir = place.dir.path();

@@ -35,7 +35,7 @@ async fn their_table_is_made_for_the_first_of_them() {
 }
 
 #[tokio::test]
-async fn who_may_create_no_table_is_told_how_it_is_made() {
+async fn missing_witness_table_error_contains_the_ddl() {
     let place = Place::new();
     place.open().await;
     let s = name("s");
@@ -52,7 +52,7 @@ async fn who_may_create_no_table_is_told_how_it_is_made() {
 }
 
 #[tokio::test]
-async fn what_is_none_of_them_is_refused_by_name() {
+async fn foreign_witness_table_or_record_is_rejected_by_name() {
     let place = Place::new();
     let store = place.open().await;
     let s = name("s");
@@ -77,7 +77,7 @@ async fn what_is_none_of_them_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_table_has_its_own_and_one_with_too_long_a_name_has_none() {
+async fn each_table_has_records_unless_its_name_is_too_long() {
     let place = Place::new();
     let named = |table: &str| SqliteStore::open_with(SqliteOptions::new(place.file()).table(table));
     let s = name("s");

@@ -79,7 +79,7 @@ fn commits(place: &Place) -> usize {
 }
 
 #[tokio::test]
-async fn a_batch_is_one_transaction_in_which_each_failure_is_its_own() {
+async fn batch_is_one_transaction_with_separate_failures() {
     let place = Place::new();
     let store = place.open().await;
     store.create(&name("small"), Bounds::new(1, 1).unwrap()).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_dropped_reserve_leaves_a_gap_at_most() {
 }
 
 #[tokio::test]
-async fn the_rest_of_a_range_is_taken_back_once_and_from_its_own_sequence() {
+async fn rest_is_given_back_once_and_to_its_own_sequence_only() {
     let place = Place::new();
     let store = place.open().await;
     let Grant { range, identity, .. } = store.reserve(&request("orders", 10)).await.unwrap();

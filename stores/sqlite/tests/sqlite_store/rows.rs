@@ -85,7 +85,7 @@ async fn pages_have_each_row_once_whatever_it_holds() {
 }
 
 #[tokio::test]
-async fn names_with_every_odd_character_are_kept_apart_and_listed_in_order() {
+async fn unusual_names_stay_distinct_and_list_in_order() {
     let place = Place::new();
     let store = place.open().await;
     let odd = [

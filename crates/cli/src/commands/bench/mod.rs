@@ -27,12 +27,12 @@ const ENOUGH: u32 = 1000;
 
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {
     if args.iterations == Some(0) {
-        let failure = Failure::usage("0 transactions cannot be measured");
-        return Err(failure.hint("give --iterations at least 1, or a --duration"));
+        let failure = Failure::usage("`--iterations 0` measures no transactions");
+        return Err(failure.hint("set `--iterations` to at least 1, or give a `--duration`"));
     }
     if args.markdown && global.json {
-        let failure = Failure::usage("JSON is no Markdown");
-        return Err(failure.hint("give --json a FILE, or leave one of the two out"));
+        let failure = Failure::usage("`--json` and `--markdown` cannot be combined");
+        return Err(failure.hint("write the JSON to a file with `--json FILE`, or drop one of the two"));
     }
     let args = if args.published { published::settings(args) } else { args };
     let store = Measured::open(global, SEQUENCE).await?;
@@ -53,8 +53,8 @@ fn modes(args: &Bench, store: &Measured) -> Outcome<Vec<Mode>> {
     let in_transactions = transactions::are_known(store);
     if let Some(mode) = args.mode.iter().find(|mode| mode.is_in_transaction() && !in_transactions) {
         let (mode, scheme) = (spelled(mode), store.url.scheme());
-        let message = format!("the mode {mode} is not there for `{scheme}:` stores");
-        return Err(Failure::usage(message).hint(format!("it is for {}", transactions::known())));
+        let message = format!("mode `{mode}` is not supported for `{scheme}:` stores");
+        return Err(Failure::usage(message).hint(format!("it is supported for {}", transactions::known())));
     }
     let asked = if args.mode.is_empty() { Mode::value_variants() } else { &args.mode };
     Ok(asked.iter().copied().filter(|mode| in_transactions || !mode.is_in_transaction()).collect())

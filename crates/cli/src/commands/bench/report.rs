@@ -44,12 +44,12 @@ impl Report {
         let times = ["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"];
         let counts = ["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"];
         let mut text = format!(
-            "Milliseconds a transaction that works for {hold} ms, corrected for coordinated omission:\n{gap}{}\n{}",
+            "Milliseconds per transaction that works for {hold} ms, corrected for coordinated omission:\n{gap}{}\n{}",
             sheet(&Sheet::of(&times, self.runs.iter().map(Row::times))),
             sheet(&Sheet::of(&counts, self.runs.iter().map(Row::counts)))
         );
         if let Some(compared) = &self.published {
-            text += "\nBeside what was published for Cloud Spanner, each after what was measured here:\n";
+            text += "\nEach figure measured here, then the one published for Cloud Spanner:\n";
             text += &[gap, &sheet(&published::sheet(compared))].concat();
         }
         text
@@ -71,7 +71,7 @@ impl Report {
             // The reference mode would always be a bar of 1.
             let others = compared.iter().filter(|run| run.mode != Mode::InTransaction);
             pictures.push(bars(
-                "Times the values a second of in-transaction with as many threads",
+                "Values per second, relative to in-transaction with the same number of threads",
                 &["here", "published, on Cloud Spanner"],
                 digits,
                 others.map(|run| (run.mode, run.threads, run.throughputs().to_vec())),

@@ -46,7 +46,9 @@ pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Transaction
         "spanner" => spanner(url, sequence).await,
         #[cfg(feature = "postgres")]
         "postgres" => postgres(url, sequence),
-        other => Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` has no transactions here"))),
+        other => {
+            Err(Error::new(ErrorKind::Unsupported, format!("`{other}:` stores have no in-transaction mode")))
+        }
     }
 }
 

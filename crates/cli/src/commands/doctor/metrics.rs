@@ -32,7 +32,7 @@ impl Metrics {
         let built = PrometheusBuilder::new().with_http_listener(address).build();
         let (recorder, serving) = built.map_err(|error| {
             Failure::usage(format!("cannot serve metrics at {address}: {error}"))
-                .hint("give an address of this machine, and a port that is free")
+                .hint("set `--metrics` to an address of this machine and a free port")
         })?;
         // If the task fails, scrapes fail, so the operator notices.
         tokio::spawn(serving);
@@ -73,10 +73,10 @@ fn labels(finding: &Finding) -> Labels {
 
 fn describe() {
     for (name, unit, what) in [
-        (FINDINGS, Unit::Count, "What is wrong by the last look; 0 for what was wrong before"),
-        (SEQUENCES, Unit::Count, "Sequences looked at"),
-        (LAST_LOOK, Unit::Seconds, "When the last look ended, in seconds since 1970"),
-        (DAYS_LEFT, Unit::Count, "How long the sequence lasts at the rate given or seen"),
+        (FINDINGS, Unit::Count, "Findings of the last examination; 0 for resolved ones"),
+        (SEQUENCES, Unit::Count, "Sequences examined"),
+        (LAST_LOOK, Unit::Seconds, "When the last examination ended, in seconds since 1970"),
+        (DAYS_LEFT, Unit::Count, "Days until the sequence is exhausted, at the given or measured rate"),
     ] {
         describe_gauge!(name, unit, what);
     }

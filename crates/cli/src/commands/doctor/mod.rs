@@ -102,7 +102,7 @@ fn verdict(seen: &Examined) -> Outcome {
     let unknown = count(&|finding| finding.kind == FindingKind::NotSeen);
     let errors = count(&|finding| finding.severity == Severity::Error) - unknown;
     let warnings = count(&|finding| finding.severity == Severity::Warning);
-    let named = [(errors, "error"), (unknown, "not looked at"), (warnings, "warning")];
+    let named = [(errors, "error"), (unknown, "not checked"), (warnings, "warning")];
     let named = named.into_iter().filter(|(count, _)| *count > 0);
     let message = named.map(|(count, what)| plural(count, what)).collect::<Vec<_>>().join(", ");
     if message.is_empty() { Ok(()) } else { Err(Failure::of_doctor(errors, unknown, message)) }

@@ -13,10 +13,9 @@ use crate::output::{self, or_dash, print_line};
 
 /// Advice before a command that recreates a sequence.
 const EMPTIED: &str =
-    "correct the store's URL, or restore the store; the command is for one that was emptied on purpose";
+    "correct `--store`, or restore the store; run the command only if it was emptied on purpose";
 /// The same if the bounds are unknown.
-const EMPTIED_OF_BOUNDS: &str = "correct the store's URL, or restore the store; the command is for one that was emptied on purpose: \
-                                 correct start and max in it, if it had others";
+const EMPTIED_OF_BOUNDS: &str = "correct `--store`, or restore the store; if it was emptied on purpose, correct start and max, then run the command";
 
 /// A finding as JSON. Names and meanings are stable. Numbers are within strings.
 #[derive(Serialize)]
@@ -77,10 +76,7 @@ impl Report {
         if self.json {
             return Ok(());
         }
-        output::print(&format!(
-            "sound    nothing is wrong with what was looked at; sequences: {}\n",
-            seen.sequences
-        ))
+        output::print(&format!("sound    no problem was found; sequences: {}\n", seen.sequences))
     }
 
     fn found<'a>(&self, finding: &'a Finding) -> Line<'a> {

@@ -12,8 +12,8 @@ pub(super) struct Metrics(Infallible);
 
 impl Metrics {
     pub(super) fn serve(_address: SocketAddr) -> Outcome<Self> {
-        let failure = Failure::usage("this `idmill` was built without what serves metrics");
-        Err(failure.hint("build it with `--features metrics`, or with `full`"))
+        let failure = Failure::usage("this `idmill` was built without metrics");
+        Err(failure.hint("build it with `--features metrics` or `--features full`"))
     }
 
     pub(super) fn looked(&mut self, _seen: &Examined) {

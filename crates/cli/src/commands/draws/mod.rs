@@ -23,7 +23,8 @@ const SEQUENCE: &str = "idmill-draws";
 
 pub(super) async fn run(global: &Global, args: Draws) -> Outcome {
     if args.ids == Some(0) {
-        return Err(Failure::usage("0 ids cannot be measured").hint("give --ids at least 1, or a --duration"));
+        return Err(Failure::usage("`--ids 0` measures no ids")
+            .hint("set `--ids` to at least 1, or give a `--duration`"));
     }
     let store = Measured::open(global, SEQUENCE).await?;
     output::note(global.json, &store.description);

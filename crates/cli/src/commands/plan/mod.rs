@@ -21,8 +21,8 @@ const SECONDS_A_YEAR: f64 = 365.25 * SECONDS_A_DAY;
 
 pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     if args.rate <= 0.0 {
-        let failure = Failure::usage("nothing to plan for a rate of 0");
-        return Err(failure.hint("give --rate the ids drawn a second"));
+        let failure = Failure::usage("`--rate` is 0, so there is nothing to plan");
+        return Err(failure.hint("set `--rate` to the ids drawn per second"));
     }
     let planned = Planned::of(args)?;
     let (workload, away, bounds) = (planned.workload, planned.args.outage, planned.bounds);
@@ -161,8 +161,10 @@ impl Planned {
     fn simulated(&self, outage: &Outage) -> String {
         let (away, least) = (format_duration(self.args.outage), grouped(outage.least));
         match outage.dry_after.map(|after| after.as_secs_f64()) {
-            None => format!("{away} away: no caller waited; at least {least} ids were in memory"),
-            Some(after) => format!("{away} away: memory was dry after {after:.1} s, and callers waited"),
+            None => format!("outage of {away}: no caller waited; at least {least} ids were in memory"),
+            Some(after) => {
+                format!("outage of {away}: memory was empty after {after:.1} s, and callers waited")
+            }
         }
     }
 
@@ -177,10 +179,10 @@ impl Planned {
         let Some(why) = self.broken(outage) else { return Ok(()) };
         let hint = match self.needed() {
             _ if self.survives(outage) => {
-                "use wider ids (--bits 63), or waste fewer by a shorter --outage".to_owned()
+                "use wider ids (`--bits 63`), or waste fewer ids with a shorter `--outage`".to_owned()
             }
-            Some(needed) => format!("it needs --max-waste {needed}, or a shorter --outage"),
-            None => "give it more ids or a shorter --outage".to_owned(),
+            Some(needed) => format!("set `--max-waste {needed}`, or plan for a shorter `--outage`"),
+            None => "plan with more ids, or for a shorter `--outage`".to_owned(),
         };
         Err(Failure::refused(why).hint(hint))
     }
@@ -188,8 +190,8 @@ impl Planned {
     fn plot(&self, outage: &Outage) -> Plot {
         let watermark = outage.stock.iter().map(|(at, _)| (*at, self.sizes.watermark as f64));
         Plot {
-            title: "Ids in memory while the store is away".to_owned(),
-            x: "seconds, from the beginning of the outage".to_owned(),
+            title: "Ids in memory while the store is unreachable".to_owned(),
+            x: "seconds since the start of the outage".to_owned(),
             y: "ids in memory".to_owned(),
             labels: [label; 2],
             log: false,

@@ -146,7 +146,8 @@ impl Simulation {
                 return Ok(());
             }
         }
-        let message = "the sizes did not settle in simulated time; give a rate that draws ids more often";
+        let message =
+            "the sizes did not settle in simulated time; raise `--rate`, so that ids are drawn more often";
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 

@@ -12,7 +12,7 @@ pub(super) fn places(wanted: usize) -> usize {
         Some(limit) if limit < needed => {
             let places = places_of(limit);
             tracing::warn!(
-                "{limit} files may be open, so {places} clients are served, not {wanted}: raise LimitNOFILE or `ulimit -n`"
+                "the limit of {limit} open files allows {places} clients, not {wanted}; raise `LimitNOFILE` or `ulimit -n`"
             );
             places
         }

@@ -65,7 +65,7 @@ impl Handed {
     fn address(listener: Option<&TcpListener>) -> Outcome<Option<SocketAddr>> {
         let address = listener.map(TcpListener::local_addr).transpose();
         address.map_err(|error| {
-            Failure::usage(format!("what the service manager handed over is no listener of TCP: {error}"))
+            Failure::usage(format!("the service manager passed a socket that is not a TCP listener: {error}"))
         })
     }
 }
@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let told_to_end = async {
         told_once.await;
         systemd::stopping();
-        tracing::info!("told to end; clients that are being answered have {:?}", settings.drain);
+        tracing::info!("stopping; clients with pending requests have {:?}", settings.drain);
     };
     tokio::select! {
         () = server.run(told_to_end) => report(&metrics.render()),
@@ -103,7 +103,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
         () = log.keep() => {}
-        () = told_twice => tracing::warn!("told to end a second time: ended at once; what was in memory is a gap"),
+        () = told_twice => tracing::warn!("stopped by a second signal: ids in memory are a gap"),
     }
     traces.end().await;
     Ok(())
@@ -158,7 +158,7 @@ async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
         }
         if !std::mem::replace(&mut told, true) {
             tracing::warn!(
-                "the store cannot be reached, and is tried for {REACHED_WITHIN:?}: {}",
+                "the store is unreachable, and is retried for {REACHED_WITHIN:?}: {}",
                 failure.message()
             );
         }

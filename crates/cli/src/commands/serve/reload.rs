@@ -50,9 +50,9 @@ fn read_certificates(settings: &Settings) -> Outcome<Option<usize>> {
 fn report(what: &str, outcome: Outcome<Option<usize>>) {
     match outcome {
         Ok(None) => {}
-        Ok(Some(0)) => tracing::warn!("the {what} were read again, and there are none: nobody is served"),
-        Ok(Some(count)) => tracing::info!(count, "the {what} were read again"),
-        Err(failure) => tracing::error!("the {what} stay as they were: {}", failure.message()),
+        Ok(Some(0)) => tracing::warn!("the {what} were reloaded, and there are none: clients are refused"),
+        Ok(Some(count)) => tracing::info!(count, "the {what} were reloaded"),
+        Err(failure) => tracing::error!("the {what} were not reloaded: {}", failure.message()),
     }
 }
 

@@ -45,7 +45,7 @@ impl Settings {
         let resp = Handed::address(handed.resp.as_ref())?.or_else(|| address(keys.resp, Server::RESP));
         let http = Handed::address(handed.http.as_ref())?.or_else(|| address(keys.http, Server::HTTP));
         if resp.is_none() && http.is_none() {
-            return Err(Failure::usage("neither --resp nor --http is to be served; give one an address"));
+            return Err(Failure::usage("`--resp` and `--http` are both `none`; give one an address"));
         }
         // Hash the files before they are read, so that a change in between is detected.
         let secrets = [&keys.tokens, &keys.tls_cert, &keys.tls_key, &keys.tls_client_ca];
@@ -110,9 +110,11 @@ impl Settings {
                 "max-connections": self.max_connections,
             }));
         }
-        let created = if self.creates { "are created on their first use" } else { "have to exist" };
-        let who = tokens
-            .map_or_else(|| "everybody who reaches it".to_owned(), |file| format!("the tokens of {file}"));
+        let created = if self.creates { "are created on their first use" } else { "must exist" };
+        let who = tokens.map_or_else(
+            || "every client that can reach it".to_owned(),
+            |file| format!("the tokens of {file}"),
+        );
         output::print(&format!(
             "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
             self.encryption(),
@@ -175,7 +177,7 @@ impl Certificate {
         let (chain, key) = match (&keys.tls_cert, &keys.tls_key) {
             (Some(chain), Some(key)) => (chain.clone(), key.clone()),
             (None, None) if keys.tls_client_ca.is_none() => return Ok(None),
-            _ => return Err(Failure::usage("TLS needs both --tls-cert and --tls-key")),
+            _ => return Err(Failure::usage("TLS needs both `--tls-cert` and `--tls-key`")),
         };
         let authorities = keys.tls_client_ca.clone();
         let tls = Tls::from_files(&chain, &key, authorities.as_deref())?;
@@ -189,7 +191,7 @@ impl Certificate {
         let ended = |tls: &Tls| tls.expires().filter(|end| *end <= now);
         if let (None, Some(end)) = (ended(&self.tls), ended(&read)) {
             let end = humantime::format_rfc3339_seconds(end);
-            let message = format!("the certificate of {} ended on {end}; renew it", self.chain.display());
+            let message = format!("the certificate in {} expired on {end}; renew it", self.chain.display());
             return Err(Failure::usage(message));
         }
         self.tls.replace(&read);
@@ -201,9 +203,9 @@ impl Certificate {
 fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
     match address {
         Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
-            "--{key} {address} is reached by others than this machine, and needs TLS (--tls-cert, --tls-key) and --tokens"
+            "`--{key} {address}` is reachable from other machines: set `--tls-cert`, `--tls-key` and `--tokens`"
         ))
-        .hint("in a network that is trusted, or behind a proxy that sees to both, say --insecure")),
+        .hint("in a trusted network, or behind a proxy with TLS and authentication, pass `--insecure`")),
         _ => Ok(()),
     }
 }

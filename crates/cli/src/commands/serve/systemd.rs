@@ -15,7 +15,7 @@ const TELL: Duration = Duration::from_secs(5);
 /// Takes the listeners by name. Call this only once.
 pub(super) fn handed() -> Outcome<Handed> {
     let all = sd_listen_fds::get().map_err(|error| {
-        Failure::usage(format!("what the service manager handed over cannot be read: {error}"))
+        Failure::usage(format!("the listeners of the service manager cannot be read: {error}"))
     })?;
     let mut handed = Handed::default();
     for (name, listener) in all {
@@ -23,20 +23,18 @@ pub(super) fn handed() -> Outcome<Handed> {
         let place = match name.as_str() {
             "resp" => &mut handed.resp,
             "http" => &mut handed.http,
-            _ => return Err(unknown(&format!("one named {name:?}"))),
+            _ => return Err(unknown(&format!("a listener named {name:?}"))),
         };
         if place.replace(listener.into()).is_some() {
-            return Err(unknown(&format!("two named {name:?}")));
+            return Err(unknown(&format!("two listeners named {name:?}")));
         }
     }
     Ok(handed)
 }
 
 fn unknown(what: &str) -> Failure {
-    let message = format!(
-        "of the listeners that the service manager hands over there is {what}; one may be `resp`, one `http`"
-    );
-    Failure::usage(message).hint("name each with FileDescriptorName= in a socket unit of its own")
+    let message = format!("the service manager passed {what}; it may pass one `resp` and one `http`");
+    Failure::usage(message).hint("set `FileDescriptorName=` in a separate socket unit for each")
 }
 
 /// Reports that the server is ready, also after a reload.
@@ -45,14 +43,14 @@ pub(super) fn ready(figures: &Figures) {
 }
 
 pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("ending: answers what it has read")]);
+    tell(&[NotifyState::Stopping, NotifyState::Status("stopping: answering pending requests")]);
 }
 
 /// The timestamp distinguishes this reload from the previous one.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(error) => tracing::warn!(%error, "the service manager was not told"),
+        Err(error) => tracing::warn!(%error, "the service manager could not be notified"),
     }
 }
 
@@ -86,6 +84,6 @@ fn status(figures: &Figures) -> String {
 /// Does nothing without a service manager.
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "the service manager was not told");
+        tracing::warn!(%error, "the service manager could not be notified");
     }
 }

@@ -43,15 +43,13 @@ impl Entry {
         let expires = self.expires.map(|end| {
             humantime::parse_rfc3339(&end.to_string()).map_err(|_| {
                 idmill::Error::invalid(format!(
-                    "expires = {end}; write a time of UTC, such as 2030-01-31T00:00:00Z"
+                    "`expires = {end}` is not a UTC time; write one such as `2030-01-31T00:00:00Z`"
                 ))
             })
         });
         let mut token = Token::new(self.name, self.hash.parse()?, rights, sequences);
         if self.burst.is_some() && self.requests_per_second.is_none() {
-            return Err(idmill::Error::invalid(
-                "burst is of requests-per-second, which is not there; write both",
-            ));
+            return Err(idmill::Error::invalid("`burst` needs `requests-per-second`; set both"));
         }
         (token.max_ids, token.expires) = (self.max_ids.map(NonZeroU64::get), expires.transpose()?);
         (token.requests_per_second, token.burst) = (self.requests_per_second, self.burst);
@@ -82,8 +80,8 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {
-        let message = format!("{} has no tokens, so that nobody could use the server", file.display());
-        return Err(Failure::usage(message).hint("add what `idmill token` prints"));
+        let message = format!("{} has no tokens, so every client would be refused", file.display());
+        return Err(Failure::usage(message).hint("add the entry that `idmill token` prints"));
     }
     Ok(tokens)
 }
@@ -94,7 +92,7 @@ fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
     for token in tokens {
         if let Some(other) = names.insert(token.hash, &token.name) {
             return Err(Failure::usage(format!(
-                "{}: the tokens {other:?} and {:?} have the same hash; take one out, or make another",
+                "{}: the tokens {other:?} and {:?} have the same hash; remove one, or run `idmill token` again",
                 file.display(),
                 token.name
             )));
@@ -124,7 +122,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
         return output::print_json(&serde_json::json!({ "token": secret.reveal(), "entry": entry }));
     }
     output::print(&format!(
-        "# for the client; it is not kept anywhere\n{}\n\n# for the file of tokens\n{entry}",
+        "# for the client; it is not stored anywhere\n{}\n\n# for the file of tokens\n{entry}",
         secret.reveal()
     ))
 }

@@ -106,7 +106,7 @@ impl TryFrom<String> for Sort {
         let (name, falling) = text.strip_prefix('-').map_or((&*text, false), |name| (name, true));
         let column = Self::by(name).ok_or_else(|| {
             let known = COLUMNS.map(|(known, ..)| known).join(", ");
-            format!("rows are not sorted by {name:?}; there are {known}, each with `-` before it for the largest first")
+            format!("rows cannot be sorted by {name:?}; use one of {known}, with a leading `-` for the largest first")
         })?;
         Ok(Self { column, falling })
     }
@@ -249,7 +249,7 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Dry).collect();
     match (state, &without[..]) {
         (State::Ready, _) => String::new(),
-        (State::Ending, _) => "it answers what it has read, and accepts nobody any more".to_owned(),
+        (State::Ending, _) => "it answers pending requests, and accepts no new clients".to_owned(),
         (State::NotReady, []) => fault.to_owned(),
         (State::NotReady, [row]) => format!("{fault}; {} has no ids", format::plain(&row.name)),
         (State::NotReady, [row, more @ ..]) => {

@@ -1,0 +1,115 @@
+"""Writes the texts that Vale cannot find by itself, and prints what is too long. See ci/steps/prose.
+
+texts.py SCRATCH FILE…
+
+SCRATCH/texts.txt gets messages in string literals of Rust, comments of scripts and configuration, pages of help, and
+subjects of commits, a paragraph each; line N of SCRATCH/places is the place that line N of texts.txt comes from.
+Prints `PLACE:Rule:message` for each message, comment, test name and commit subject that is over its limit.
+"""
+import re, subprocess, sys
+
+MESSAGE, COMMENT, TEST_NAME, SUBJECT = 120, 110, 55, 72
+
+TOKEN = re.compile(r'''(?P<comment>//[^\n]*|/\*.*?\*/)|r(?P<hashes>\#*)"(?P<raw>.*?)"(?P=hashes)|"(?P<text>(?:[^"\\]|\\.)*)"'''
+                   r'''|'(?:\\.[^']*|[^'\\])'|(?P<test>\#\[cfg\((?:all\()?test\b)|(?P<mark>[{};])''', re.S)
+TEST = re.compile(r'#\[(?:\w+::)*test\b[^\n]*\]\s*(?:(?:#\[[^\n]*\]|//[^\n]*)\s*)*(?:pub )?(?:async )?fn (\w+)')
+CODE = re.compile(r'\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE TABLE|ALTER|WHERE|VALUES|PRIMARY KEY|bigint)\b|</\w|^#!|setnx')
+# How a line of each kind of file begins that is a comment and nothing else.
+LEADS = [(r'\.(rs|mjs|js|go|java|kts?|php)$', '//'), (r'\.lua$', '--'), (r'\.(md|html|css|json|svg|xml|txt|lock|sum|png|pem|mod)$|LICENSE', None)]
+SOURCES = re.compile(r'^(?:src|(?:crates|stores|adapters)/[^/]+/src)/(?!.*tests?\b)')
+
+
+def literals(source):
+    """Each string literal outside of tests, with its line. A test ends at the brace or semicolon that ends its item."""
+    depth, test = 0, None
+    for token in TOKEN.finditer(source):
+        if token['test'] and test is None:
+            test = depth
+        elif token['mark'] == '{':
+            depth += 1
+        elif token['mark']:
+            depth -= token['mark'] == '}'
+            test = None if depth == test else test
+        elif test is None and (text := token['text'] if token['raw'] is None else token['raw']):
+            yield source.count('\n', 0, token.start()) + 1, text if token['raw'] else re.sub(r'\\\n\s*', '', text)
+
+
+def messages(source):
+    for line, text in literals(source):
+        text = re.sub(r'\\(["\\\'])', r'\1', text)
+        if len(text.split()) >= 4 and re.search(r'[a-z]{3} [a-z]{2}', text) and not CODE.search(text):
+            yield line, re.split(r'\\n|\n', text)
+
+
+def comments(path, lead):
+    """Paragraphs in lines that are comments, with the line of the first. A row of a table is one."""
+    run = []
+    for number, line in enumerate([*open(path, errors='replace'), ''], 1):
+        text = line.strip()
+        comment = text.startswith(lead) and not text.startswith('#!') and 'shellcheck ' not in text
+        text = text.lstrip('#/-:!').strip()
+        row = comment and re.search(r'\S {2,}\S', text)
+        if run and (row or not comment or not text):
+            yield number - len(run), run
+            run = []
+        if row:
+            yield number, [text]
+        elif comment and text:
+            run.append(text)
+
+
+def subjects():
+    """Those of the branch: since it left main, where there is one."""
+    git = lambda *words: subprocess.run(['git', *words], capture_output=True, text=True).stdout.strip()
+    base = git('merge-base', 'HEAD', 'origin/main') or git('merge-base', 'HEAD', 'main')
+    return [line.split(' ', 1) for line in git('log', '--no-merges', '--format=%h %s', f'{base}..HEAD').splitlines()]
+
+
+def plain(text):
+    """Without code and placeholders. Vale ends a sentence at a mark before a capital letter only, not with the paragraph."""
+    text = re.sub(r'`[^`]*`|\{[^{}]*\}', 'XXX', text)
+    return text[:1].upper() + re.sub(r'(?<![.:?!])$', '.', text[1:], count=1)
+
+
+def limit(path, line, rule, text, length, most, advice):
+    if length > most:
+        print(f"{path}:{line}:{rule}:'{text[:60]}' has {length} characters, and may have {most}: {advice}.")
+
+
+def main(scratch, files):
+    texts, places = open(f'{scratch}/texts.txt', 'w'), open(f'{scratch}/places', 'w')
+
+    def put(path, line, lines, step=1):
+        for n, text in enumerate([*plain('\n'.join(lines)).split('\n'), '']):
+            texts.write(text + '\n')
+            places.write(f'{path}:{line + n * step}\n')
+
+    for path in files:
+        lead = next((lead for name, lead in LEADS if re.search(name, path)), '#')
+        if path.endswith('.rs'):
+            source = open(path).read()
+            for number, line in enumerate(source.splitlines(), 1):
+                if re.match(r' *//', line) and '://' not in line:
+                    limit(path, number, 'CommentWidth', line.strip(), len(line), COMMENT, 'wrap it')
+            for test in TEST.finditer(source):
+                line = source.count('\n', 0, test.start(1)) + 1
+                limit(path, line, 'TestName', test[1], len(test[1]), TEST_NAME, 'write unit_condition_result')
+            for line, text in messages(source) if SOURCES.match(path) else ():
+                if len(text) == 1:
+                    limit(path, line, 'MessageLength', text[0], len(text[0]), MESSAGE, 'write what failed, the value, the fix')
+                for part in text:
+                    put(path, line, [part])
+        elif '/help/' in path and path.endswith('.txt'):
+            for number, line in enumerate(open(path), 1):
+                put(path, number, [line.strip()])
+        elif lead:
+            for line, text in comments(path, lead):
+                put(path, line, text)
+    for commit, subject in subjects():
+        put(f'commit {commit}', 1, [subject], 0)
+        limit(f'commit {commit}', 1, 'CommitSubject', subject, len(subject), SUBJECT, 'write `part: verb …`')
+        if not re.match(r'[\w.][\w./, +-]*: [a-z]', subject):
+            print(f"commit {commit}:1:CommitSubject:'{subject}' does not begin with `part: verb`.")
+
+
+main(sys.argv[1], sys.argv[2:])
