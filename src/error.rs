@@ -57,7 +57,7 @@ macro_rules! named {
                 let known = Self::ALL.iter().copied().find(|value| value.as_str() == name);
                 known.ok_or_else(|| {
                     let names = [$($name),+].join(", ");
-                    $crate::Error::invalid(format!("{name:?} is no {}; there are {names}", $what))
+                    $crate::Error::invalid(format!("{name:?} is not a {}; there are {names}", $what))
                 })
             }
         }
@@ -137,8 +137,8 @@ impl ErrorKind {
         match self {
             Self::Dry => "no id in memory right now; await `next()` or try again",
             Self::Exhausted => "the sequence is exhausted",
-            Self::Overloaded => "too many callers wait already",
-            Self::Deadline => "the deadline passed before an id could be had",
+            Self::Overloaded => "too many callers are already waiting",
+            Self::Deadline => "the deadline passed before an id was available",
             Self::Unavailable => "the store is unavailable",
             Self::UnknownOutcome => "the store did not answer; the outcome is unknown",
             Self::Closed => "the allocator is closed",
@@ -369,7 +369,7 @@ mod tests {
         assert!(Operation::ALL.iter().all(|one| one.to_string().parse::<Operation>().unwrap() == *one));
         let error = "permanant".parse::<Status>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert_eq!(error.to_string(), "\"permanant\" is no status; there are transient, permanent, unknown");
+        assert_eq!(error.to_string(), "\"permanant\" is not a status; there are transient, permanent, unknown");
         assert_eq!(format!("{:>6}|", ErrorKind::Dry), "   dry|");
     }
 

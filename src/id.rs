@@ -55,7 +55,7 @@ fn does_not_fit<T: Id>(shown: &dyn fmt::Display) -> Error {
 pub fn read<T: Id>(text: &str) -> Result<T> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if !digits {
-        return Err(Error::invalid(format!("{text:?} is no id: it must be a number in decimal digits")));
+        return Err(Error::invalid(format!("{text:?} is not an id; write a number in decimal digits")));
     }
     // Digits that overflow u64 are larger than any id type holds.
     text.parse().map_or_else(|_| Err(does_not_fit::<T>(&text)), |raw| checked(raw, &text))

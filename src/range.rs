@@ -306,7 +306,7 @@ impl Ranges {
     /// Returns the one id of a reply to a caller that wanted one.
     pub(crate) fn only<T: Id>(&self) -> T {
         let id = self.as_slice().first().and_then(IdRange::first);
-        T::from_raw(id.expect("the engine answers with as many ids as were wanted"))
+        T::from_raw(id.expect("the engine answers with the requested number of ids"))
     }
 }
 

@@ -51,7 +51,7 @@ impl<T: Id> FromStr for IdRange<T> {
 
     fn from_str(text: &str) -> Result<Self> {
         let (start, end, inclusive) = ends(text)
-            .ok_or_else(|| Error::invalid(format!("{text:?} is no range of ids, such as 1..11 or 1..=10")))?;
+            .ok_or_else(|| Error::invalid(format!("{text:?} is not a range, such as 1..11 or 1..=10")))?;
         range(start, end.saturating_add(inclusive.into()), &text)
     }
 }
@@ -91,11 +91,11 @@ impl<T> TryFrom<Vec<IdRange<T>>> for Ranges<T> {
 
     fn try_from(ranges: Vec<IdRange<T>>) -> Result<Self> {
         if let Some(empty) = ranges.iter().find(|range| range.is_empty()) {
-            return Err(Error::invalid(format!("the range {empty} holds no ids")));
+            return Err(Error::invalid(format!("the range {empty} is empty")));
         }
         let pairs = || ranges.iter().zip(ranges.iter().skip(1));
         if let Some((one, next)) = pairs().find(|(one, next)| one.end() > u128::from(next.start())) {
-            return Err(Error::invalid(format!("the range {next} does not come after {one}")));
+            return Err(Error::invalid(format!("the range {next} does not follow {one}")));
         }
         let mut all = Self::none();
         for range in ranges {
@@ -123,7 +123,7 @@ impl FromStr for Bounds {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let wrong = || Error::invalid(format!("{text:?} is no pair of bounds, such as 1..=100"));
+        let wrong = || Error::invalid(format!("{text:?} is not a pair of bounds, such as 1..=100"));
         let (start, end, inclusive) = ends(text).ok_or_else(wrong)?;
         let max = end.checked_sub((!inclusive).into()).and_then(|max| u64::try_from(max).ok());
         Self::new(start, max.ok_or_else(wrong)?)
@@ -162,7 +162,7 @@ impl FromStr for Identity {
             Some(Self { incarnation: u64::from_str_radix(incarnation, 16).ok()?, epoch: number(epoch)? })
         });
         read.ok_or_else(|| {
-            Error::invalid(format!("{text:?} is no identity of a sequence, such as 00c0ffee00c0ffee.3"))
+            Error::invalid(format!("{text:?} is not an identity of a sequence, such as 00c0ffee00c0ffee.3"))
         })
     }
 }
@@ -256,9 +256,9 @@ mod tests {
         assert!(fault::<IdRange>("0..=18446744073709551615").contains("or is all of it"));
         assert!(fault::<IdRange>("1..=340282366920938463463374607431768211455").contains("does not fit"));
         assert!(fault::<Bounds>("5..=3").contains("larger than max"));
-        assert!(fault::<Bounds>("0..0").contains("no pair"));
+        assert!(fault::<Bounds>("0..0").contains("not a pair"));
         for wrong in ["", "1.2", "00c0ffee00c0ffee", "00c0ffee00c0ffee.", "+0c0ffee00c0ffee.1"] {
-            assert!(fault::<Identity>(wrong).contains("no identity"), "{wrong:?}");
+            assert!(fault::<Identity>(wrong).contains("not an identity"), "{wrong:?}");
         }
     }
 

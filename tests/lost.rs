@@ -55,7 +55,7 @@ async fn missing_sequence_is_not_recreated_after_grants() {
     draw(&s, 20).await;
     store.restore(&nothing());
     for _ in 0..3 {
-        refuses(&s, "ids up to 20 of it were granted").await;
+        refuses(&s, "its ids up to 20 were granted").await;
     }
     let error = open(&ids).await.unwrap_err();
     assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
@@ -72,7 +72,7 @@ async fn missing_sequence_is_not_recreated_after_an_open() {
     draw(&open(&first).await.unwrap(), 20).await;
     let s = open(&second).await.unwrap();
     store.restore(&nothing());
-    refuses(&s, "this process has seen it").await;
+    refuses(&s, "it was seen before").await;
     assert!(store.inspect(&name()).await.unwrap().is_none());
 }
 
@@ -88,9 +88,9 @@ async fn missing_sequence_is_not_recreated_after_eviction() {
     let backup = store.snapshot();
     store.restore(&nothing());
     let error = open(&ids).await.unwrap_err();
-    assert!(error.to_string().contains("ids up to 20 of it were granted"), "{error}");
+    assert!(error.to_string().contains("its ids up to 20 were granted"), "{error}");
     let lazy = ids.sequence::<u64>("s").step(10).watermark(0).lazy().unwrap();
-    refuses(&lazy, "ids up to 20 of it were granted").await;
+    refuses(&lazy, "its ids up to 20 were granted").await;
     store.restore(&backup);
     assert_eq!(draw(&lazy, 1).await, [21]);
 }
@@ -114,8 +114,8 @@ async fn superseded_incarnation_is_rejected() {
     make_anew(&store).await;
     draw(&s, 10).await;
     store.restore(&backup);
-    refuses(&s, "of an incarnation that another had followed").await;
-    refuses(&s, "of an incarnation that another had followed").await;
+    refuses(&s, "of an incarnation that was already replaced").await;
+    refuses(&s, "of an incarnation that was already replaced").await;
     // A new process has no memory of that, and still gets no duplicate.
     let newcomer = open(&process(&store)).await.unwrap();
     let after = draw(&newcomer, 1).await[0];
@@ -131,7 +131,7 @@ async fn detected_restore_raises_the_store_for_other_processes() {
     let backup = store.snapshot();
     all.extend(draw(&knows, 100).await);
     store.restore(&backup);
-    refuses(&knows, "although 110 was granted before: it went back in time, and was told to go on after 110")
+    refuses(&knows, "but 110 was granted before: it went back in time; its next id is raised above 110")
         .await;
     all.extend(draw(&other, 50).await);
     all.extend(draw(&knows, 50).await);

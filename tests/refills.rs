@@ -67,7 +67,7 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
     let short = ids.sequence::<i32>("short").max(500_000).await.unwrap();
     let error = short.take(500_001).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted);
-    assert!(error.to_string().contains("500001 ids were asked for, and 500000 are left"), "{error}");
+    assert!(error.to_string().contains("500001 ids requested, 500000 left"), "{error}");
     assert_eq!((store.reserves(), short.snapshot().granted), (0, 0));
     // All processes have the same ids left as before.
     let others = builder(&store).start().unwrap();

@@ -107,9 +107,9 @@ async fn settings_that_cannot_be_are_refused_by_name() {
     let refused = [
         ("step of 0", ids.sequence::<u64>("x").step(0).lazy().unwrap_err()),
         ("above the step", ids.sequence::<u64>("x").step(10).watermark(11).lazy().unwrap_err()),
-        ("needs a step", ids.sequence::<u64>("x").watermark(11).lazy().unwrap_err()),
-        ("one or the other", ids.sequence::<u64>("x").step(1).max_waste(11).lazy().unwrap_err()),
-        ("waste cap of 0", ids.sequence::<u64>("x").max_waste(0).lazy().unwrap_err()),
+        ("needs `step`", ids.sequence::<u64>("x").watermark(11).lazy().unwrap_err()),
+        ("`step` or the others", ids.sequence::<u64>("x").step(1).max_waste(11).lazy().unwrap_err()),
+        ("`max_waste` 0", ids.sequence::<u64>("x").max_waste(0).lazy().unwrap_err()),
         ("larger than max", ids.sequence::<u64>("x").start(2).max(1).lazy().unwrap_err()),
         ("do not fit", ids.sequence::<i32>("x").max(1 << 31).lazy().unwrap_err()),
         ("do not fit", ids.sequence::<std::num::NonZeroU32>("x").start(0).lazy().unwrap_err()),

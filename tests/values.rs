@@ -166,9 +166,7 @@ mod data {
         assert!(fault::<Order>("\"total\"").contains("there are global, process, thread"));
         assert!(fault::<IdRange<i32>>(r#"{"start":2147483647,"len":2}"#).contains("holds 0..=2147483647"));
         assert!(fault::<Bounds>(r#"{"start":2,"max":1}"#).contains("start 2 is larger than max 1"));
-        assert!(
-            fault::<Ranges>(r#"[{"start":2,"len":2},{"start":3,"len":1}]"#).contains("does not come after")
-        );
+        assert!(fault::<Ranges>(r#"[{"start":2,"len":2},{"start":3,"len":1}]"#).contains("does not follow"));
         assert!(fault::<Positive>("0").contains("holds 1..=4294967295"));
         assert!(fault::<OrderId>("2147483648").contains("does not fit"));
         assert!(fault::<OrderId>("-1").contains("expected u64"));

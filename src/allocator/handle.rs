@@ -159,9 +159,9 @@ pub struct Lease<T: Id = u64> {
 impl<T: Id> Lease<T> {
     fn new(allocator: Allocator<T>, size: u64) -> Result<Self> {
         let fault = if size == 0 || size > MAX_LEN {
-            format!("a lease of {size} ids; it must be 1 to 2^48")
+            format!("invalid lease of {size} ids; it must be 1 to 2^48")
         } else if allocator.core().settings.order != Order::Thread {
-            "ids do not grow across leases; open the sequence with `Order::Thread` to use them".to_owned()
+            "ids do not grow across leases; open the sequence with `Order::Thread` to use leases".to_owned()
         } else {
             let segment = allocator.core().stock.current();
             return Ok(Self { allocator, block: Block::EMPTY, segment, size });

@@ -72,7 +72,7 @@ impl<T: Id> Allocator<T> {
         let most = core.settings.max_take;
         if n > most {
             let message =
-                format!("a take of {n} ids, and `max_take` is {most}; take several times, or raise it");
+                format!("a take of {n} ids, but `max_take` is {most}; take several times, or raise it");
             return Err(Error::invalid(message).of(&core.name).during(Operation::Draw));
         }
         if n == 0 {

@@ -62,7 +62,8 @@ async fn ask_later(
             Ok(Err(_)) => Err(ErrorKind::Closed.into()),
             Err(_) => Err(Error::new(
                 ErrorKind::Overloaded,
-                "all places to wait are taken; raise `max_waiting`, the step, or see why the store is slow",
+                "`max_waiting` callers are already waiting; raise `max_waiting` or the step, or check why \
+                 the store is slow",
             )),
         }
     });

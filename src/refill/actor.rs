@@ -150,7 +150,7 @@ impl Actor {
                 give_back(&self.store_runtime, self.store.clone(), rest)
             });
             if timeout(self.duties.store_timeout, giving).await.is_err() {
-                tracing::warn!("the store did not take back all that was left: that is a gap");
+                tracing::warn!("the store did not take back all remaining ids; they are a gap");
             }
         }
     }

@@ -210,8 +210,7 @@ impl<W: Waiter> Engine<W> {
         // Ids in flight are neither in the store nor held; then only a reserve can find out.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
         let left = left.saturating_add(self.queue.held());
-        let message =
-            || format!("{want} ids were asked for, and {left} are left; take fewer, or raise its max");
+        let message = || format!("{want} ids requested, {left} left; take fewer, or raise its max");
         (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
     }
 
@@ -302,7 +301,7 @@ impl<W: Waiter> Engine<W> {
         let range = grant.range;
         let last_allowed = self.last_allowed(grant);
         let fault = if range.is_empty() || range.len() > asked {
-            format!("granted {} ids where {asked} were asked for", range.len())
+            format!("granted {} ids, but {asked} were requested", range.len())
         } else if range.start() < grant.bounds.start().max(self.settings.floor)
             || range.end() > last_allowed + 1
         {
@@ -313,7 +312,7 @@ impl<W: Waiter> Engine<W> {
             return Ok(());
         };
         let message =
-            format!("the store {fault}; nothing of it is used. Find out what happened to the store first");
+            format!("the store {fault}; the answer was rejected; check the store before you continue");
         Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::Reserve))
     }
 

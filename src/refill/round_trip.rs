@@ -77,7 +77,7 @@ impl RoundTrip {
                     tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
                 }
                 Ok(Err(_)) | Err(_) => {
-                    tracing::error!(%sequence, next, "the store went back in time: whether next is raised is unknown");
+                    tracing::error!(%sequence, next, "the store went back in time: next may be raised");
                 }
             }
             Landed::Raised(core)
@@ -145,9 +145,9 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
     let asked = Task::spawn(runtime, async move { store.give_back(&back).await });
     let outcome = asked.await.map_err(lost).flatten();
     match &outcome {
-        Ok(true) => tracing::debug!(%sequence, ?rest, "gave the rest back"),
-        Ok(false) => tracing::debug!(%sequence, ?rest, "others reserved after the rest: a gap"),
-        Err(error) => tracing::warn!(%sequence, ?rest, %error, "could not give the rest back: a gap"),
+        Ok(true) => tracing::debug!(%sequence, ?rest, "returned the unused ids"),
+        Ok(false) => tracing::debug!(%sequence, ?rest, "others reserved after the unused ids: a gap"),
+        Err(error) => tracing::warn!(%sequence, ?rest, %error, "could not return the unused ids: a gap"),
     }
     if outcome.is_ok_and(|is_back| is_back) {
         ids.returned();
@@ -155,13 +155,13 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
 }
 
 fn silent(limit: Duration) -> Error {
-    let message = format!("the store did not answer within {limit:?}; whether it reserved is unknown");
+    let message = format!("the store did not answer within {limit:?}; it may have reserved ids");
     Error::new(ErrorKind::UnknownOutcome, message)
 }
 
 fn miscounted() -> Error {
     Error::new(
         ErrorKind::UnknownOutcome,
-        "the store answered a batch of reserves with another number of results",
+        "the store answered a batch of reserves with a wrong number of results",
     )
 }

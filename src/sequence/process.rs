@@ -29,7 +29,6 @@ impl Process {
 
 /// Returns the error of calls that a forked process cannot make.
 pub(crate) fn forked() -> Error {
-    let message =
-        "this process was forked from the one that opened the sequence; connect to the store again in it";
+    let message = "this process was forked from the one that opened the sequence; connect to the store again";
     Error::new(ErrorKind::Closed, message)
 }

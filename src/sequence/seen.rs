@@ -159,17 +159,17 @@ impl Seen {
         let (range, epoch, last) = (grant.range, grant.identity.epoch, known.last);
         // An incarnation is random: after its removal it is never created again.
         let fault = if self.identity().is_some_and(|now| now.incarnation != known.identity.incarnation) {
-            format!("granted {range:?} of an incarnation that another had followed")
+            format!("granted {range:?} of an incarnation that was already replaced")
         } else if epoch < known.identity.epoch {
             // Resets increment the epoch, so an earlier epoch is never used again.
-            format!("is at epoch {epoch}, although it was at {} before", known.identity.epoch)
+            format!("is at epoch {epoch}, but was at {} before", known.identity.epoch)
         } else {
             // No ids of a later epoch are held.
             let same = self.identity() == Some(grant.identity);
             let largest = self.largest_held().filter(|largest| same && range.start() <= *largest)?;
-            format!("granted {range:?}, although {largest} was granted before")
+            format!("granted {range:?}, but {largest} was granted before")
         };
-        Some(format!("{fault}: it went back in time, and was told to go on after {last}"))
+        Some(format!("{fault}: it went back in time; its next id is raised above {last}"))
     }
 
     /// Returns the change that raises `next` above the ids granted before the store went back in time.
@@ -196,15 +196,14 @@ impl Seen {
     pub(crate) fn gone(&self, name: &str, absent: &Error) -> Error {
         let seen = match self.reached() {
             Some(Reached { identity, last }) => format!(
-                "ids up to {last} of it were granted to this process (incarnation {:x}, epoch {})",
+                "its ids up to {last} were granted (incarnation {:x}, epoch {})",
                 identity.incarnation, identity.epoch
             ),
-            None => "this process has seen it".to_owned(),
+            None => "it was seen before".to_owned(),
         };
         let message = format!(
-            "the sequence is gone, although {seen}: it was removed, or the store was emptied, replaced or restored. It is not begun \
-             anew, since that could hand out ids twice. If it was removed on purpose, `idmill create {name}`; else find out what \
-             happened to the store, and create it to begin above every id in use, `idmill create {name} --start N`"
+            "the sequence is gone, but {seen}; restore it, or run `idmill create {name} --start N`, with N \
+             above every id in use"
         );
         Error::new(ErrorKind::StoreViolation, message).because(absent.clone())
     }

@@ -73,10 +73,10 @@ impl Settings {
             ));
         }
         if self.lease == 0 || self.lease > MAX_LEN {
-            return invalid(format!("a lease of {} ids; it must be 1 to 2^48", self.lease));
+            return invalid(format!("invalid lease of {} ids; it must be 1 to 2^48", self.lease));
         }
         if self.max_take == 0 || self.max_take > MAX_LEN {
-            return invalid(format!("a max_take of {} ids; it must be 1 to 2^48", self.max_take));
+            return invalid(format!("invalid `max_take` of {} ids; it must be 1 to 2^48", self.max_take));
         }
         self.sizing.check().map_err(|message| Error::invalid(message).during(Operation::Configure))
     }
@@ -158,16 +158,18 @@ impl Sizing {
     pub(crate) fn check(&self) -> Result<(), String> {
         match *self {
             Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {
-                Err(format!("a step of {step} ids; it must be 1 to 2^48"))
+                Err(format!("invalid step of {step} ids; it must be 1 to 2^48"))
             }
             Self::Fixed { step, watermark } if watermark > step => Err(format!(
-                "a watermark of {watermark} is above the step of {step}: one refill would not lead above it"
+                "the watermark of {watermark} is above the step of {step}; lower the watermark, or raise the \
+                 step"
             )),
             Self::Adaptive(Adaptive { min_step, max_waste, .. })
                 if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
             {
                 Err(format!(
-                    "a smallest step of {min_step} and a waste cap of {max_waste} ids; it must be 1 <= step <= cap <= 2^48"
+                    "invalid step of at least {min_step} with `max_waste` {max_waste}; use 1 <= step <= \
+                     max_waste <= 2^48"
                 ))
             }
             _ => Ok(()),

@@ -35,7 +35,7 @@ impl<T> Drop for Task<T> {
 /// Returns the error of a call whose task ended without a result.
 pub(crate) fn lost(failure: JoinError) -> Error {
     let message = if failure.is_panic() {
-        "the store panicked; whether it did what was asked is unknown"
+        "the store panicked; the request may have been applied"
     } else {
         "the runtime ended before the store answered"
     };

@@ -133,7 +133,7 @@ impl Sequences {
         self.shared.ask_store(limit, work).await.map_err(|error| match (error.kind(), operation) {
             (ErrorKind::Deadline, Operation::Create | Operation::Set | Operation::Remove) => {
                 let message =
-                    format!("the store did not answer within {limit:?}; look whether it was applied");
+                    format!("the store did not answer within {limit:?}; check whether it was applied");
                 Error::new(ErrorKind::UnknownOutcome, message).because(error)
             }
             _ => error,

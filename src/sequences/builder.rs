@@ -202,7 +202,8 @@ impl<T: Id> SequenceBuilder<T> {
             return Err(Error::from(ErrorKind::Closed).of(name).during(Operation::Configure));
         }
         if *core.settings != settings {
-            let message = "it is open in this process with other settings or another id type; open it once and clone it";
+            let message = "it is already open in this process with other settings or another id type; open \
+                           it once and clone it";
             return Err(Error::new(ErrorKind::Conflict, message).of(name).during(Operation::Configure));
         }
         Ok(allocator)
@@ -233,10 +234,10 @@ impl<T: Id> SequenceBuilder<T> {
         let clash = |what: &str| Err(Error::invalid(what.to_owned()).during(Operation::Configure));
         match (self.step, self.watermark) {
             (Some(_), _) if adapts => {
-                clash("a fixed step leaves no room for an outage budget or a waste cap; set one or the other")
+                clash("a fixed step excludes `outage_budget` and `max_waste`; set `step` or the others")
             }
             (Some(step), watermark) => Ok(Sizing::Fixed { step, watermark: watermark.unwrap_or(step / 2) }),
-            (None, Some(_)) => clash("a watermark needs a step; without a step both adapt to the load"),
+            (None, Some(_)) => clash("`watermark` needs `step`; without a step both adapt to the load"),
             (None, None) => {
                 let adaptive = Adaptive::for_bounds(bounds);
                 let budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
@@ -261,7 +262,7 @@ fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> R
     let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
     let differs = |what, asked: u64, has| {
         let message = format!(
-            "it exists with {what} {has}, not {asked}; leave {what} out, or change the stored sequence"
+            "it exists with {what} {has}, not {asked}; omit {what}, or change the stored sequence"
         );
         Err(Error::new(ErrorKind::Conflict, message))
     };

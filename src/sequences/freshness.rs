@@ -136,9 +136,9 @@ impl Freshness {
             Some(Ok(stored)) if is_same(stored.as_ref(), *held) || core.stats.identity() != Some(*held) => {
                 return State::Same { at: begun, left: core.left() };
             }
-            Some(Ok(_)) => "the sequence was reset, revoked, removed or created anew",
+            Some(Ok(_)) => "the sequence was reset, revoked, removed or created again",
             Some(Err(_)) | None if self.is_due(*same_at) => {
-                "the store could not be asked in time whether the sequence is the same"
+                "the store did not confirm in time that the sequence is the same"
             }
             Some(Err(_)) | None => return State::Same { at: *same_at, left: core.left() },
         };

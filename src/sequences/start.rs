@@ -162,11 +162,11 @@ impl SequencesBuilder {
     fn start_at(self, home: Home) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
             let message =
-                format!("max_waiting is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
+                format!("`max_waiting` is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
             return Err(Error::invalid(message).during(Operation::Configure));
         }
         if let Some(age) = self.freshness.filter(|age| *age < LEAST_FRESHNESS) {
-            let message = format!("freshness is {age:?}; it must be at least {LEAST_FRESHNESS:?}");
+            let message = format!("`freshness` is {age:?}; it must be at least {LEAST_FRESHNESS:?}");
             return Err(Error::invalid(message).during(Operation::Configure));
         }
         let can = capabilities(&*self.store)?;
@@ -212,7 +212,7 @@ impl SequencesBuilder {
 /// then.
 fn has_timers() -> Result<()> {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
-        let message = "this tokio runtime has no timers; build it with `enable_time` (or `enable_all`), or use \
+        let message = "this tokio runtime has no timers; build it with `enable_time` or `enable_all`, or use \
                        `SequencesBuilder::own_thread`";
         Error::invalid(message).during(Operation::Configure)
     })
@@ -221,7 +221,7 @@ fn has_timers() -> Result<()> {
 /// Returns the store's capabilities; a panic of the store becomes an error.
 fn capabilities(store: &dyn Store) -> Result<Capabilities> {
     catch_unwind(AssertUnwindSafe(|| store.capabilities())).map_err(|_| {
-        let message = "the store panicked when it was asked what it can do";
+        let message = "the store panicked when its capabilities were read";
         Error::new(ErrorKind::StoreViolation, message).during(Operation::Configure)
     })
 }

@@ -47,7 +47,7 @@ fn runtime_thread(name: &str) -> io::Result<(RuntimeHandle, Keeper)> {
         Err(error) => drop(sender.send(Err(error))),
     };
     thread::Builder::new().name(name.to_owned()).spawn(body)?;
-    let runtime = built.recv().unwrap_or_else(|_| Err(io::Error::other("it ended at once")))?;
+    let runtime = built.recv().unwrap_or_else(|_| Err(io::Error::other("it ended immediately")))?;
     Ok((runtime, keeper))
 }
 

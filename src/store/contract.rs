@@ -272,7 +272,8 @@ pub async fn ensure(store: &dyn Store, name: &SequenceName, bounds: Bounds) -> R
             outcome => return outcome,
         }
     }
-    let message = "others create and remove it all the time; try again, and see who removes it";
+    let message = "other processes create and remove it repeatedly; try again, and find out which process \
+                   removes it";
     Err(Error::new(ErrorKind::Unavailable, message).of(name).during(Operation::Create))
 }
 
@@ -313,8 +314,7 @@ impl<'a, S: Store + ?Sized> Pages<'a, S> {
         match &listing.next {
             None => self.page = None,
             stuck if *stuck == page.after => {
-                let message =
-                    "the store began the same page of its list again; nothing after it can be listed";
+                let message = "the store returned the same page of its list again; the rest cannot be listed";
                 return Err(Error::new(ErrorKind::StoreViolation, message).during(Operation::List));
             }
             next => page.after.clone_from(next),

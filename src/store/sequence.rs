@@ -147,7 +147,7 @@ impl Change {
 
 fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
     if change.expect.is_some_and(|expected| expected != info.identity) {
-        return Err(refused("it is not the sequence it was: it was reset or created again meanwhile"));
+        return Err(refused("it was reset or created again since it was read; read it again"));
     }
     let max = change.max.unwrap_or(info.bounds.max());
     if max < info.bounds.start() {
@@ -165,14 +165,14 @@ fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
         }
         if !change.backwards {
             return Err(refused(
-                "ids above the new max are reserved already; repeat with `backwards` if that is meant",
+                "ids above the new max are already reserved; repeat with `backwards` if this is intended",
             ));
         }
     }
     let back = next < reached || u128::from(max) + 1 < reached;
     if back && !change.backwards {
         return Err(refused(
-            "that is backwards: ids could be handed out twice; repeat with `backwards` if that is meant",
+            "next would go backwards, so ids could be repeated; repeat with `backwards` if this is intended",
         ));
     }
     info.bounds = Bounds::new(info.bounds.start(), max)?;

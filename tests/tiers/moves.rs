@@ -108,7 +108,7 @@ async fn restored_source_is_raised_and_not_counted_as_a_move() {
     window.server().with(crate::shelf::Item::evict);
     let error = tier.reserve(&request(10)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
-    assert!(error.to_string().contains("told to go on after 50"), "{error}");
+    assert!(error.to_string().contains("raised above 50"), "{error}");
     assert_eq!(store.inspect(&name).await.unwrap().unwrap().next, Some(51));
     assert_eq!((tier.moves(), tier.reserve(&request(1)).await.unwrap().range.start()), (0, 51));
 }

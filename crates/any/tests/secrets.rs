@@ -18,8 +18,8 @@ fn quotes_and_white_space_around_a_url_are_stripped() {
         assert_eq!(parse(url).unwrap().to_string(), "memory:", "{url:?}");
     }
     for (url, says) in [
-        ("\"memory:", "begins with a quote"),
-        ("'\"memory:\"'", "begins with a quote"),
+        ("\"memory:", "an unmatched quote"),
+        ("'\"memory:\"'", "an unmatched quote"),
         ("memory\n:", "control character"),
         ("\"\"", "is empty"),
         ("  \n", "is empty"),

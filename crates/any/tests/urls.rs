@@ -55,8 +55,8 @@ fn a_store_with_a_window_prints_as_it_reads() {
     for (url, remedy) in [
         ("memory:?window=http://h", "memcached://HOST:PORT"),
         ("memory:?window=h:11211", "redis://HOST:PORT"),
-        ("memory:?window=memcached://h&x=1", "stands alone"),
-        ("memory:?window=memcached://a:b@h", "not supported"),
+        ("memory:?window=memcached://h&x=1", "takes no path and no options"),
+        ("memory:?window=memcached://a:b@h", "does not support"),
     ] {
         refused(url, ErrorKind::InvalidInput, remedy);
     }

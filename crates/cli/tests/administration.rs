@@ -69,7 +69,11 @@ fn set_goes_forwards_and_not_back_unless_told_to() {
     for back in [["--next", "5"], ["--max", "8"]] {
         let ran = place.run(&[&["set", "s"], &back[..]].concat());
         assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{back:?}");
-        assert!(ran.err.contains("handed out twice") || ran.err.contains("reserved already"), "{}", ran.err);
+        assert!(
+            ran.err.contains("ids could be repeated") || ran.err.contains("already reserved"),
+            "{}",
+            ran.err
+        );
         assert!(ran.err.contains("hint: add `--backwards`"), "{}", ran.err);
     }
     assert_eq!(place.show(), before);

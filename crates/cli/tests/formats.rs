@@ -105,7 +105,7 @@ fn bad_value_is_named_after_earlier_results_are_printed() {
             &["decode", "--format", "base62", "z", "a-b", "y"][..],
             "",
             "61\n",
-            "`a-b`, character 2: `-` is no digit",
+            "`a-b`, character 2: `-` is not a digit",
         ),
         (&["decode", "--format", "base62"], "z\na-b\ny\n", "61\n", "line 2 of stdin: `a-b`, character 2"),
         (&["encode", "--format", "base62"], "61\nx\n", "z\n", "line 2 of stdin: `x`: write a whole number"),

@@ -50,7 +50,7 @@ fn deleted_store_is_rejected_until_the_sequence_is_removed() {
     fs::remove_file(place.path().join("ids.db")).unwrap();
     let refused = next(&place, GUARDED, "1");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("another sequence of this name"), "{}", refused.err);
+    assert!(refused.err.contains("but ids were claimed of"), "{}", refused.err);
     // The guard updates the witness.
     let removed = place.run(&["remove", "orders", "--yes", "--store", GUARDED]);
     assert_eq!(removed.code, 0, "{removed:?}");
@@ -93,7 +93,7 @@ fn refused_removal_permits_nothing() {
     }
     let refused = next(&place, GUARDED, "5");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("another sequence of this name"), "{}", refused.err);
+    assert!(refused.err.contains("but ids were claimed of"), "{}", refused.err);
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn witness_that_cannot_be_written_costs_no_ids() {
     let refused = place.run(&[&many[..], &["--guard", "sqlite:other.db?mode=ro"]].concat());
     assert_ne!(refused.code, 0, "{refused:?}");
     assert_eq!(refused.out, "");
-    assert!(refused.err.contains("cannot be written"), "{}", refused.err);
+    assert!(refused.err.contains("is not writable"), "{}", refused.err);
     assert_eq!(next(&place, guarded, "1").ids(), [6], "nothing was lost");
 }
 
@@ -133,7 +133,7 @@ fn guard_is_read_from_the_url_flag_or_environment() {
     assert_eq!(guarded(&["next", "orders", "--store", GUARDED]).ids(), [12]);
     let twice = place.run(&["next", "orders", "--store", GUARDED, "--guard", "file:other.witness"]);
     assert_eq!(twice.code, 2, "{twice:?}");
-    assert!(twice.err.contains("guarded already"), "{}", twice.err);
+    assert!(twice.err.contains("already has a guard"), "{}", twice.err);
     let wrong =
         Ran::from(place.command(&["next", "orders"]).env("IDMILL_GUARD", "/ids.witness").output().unwrap());
     assert_eq!(wrong.code, 2, "{wrong:?}");
@@ -243,7 +243,7 @@ fn missing_witness_of_a_used_store_is_refused() {
         for name in ["orders", "users"] {
             let refused = place.run(&["next", name, "--store", &guarded]);
             assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");
-            assert!(refused.err.contains("does not exist, and ids of \"orders\""), "{}", refused.err);
+            assert!(refused.err.contains("but ids of \"orders\" were reserved"), "{}", refused.err);
             assert!(refused.err.contains(&format!("`{guard}?new=true`")), "{}", refused.err);
         }
         let existing = place.run(&["next", "orders", "--existing", "--store", &guarded]);

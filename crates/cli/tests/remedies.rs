@@ -81,9 +81,9 @@ fn sqlite() {
             args: NEXT,
             code: 4,
             says: &[
-                "if it was there before, correct its name, or restore it",
-                "begins every sequence at its start",
-                "if this is new, mode=rwc makes it",
+                "correct its name or restore it",
+                "only for a new store use `mode=rwc`",
+                "which creates it empty",
             ],
             never: &[LATER],
         },
@@ -93,7 +93,7 @@ fn sqlite() {
             args: NEXT,
             code: if closed == "/sys" { 1 } else { 2 },
             says: if closed == "/sys" {
-                &["make both readable and writable for this user"]
+                &["readable and writable for this user"]
             } else {
                 &["directory"]
             },
@@ -129,7 +129,7 @@ fn sqlite_on_a_read_only_mount() {
         store: String::new(),
         args: &[],
         code: 1,
-        says: &["-wal and -shm beside it, which SQLite makes there to read as well"],
+        says: &["the file, -wal and -shm readable and writable"],
         never: &[LATER],
     };
     row.judge(&ran);
@@ -157,7 +157,7 @@ fn sqlite_on_a_full_disk() {
         store: String::new(),
         args: NEXT,
         code: 75,
-        says: &["make room on the disk"],
+        says: &["free space on the disk"],
         never: &[],
     };
     row.judge(&ran);
@@ -175,7 +175,7 @@ async fn redis() {
             store: format!("redis://{at}/99"),
             args: NEXT,
             code: 2,
-            says: &["DB index is out of range", "below its setting `databases`, which is 16"],
+            says: &["DB index is out of range", "below the server's setting `databases` (default 16)"],
             never: &[LATER],
         },
         Row {
@@ -183,7 +183,7 @@ async fn redis() {
             store: format!("etcd://{at}?timeout=2s"),
             args: NEXT,
             code: 1,
-            says: &["that is not etcd, or it speaks TLS (tls=true)"],
+            says: &["the server is not etcd, or it uses TLS"],
             never: &[LATER],
         },
     ] {
@@ -197,7 +197,7 @@ async fn redis() {
         store: format!("redis://{}", engine.address()),
         args: NEXT,
         code: 1,
-        says: &["it asks for a password, and none was given: write redis://USER:PASSWORD@HOST"],
+        says: &["the password is missing; write `redis://USER:PASSWORD@HOST`"],
         never: &[LATER],
     };
     row.check(&place);
@@ -210,7 +210,7 @@ async fn redis() {
         store: format!("redis://{at}"),
         args: NEXT,
         code: 1,
-        says: &["CONFIG SET appendfsync always", "accept that with ?durability=process"],
+        says: &["CONFIG SET appendfsync always", "or set `?durability=process`"],
         never: &[LATER],
     };
     row.check(&place);
@@ -230,7 +230,7 @@ async fn etcd() {
             store: format!("etcd://{at}?tls=true&timeout=10s"),
             args: NEXT,
             code: 75,
-            says: &["etcd cannot be reached", "perhaps it does not speak TLS"],
+            says: &["cannot reach etcd", "if the server does not use TLS"],
             never: &[],
         },
         Row {
@@ -256,7 +256,7 @@ async fn mongodb() {
         store: format!("mongodb://{at}/ids?tls=true&timeout=2s&directConnection=true"),
         args: NEXT,
         code: 75,
-        says: &[&at.to_string(), "that the servers speak TLS if the URL says so"],
+        says: &[&at.to_string(), "`tls=true` exactly if the servers use TLS"],
         never: &["Topology"],
     };
     row.check(&place);
@@ -292,7 +292,7 @@ async fn postgres() {
             store: format!("postgres://reader@{at}/postgres?mode=rw"),
             args: NEXT,
             code: 1,
-            says: &["25006", "default_transaction_read_only is on for this user", "turn it off"],
+            says: &["25006", "`default_transaction_read_only` is on for this user", "turn it off"],
             never: &["the server is a standby or read-only", LATER],
         },
         Row {
@@ -312,8 +312,8 @@ async fn postgres() {
         store: format!("postgres://app@{at}/postgres?mode=rw"),
         args: NEXT,
         code: 1,
-        says: &["cannot change it, as row-level security or a rule on the table has it"],
-        never: &[LATER, "others changed the sequence"],
+        says: &["row-level security or a rule hides the row from UPDATE"],
+        never: &[LATER, "other processes changed the sequence"],
     };
     row.check(&place);
     client.batch_execute("DROP TABLE idmill_sequences").await.unwrap();
@@ -322,7 +322,7 @@ async fn postgres() {
         store: format!("{root}?mode=rw"),
         args: NEXT,
         code: 4,
-        says: &["begins every sequence at its start"],
+        says: &["correct its name or restore it"],
         never: &[LATER],
     };
     row.check(&place);

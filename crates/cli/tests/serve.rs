@@ -510,7 +510,7 @@ fn a_server_is_the_store_of_commands_elsewhere() {
     let url = format!("idmill://{}?timeout=60s", server.resp);
     let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
     let refused = run(&["next", "orders"]);
-    assert!(refused.code == 4 && refused.err.contains("creates none"), "{refused:?}");
+    assert!(refused.code == 4 && refused.err.contains("does not create it"), "{refused:?}");
     for (args, out) in [
         (&["create", "orders", "--start", "7"][..], None),
         (&["next", "orders", "-n", "2"], Some("7\n8\n")),

@@ -110,7 +110,7 @@ impl Layout {
         let all = symbols().count();
         let digits = if self.base.checks() { all.saturating_sub(1) } else { all };
         if digits == 0 {
-            return Err(fault::at(text, from, format_args!("digits of {} are missing", self.base.name())));
+            return Err(fault::at(text, from, format_args!("no digits of `{}`", self.base.name())));
         }
         let mut number = 0;
         for (at, symbol) in symbols().take(digits) {
@@ -131,8 +131,8 @@ impl Layout {
         if symbols == expected {
             return Ok(());
         }
-        let what = if symbols < expected { "something is missing" } else { "take zeros away at the front" };
-        let message = format!("{symbols} symbols, where this format writes {expected}: {what}");
+        let what = if symbols < expected { "some are missing" } else { "remove leading zeros" };
+        let message = format!("{symbols} symbols, expected {expected}: {what}");
         Err(fault::whole(text, message))
     }
 }
@@ -169,7 +169,7 @@ impl Base {
         let digit = self.digit(symbol).ok_or_else(|| self.no_digit(symbol))?;
         let longer =
             number.checked_mul(self.alphabet().len() as u64).and_then(|number| number.checked_add(digit));
-        longer.ok_or_else(|| "the number is larger than 2^64 - 1, the largest id there can be".to_owned())
+        longer.ok_or_else(|| "the number is larger than 2^64 - 1, the largest id".to_owned())
     }
 
     fn digit(self, symbol: char) -> Option<u64> {
@@ -182,12 +182,12 @@ impl Base {
             (Self::Crockford { check: false }, '*' | '~' | '$' | '=') => {
                 "it is a check symbol, and this format has none"
             }
-            (Self::Crockford { .. }, 'U') => "U is left out, perhaps it is a V",
-            (Self::Crockford { .. }, _) => "they are 0 to 9 and A to Z without I, L, O and U",
-            (Self::Base62, _) => "they are 0 to 9, A to Z and a to z",
-            (Self::Decimal, _) => "they are 0 to 9",
+            (Self::Crockford { .. }, 'U') => "U is not used, perhaps it is a V",
+            (Self::Crockford { .. }, _) => "use 0 to 9 and A to Z without I, L, O and U",
+            (Self::Base62, _) => "use 0 to 9, A to Z and a to z",
+            (Self::Decimal, _) => "use 0 to 9",
         };
-        format!("`{}` is no digit of {}: {remedy}", symbol.escape_debug(), self.name())
+        format!("`{}` is not a digit of `{}`: {remedy}", symbol.escape_debug(), self.name())
     }
 }
 
@@ -210,10 +210,10 @@ fn check(number: u64, symbol: char) -> Result<(), String> {
     match position(CROCKFORD, uniform(symbol)) {
         Some(value) if value == number % CHECKS => Ok(()),
         Some(_) => {
-            Err("the check symbol does not fit: something was mistyped; compare with the original".to_owned())
+            Err("the check symbol does not match: the id was mistyped; compare the original".to_owned())
         }
         None => Err(format!(
-            "`{}` is no check symbol: they are the digits of crockford, and * ~ $ = U",
+            "`{}` is not a check symbol; use a digit of `crockford`, or * ~ $ = U",
             symbol.escape_debug()
         )),
     }
@@ -300,37 +300,37 @@ mod tests {
     #[test]
     fn what_cannot_be_is_named_with_its_place() {
         for (base, text, says) in [
-            (Base::Decimal, "", "character 1: digits of decimal are missing"),
-            (Base::Decimal, "12a", "`12a`, character 3: `a` is no digit of decimal"),
+            (Base::Decimal, "", "character 1: no digits of `decimal`"),
+            (Base::Decimal, "12a", "`12a`, character 3: `a` is not a digit of `decimal`"),
             (Base::Decimal, "+1", "character 1: `+`"),
             (Base::Decimal, "1_000", "character 2: `_`"),
-            (Base::Decimal, "007", "3 symbols, where this format writes 1: take zeros away"),
+            (Base::Decimal, "007", "3 symbols, expected 1: remove leading zeros"),
             (Base::Decimal, "18446744073709551616", "character 20: the number is larger than 2^64 - 1"),
             (Base::Decimal, "99999999999999999999999999", "character 20: the number is larger"),
             (Base::Decimal, "٣", "character 1: `٣`"),
             (Base::Base62, "LygHa16AHYG", "character 11: the number is larger"),
-            (Base::Base62, "a-b", "character 2: `-` is no digit of base62"),
-            (Base::Base62, "0a", "take zeros away"),
-            (PLAIN, "---", "digits of crockford are missing"),
-            (PLAIN, "4ZU", "character 3: `U` is no digit of crockford: U is left out"),
+            (Base::Base62, "a-b", "character 2: `-` is not a digit of `base62`"),
+            (Base::Base62, "0a", "remove leading zeros"),
+            (PLAIN, "---", "no digits of `crockford`"),
+            (PLAIN, "4ZU", "character 3: `U` is not a digit of `crockford`: U is not used"),
             (PLAIN, "ä4ZQ", "character 1: `ä`"),
             (
                 PLAIN,
                 "14*",
-                "character 3: `*` is no digit of crockford: it is a check symbol, and this format has none",
+                "character 3: `*` is not a digit of `crockford`: it is a check symbol, and this format has none",
             ),
             (PLAIN, "G000000000000", "character 13: the number is larger"),
-            (CHECKED, "0", "digits of crockford are missing"),
-            (CHECKED, "14-V", "character 4: the check symbol does not fit"),
-            (CHECKED, "14!", "character 3: `!` is no check symbol"),
-            (CHECKED, "1*4", "character 2: `*` is no digit"),
-            (CHECKED, "014U", "4 symbols, where this format writes 3"),
+            (CHECKED, "0", "no digits of `crockford`"),
+            (CHECKED, "14-V", "character 4: the check symbol does not match"),
+            (CHECKED, "14!", "character 3: `!` is not a check symbol"),
+            (CHECKED, "1*4", "character 2: `*` is not a digit"),
+            (CHECKED, "014U", "4 symbols, expected 3"),
         ] {
             let error = read(base, text).unwrap_err().to_string();
             assert!(error.contains(says), "{base:?} {text:?}: {error}");
         }
         let short = Layout { base: PLAIN, pad: 8, group: 0 }.read("4ZQ", 0, 3).unwrap_err().to_string();
-        assert!(short.contains("3 symbols, where this format writes 8: something is missing"), "{short}");
+        assert!(short.contains("3 symbols, expected 8: some are missing"), "{short}");
     }
 
     #[test]

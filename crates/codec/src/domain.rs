@@ -35,7 +35,7 @@ impl Domain {
     pub fn below(bound: u64) -> Result<Self> {
         let max = bound.checked_sub(1);
         max.map(|max| Self { max })
-            .ok_or_else(|| invalid("no number is below 0: choose a bound of at least 1"))
+            .ok_or_else(|| invalid("the bound is 0, so no number is below it; use at least 1"))
     }
 
     /// Returns the largest number.
@@ -59,8 +59,8 @@ impl Domain {
             return Ok(number);
         }
         let message = format!(
-            "{number} is too large for `{codec}`, which takes 0 to {}; widen the codec, or create the sequence with \
-             that max",
+            "{number} is too large for `{codec}`, which takes 0 to {}; widen the codec, or create the \
+             sequence with that `max`",
             self.max
         );
         Err(Error::invalid(message))

@@ -125,12 +125,12 @@ fn variable(name: &str) -> Result<String> {
     // `std::env::var_os` may panic for these names, which cannot be set anyway.
     let possible = !name.is_empty() && !name.contains(['=', '\0']);
     let value = possible.then(|| std::env::var_os(name)).flatten().ok_or_else(|| {
-        let message = format!("the environment variable `{name}` for the key is not set; export it");
+        let message = format!("the environment variable `{name}` of the key is not set; export it");
         Error::new(ErrorKind::NotFound, message)
     })?;
     value.into_string().map_err(|_| {
         Error::invalid(format!(
-            "the environment variable `{name}` for the key is not UTF-8; write it in hexadecimal"
+            "the environment variable `{name}` of the key is not UTF-8; write the key in hexadecimal"
         ))
     })
 }
@@ -140,19 +140,17 @@ fn content(path: &str) -> Result<String> {
     let file = File::open(path).and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text));
     file.map_err(|error| {
         let (kind, remedy) = match error.kind() {
-            std::io::ErrorKind::NotFound => (ErrorKind::NotFound, "make it, or correct the path"),
+            std::io::ErrorKind::NotFound => (ErrorKind::NotFound, "create it, or correct the path"),
             std::io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "make it readable"),
             _ => (
                 ErrorKind::InvalidInput,
-                "it should be a text of one line, such as `openssl rand -hex 16` prints",
+                "it must be one line of text, as `openssl rand -hex 16` prints it",
             ),
         };
-        Error::new(kind, format!("the file `{path}` for the key cannot be read; {remedy}")).because(error)
+        Error::new(kind, format!("cannot read the key file `{path}`; {remedy}")).because(error)
     })?;
     if text.len() as u64 > LONGEST {
-        return Err(Error::invalid(format!(
-            "the file `{path}` is too long for a key: {LONGEST} bytes at most"
-        )));
+        return Err(Error::invalid(format!("the key file `{path}` is longer than {LONGEST} bytes")));
     }
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())
@@ -197,9 +195,9 @@ mod tests {
         }
         for (content, says) in [
             (&b"\n"[..], "the key is empty"),
-            (&[0xff, 0xfe], "cannot be read"),
+            (&[0xff, 0xfe], "cannot read"),
             (&[b'1'; 40], "more than 128 bits"),
-            (&[b'k'; 4097], "4096 bytes at most"),
+            (&[b'k'; 4097], "longer than 4096 bytes"),
         ] {
             std::fs::write(&path, content).unwrap();
             let error = source.load().unwrap_err();

@@ -193,27 +193,27 @@ fn what_is_wrong_with_a_format_is_named_with_its_place() {
         ("base62(check)", "character 8: `base62`: it takes no arguments"),
         ("crockford(chekc)", "character 11: `crockford`: write `crockford` or `crockford(check)`"),
         ("crockford(check,check)", "character 17"),
-        ("base62|group(4)", "character 8: hyphens are for `crockford`"),
+        ("base62|group(4)", "character 8: hyphens need `crockford`"),
         ("reverse", "write `reverse(bits=N)`"),
         ("reverse(64)", "write `reverse(bits=N)`"),
-        ("reverse(bits=65)", "character 9: `bits` is a whole number of 1 to 64"),
+        ("reverse(bits=65)", "character 9: `bits` must be a whole number from 1 to 64"),
         (
             "reverse(bits=64)|reverse(bits=63)",
-            "character 18: `reverse` takes 0 to 9223372036854775807, and what comes",
+            "character 18: `reverse` takes 0 to 9223372036854775807, but the codec",
         ),
         ("permute(bits=31)", "character 1: write `permute(key=KEY,bits=N)`"),
         ("permute(key=1)", "character 1: write `permute(key=KEY,bits=N)`"),
         ("permute(key=1,bits=31,below=9)", "character 23: write `permute"),
-        ("permute(key=1,below=0)", "character 15: `below` is a whole number"),
+        ("permute(key=1,below=0)", "character 15: `below` must be a whole number"),
         ("permute(key=1,bits=31,v=2)", "character 23"),
         ("permute(key=,bits=31)", "character 9: the key is empty"),
-        ("permute(key=env:KEY,bits=31)", "read the format by `Format::load`"),
+        ("permute(key=env:KEY,bits=31)", "use `Format::load`"),
         ("prefix()", "write `prefix(TEXT)`"),
         ("prefix(\"\")", "it is empty"),
-        ("prefix(a=b)", "character 8: write `prefix(TEXT)`; put a text with `=`"),
+        ("prefix(a=b)", "character 8: write `prefix(TEXT)`; quote a text that contains `=`"),
         ("prefix(\"a\nb\")", "control character"),
         ("prefix(\"a", "character 8: this quote is not closed"),
-        (r#"prefix("a\n")"#, "character 10: between quotes"),
+        (r#"prefix("a\n")"#, "character 10: in quotes"),
         ("präfix(a)", "character 3: expected `|`"),
         ("prefix(\"ä\"ö)", "character 11: expected `,` or `)`"),
     ] {
@@ -222,7 +222,7 @@ fn what_is_wrong_with_a_format_is_named_with_its_place() {
         assert!(error.to_string().contains(says), "{format:?}: {error}");
     }
     let long = format!("prefix({})", "x".repeat(65)).parse::<Format>().unwrap_err().to_string();
-    assert!(long.contains("64 bytes at most") && long.len() < 200, "{long}");
+    assert!(long.contains("longer than 64 bytes") && long.len() < 200, "{long}");
 }
 
 #[test]
@@ -286,12 +286,12 @@ fn what_a_format_does_not_write_it_does_not_read() {
         ("OR".to_owned(), "character 3: it should begin"),
         (format!("ORX-{digits}.x"), "character 3: it should begin"),
         (format!("ORD-{digits}"), "it should end with `.x`"),
-        ("ORD-.x".to_owned(), "digits of crockford are missing"),
+        ("ORD-.x".to_owned(), "no digits of `crockford`"),
         ("ORD-x".to_owned(), "it should end with"),
         ("ÖRD-ä".to_owned(), "character 1: it should begin"),
-        (format!("ORD-0{digits}.x"), "5 symbols, where this format writes 4"),
+        (format!("ORD-0{digits}.x"), "5 symbols, expected 4"),
         (format!("ORD-{}.x", &digits[1..]), "3 symbols"),
-        (format!("ORD-{large}.x"), "1000 is nothing that `permute` makes, which is 0 to 999"),
+        (format!("ORD-{large}.x"), "1000 is not a result of `permute`, which returns 0 to 999"),
         (format!(" {text}"), "begin"),
     ] {
         let error = format.decode(&text).unwrap_err();

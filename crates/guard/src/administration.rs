@@ -62,7 +62,7 @@ impl Guarded {
         let confirmed = self.amend(name, |ledger| ledger.reset(known, after.identity, after.reached())).await;
         match confirmed.map_err(unconfirmed)? {
             Some(_) => Ok(after),
-            None => Err(overtaken("the store was set, and the ids that were claimed stay claimed")),
+            None => Err(overtaken("the store was changed, and the claimed ids stay claimed")),
         }
     }
 
@@ -143,13 +143,13 @@ fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(Seque
 
 fn unconfirmed(error: Error) -> Error {
     let message =
-        "the store was changed, and the witness does not have it: repeat the change once it can be written";
+        "the store was changed, but the witness was not; repeat the change when the witness is writable";
     Error::new(error.kind(), message).because(error)
 }
 
 fn overtaken(outcome: &str) -> Error {
     let message = format!(
-        "others reset the sequence or claimed ids of a later epoch meanwhile; {outcome}; set it again"
+        "another process reset the sequence or claimed ids of a later epoch; {outcome}; set it again"
     );
     Error::new(ErrorKind::Conflict, message)
 }
@@ -159,9 +159,9 @@ impl Announced {
     pub(super) const fn repeated(self) -> &'static str {
         match self {
             Self::Resetting { .. } => {
-                "a reset was announced and is not confirmed: repeat `idmill set NAME --backwards`"
+                "a reset was announced and not confirmed; repeat `idmill set NAME --backwards`"
             }
-            _ => "a removal was announced and is not confirmed: repeat `idmill remove NAME`",
+            _ => "a removal was announced and not confirmed; repeat `idmill remove NAME`",
         }
     }
 }

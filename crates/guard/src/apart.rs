@@ -89,7 +89,7 @@ async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
             }
         }
     }
-    let message = format!("other processes changed its mark, the record {MARK}, {TRIES} times; try again");
+    let message = format!("other processes changed the record `{MARK}` {TRIES} times; try again");
     Err(Error::new(ErrorKind::Unavailable, message))
 }
 
@@ -103,7 +103,7 @@ pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result
         return Ok(());
     }
     let message = format!(
-        "the store is kept by the same server, {server}: a failover or a restore of it takes both back. Name another server, or a \
+        "the store is on the same server, {server}, so one restore reverts both; use another server, or a \
          file on another disk"
     );
     Err(Error::invalid(message))
@@ -136,13 +136,15 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
 /// Returns the error for a witness that is the guarded store itself.
 pub fn is_itself() -> Error {
     Error::invalid(
-        "it is the store itself, so one restore takes both back: name another server, or a file on another disk",
+        "the witness is the store itself, so one restore reverts both; use another server, or a file on \
+         another disk",
     )
 }
 
 fn not_probed(error: Error) -> Error {
     let message = format!(
-        "the store's record {MARK} cannot be read, so the store may be the witness itself: let this user read the records"
+        "cannot read the record `{MARK}` of the store, so the store may be the witness itself; allow this \
+         user to read records"
     );
     Error::new(error.kind(), message).because(error)
 }

@@ -107,7 +107,7 @@ impl FileWitness {
         let place = self.0.clone();
         let working = tokio::task::spawn_blocking(move || work(&place));
         working.await.unwrap_or_else(|error| {
-            Err(Error::new(ErrorKind::UnknownOutcome, "the work on the witness's file was cut off")
+            Err(Error::new(ErrorKind::UnknownOutcome, "the work on the witness's file was cancelled")
                 .because(error))
         })
     }
@@ -201,7 +201,7 @@ impl Place {
             links => {
                 let file = self.file.display();
                 let message = format!(
-                    "{file} has {links} hard links, and a write would reach only one of them: remove the others"
+                    "{file} has {links} hard links, and a write reaches only one of them; remove the others"
                 );
                 Err(Error::new(ErrorKind::Conflict, message))
             }
@@ -233,7 +233,7 @@ impl Place {
             .map_err(|error| self.failed(&error))?;
         text::decode(&text).map_err(|fault| {
             let message = format!(
-                "{} {fault}; nothing was changed. Restore it, or move it away: a new one knows nothing of what was claimed",
+                "{} {fault}; nothing was changed. Restore it: a new file would have no claims",
                 self.file.display()
             );
             Error::new(ErrorKind::StoreViolation, message)
@@ -252,7 +252,7 @@ impl Place {
             self.sync_directory()
         };
         replace().map_err(|error| {
-            let message = format!("whether {} was replaced is not known", self.file.display());
+            let message = format!("{} may or may not have been replaced", self.file.display());
             Error::new(ErrorKind::UnknownOutcome, message).because(error)
         })
     }
@@ -275,10 +275,10 @@ fn failed(file: &Path, error: &io::Error) -> Error {
     let (kind, advice) = match error.kind() {
         io::ErrorKind::NotFound => (
             ErrorKind::NotFound,
-            "make its directory, or restore the file: a new one knows nothing of what was claimed",
+            "create its directory, or restore the file; a new file would have no claims",
         ),
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            (ErrorKind::Denied, "this process has to be able to write it, and its directory")
+            (ErrorKind::Denied, "make the file and its directory writable for this process")
         }
         _ => (ErrorKind::Unavailable, "nothing was claimed"),
     };

@@ -195,7 +195,7 @@ impl Guarded {
             }
             grant = self.store.reserve(request).await?;
         }
-        let message = "the ids that the store granted were claimed before, each time; use larger steps, or see what else \
+        let message = "the granted ids were already claimed, each time; use larger steps, or find what else \
                        changes this sequence";
         let error = Error::new(ErrorKind::Unavailable, message);
         Err(last.into_iter().fold(error, Error::because))
@@ -319,8 +319,8 @@ impl Guarded {
         let again = grant.range.start();
         tracing::error!(
             sequence = %name,
-            "the store went back in time: it granted ids from {again} on again, of which none was used; ids go on from {top}, above \
-             all that were handed out"
+            "the store went back in time: it granted ids from {again} again; none was used, and ids continue \
+             from {top}"
         );
     }
 
@@ -344,17 +344,16 @@ fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<
 
 fn replaced(grant: &Grant, known: Identity) -> String {
     format!(
-        "the store has another sequence of this name ({:016x}) than the one that ids were claimed of ({:016x}): it was \
-         emptied, restored to before the sequence was created, or is another store; nothing of it is used. Correct the \
-         store's URL, or restore it; if the new one is meant, remove it through the guard and create it again",
+        "the store has sequence {:016x}, but ids were claimed of {:016x}; fix the URL, restore it, or \
+         remove it through the guard",
         grant.identity.incarnation, known.incarnation
     )
 }
 
 fn behind_reset(grant: &Grant, known: Identity) -> String {
     format!(
-        "the store is back behind a reset of this sequence: it is at epoch {}, and ids were claimed at epoch {}; \
-         nothing of it is used. Restore a later backup, or reset the sequence again",
+        "the store lost a reset: it is at epoch {}, ids were claimed at epoch {}; restore a later backup, or \
+         reset it again",
         grant.identity.epoch, known.epoch
     )
 }
@@ -373,14 +372,15 @@ fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
         return exhausted(name, max);
     }
     let message = format!(
-        "a removed sequence of this name used every id up to {max}: raise max, or remove it with --forget to repeat them"
+        "a removed sequence of this name used all ids up to {max}; raise `max`, or remove it with `--forget` \
+         to repeat them"
     );
     Error::new(ErrorKind::Exhausted, message)
 }
 
 fn claimed_before(grant: &Grant, top: u128) -> Error {
     let message = format!(
-        "ids from {} on were granted, and all below {top} were claimed before; none of them is used",
+        "the store granted ids from {} on, but all below {top} were already claimed; none of them is used",
         grant.range.start()
     );
     Error::new(ErrorKind::StoreViolation, message)
@@ -389,13 +389,13 @@ fn claimed_before(grant: &Grant, top: u128) -> Error {
 /// Nothing was reserved, or the range was returned.
 fn not_writable(error: Error) -> Error {
     let kind = if is_certain(&error) { error.kind() } else { ErrorKind::Unavailable };
-    Error::new(kind, "the witness that guards this store cannot be written; no id was reserved")
+    Error::new(kind, "the witness that guards this store is not writable; no id was reserved")
         .because(error)
 }
 
 /// The store granted a range that is not used. The caller counts it as a gap.
 fn lost(error: Error) -> Error {
-    Error::new(ErrorKind::UnknownOutcome, "a range was reserved and could not be claimed; it is a gap")
+    Error::new(ErrorKind::UnknownOutcome, "a range was reserved but not claimed; it is a gap")
         .because(error)
 }
 

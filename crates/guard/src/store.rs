@@ -37,8 +37,7 @@ impl StoreWitness {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if can.durability < Durability::Disk {
-            let message =
-                "a witness has to keep what was claimed over a crash of its machine, and this store does not";
+            let message = "a witness must keep claims across a crash of its machine, and this store does not";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(Self(Arc::new(store)))
@@ -52,8 +51,7 @@ impl StoreWitness {
 
 fn read(name: &str, record: &str) -> Result<Ledger> {
     text::ledger_of(record).ok_or_else(|| {
-        let message =
-            format!("the witness's record of {name} cannot be read: {record:?}; nothing was changed");
+        let message = format!("the witness's record of `{name}` is invalid: {record:?}; nothing was changed");
         Error::new(ErrorKind::StoreViolation, message)
     })
 }

@@ -57,7 +57,7 @@ async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
     store.restore(&nothing);
     let refused = starts(&guarded, 1).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
-    assert!(refused.to_string().contains("another sequence of this name"), "{refused}");
+    assert!(refused.to_string().contains("but ids were claimed of"), "{refused}");
     assert!(guarded.remove(&name()).await.unwrap());
     assert_eq!(starts(&guarded, 1).await.unwrap(), 11, "above what was claimed of the removed one");
     assert_eq!(guarded.healed(), 0, "nothing went back");
@@ -72,7 +72,7 @@ async fn a_reset_is_followed_and_what_is_behind_it_is_refused() {
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     store.restore(&backup);
     let refused = starts(&guarded, 1).await.unwrap_err();
-    assert!(refused.to_string().contains("back behind a reset"), "{refused}");
+    assert!(refused.to_string().contains("lost a reset"), "{refused}");
     assert_eq!(refused.kind(), ErrorKind::StoreViolation);
 }
 

@@ -69,14 +69,14 @@ fn announced_of(text: &str) -> Option<Announced> {
 /// # Errors
 /// The fault, worded to follow the file's name.
 pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "is no text, and so no witness of idmill's")?;
-    let lines = text.strip_prefix(FIRST).ok_or("is no witness of idmill's, or of a later version")?;
-    let (lines, sum) = lines.rsplit_once(LAST).ok_or("is cut off")?;
+    let text = std::str::from_utf8(text).map_err(|_| "is not UTF-8, so it is not a witness of idmill")?;
+    let lines = text.strip_prefix(FIRST).ok_or("is not a witness of idmill, or of a later version")?;
+    let (lines, sum) = lines.rsplit_once(LAST).ok_or("is truncated")?;
     let covered = &text[..FIRST.len() + lines.len()];
     if sum.strip_suffix('\n') != Some(&format!("{:08x}", crc32fast::hash(covered.as_bytes()))) {
-        return Err("is damaged: its checksum is wrong".to_owned());
+        return Err("is corrupt: its checksum is wrong".to_owned());
     }
-    let read = |line| read(line).ok_or_else(|| format!("has a line that cannot be read: {line:?}"));
+    let read = |line| read(line).ok_or_else(|| format!("has an invalid line: {line:?}"));
     lines.lines().map(read).collect()
 }
 

@@ -176,7 +176,7 @@ impl MemoryWitness {
 
     /// Returns the state, or an error while the witness is unreachable.
     fn there(&self) -> Result<MutexGuard<'_, Memory>> {
-        let away = || Error::new(ErrorKind::Unavailable, "the witness is away");
+        let away = || Error::new(ErrorKind::Unavailable, "the witness is unreachable");
         Some(self.0.lock()).filter(|memory| !memory.away).ok_or_else(away)
     }
 }
@@ -220,5 +220,5 @@ pub(super) fn is_certain(error: &Error) -> bool {
 }
 
 pub(super) fn of_the_witness(error: Error) -> Error {
-    Error::new(error.kind(), "the witness that guards this store could not be asked").because(error)
+    Error::new(error.kind(), "the request to the witness that guards this store failed").because(error)
 }

@@ -55,9 +55,7 @@ impl Authority {
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => Ok(Some((user, password))),
             (None, None) => Ok(None),
-            _ => Err(refuse(
-                "credentials are written `USER:PASSWORD@`; percent-encode what has a meaning in a URL",
-            )),
+            _ => Err(refuse("write credentials as `USER:PASSWORD@`; percent-encode special characters")),
         }
     }
 
@@ -67,7 +65,7 @@ impl Authority {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a host is invalid or missing.
     pub fn addresses(&self, port: u16) -> Result<Vec<Address>> {
         if self.hosts.is_empty() {
-            return Err(refuse("no host is named: write HOST or HOST:PORT"));
+            return Err(refuse("the host is missing; write `HOST` or `HOST:PORT`"));
         }
         self.hosts.iter().map(|host| Self::address(host, port)).collect()
     }
@@ -78,7 +76,9 @@ impl Authority {
     /// As [`addresses`](Self::addresses).
     pub fn address(host: &str, port: u16) -> Result<Address> {
         Address::parse(host, Some(port)).ok_or_else(|| {
-            refuse(format!("the host {host:?} cannot be; write HOST or HOST:PORT, such as 10.0.0.7:{port}"))
+            refuse(format!(
+                "the host {host:?} is invalid; write `HOST` or `HOST:PORT`, such as `10.0.0.7:{port}`"
+            ))
         })
     }
 
@@ -152,7 +152,8 @@ mod tests {
     fn hosts_have_a_port_or_the_default() {
         let addresses = Authority::of(["a", "b:1", "[::1]"]).addresses(7).unwrap();
         assert_eq!(addresses.iter().map(Address::to_string).collect::<Vec<_>>(), ["a:7", "b:1", "[::1]:7"]);
-        for (hosts, says) in [(&[][..], "no host"), (&["a", ""], "HOST:PORT"), (&["a b"], "10.0.0.7:7")] {
+        let wrong = [(&[][..], "the host is missing"), (&["a", ""], "HOST:PORT"), (&["a b"], "10.0.0.7:7")];
+        for (hosts, says) in wrong {
             let error = Authority::of(hosts.iter().copied()).addresses(7).unwrap_err().to_string();
             assert!(error.contains(says), "{error}");
         }

@@ -80,7 +80,7 @@ impl ColumnPath {
         let (column, table) = self.0.split_last().expect("two parts or more");
         if table.len() > 2 {
             let message = format!(
-                "`{self}` has too many parts: write column=TABLE.COLUMN or column=SCHEMA.TABLE.COLUMN"
+                "`{self}` has too many parts; write `column=TABLE.COLUMN` or `column=SCHEMA.TABLE.COLUMN`"
             );
             return Err(Error::invalid(message));
         }
@@ -89,14 +89,13 @@ impl ColumnPath {
 
     /// Returns the error for a missing column. `what` is the missing part, such as "table".
     pub fn missing(&self, what: &str) -> Error {
-        let message = format!("there is no {what} as in column={self}; correct the name, its case included");
+        let message = format!("there is no {what} for column={self}; correct the name and its case");
         Error::new(ErrorKind::NotFound, message)
     }
 
     /// Returns the error for a column that does not hold integers.
     pub fn not_of_integers(&self, of_type: &str) -> Error {
-        let message =
-            format!("column={self} is {of_type}, not integer: name the column that holds the ids as numbers");
+        let message = format!("column={self} is {of_type}, not integer; name the column that holds the ids");
         Error::new(ErrorKind::Unsupported, message)
     }
 }
@@ -146,8 +145,8 @@ fn part(text: &str) -> Option<(String, &str)> {
 
 fn no_path(text: &str) -> Error {
     Error::invalid(format!(
-        "column={text:?} names no column: write TABLE.COLUMN or SCHEMA.TABLE.COLUMN, a name that contains a dot in double \
-         quotes"
+        "column={text:?} does not name a column; write `TABLE.COLUMN` or `SCHEMA.TABLE.COLUMN`, and quote a \
+         name with a dot"
     ))
 }
 
@@ -164,8 +163,7 @@ impl fmt::Display for ColumnPath {
 /// The error for a database whose columns idmill cannot read.
 pub(super) fn unreadable(scheme: &str) -> Error {
     let message = format!(
-        "the columns of `{scheme}:` cannot be read; those of SQLite, PostgreSQL, MySQL and MariaDB can be, and fields of \
-         MongoDB"
+        "cannot read columns of `{scheme}:`; use SQLite, PostgreSQL, MySQL, MariaDB or MongoDB"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -126,7 +126,8 @@ impl Contest {
 
     fn over(&self, cause: Option<Error>) -> Error {
         let message = format!(
-            "others changed it each time for {:?}; use larger steps, so that it is written less often",
+            "other processes changed the sequence each time for {:?}; use larger steps, so that it is \
+             written less often",
             self.how.patience
         );
         let error = Error::new(ErrorKind::Unavailable, message);

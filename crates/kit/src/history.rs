@@ -98,10 +98,10 @@ impl Failover {
         match self {
             Self::Refuse => tracing::error!(sequence = %name, "{seen}; nothing is granted"),
             Self::Allow => {
-                tracing::warn!(sequence = %name, "{seen}; ids go on after those that are known here");
+                tracing::warn!(sequence = %name, "{seen}; ids continue after the last id stored here");
             }
             Self::Skip(ids) => {
-                tracing::warn!(sequence = %name, "{seen}; ids go on, {ids} beyond those that are known here");
+                tracing::warn!(sequence = %name, "{seen}; ids continue {ids} beyond the last id stored here");
             }
         }
     }
@@ -126,9 +126,8 @@ impl Histories<'_> {
     pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(
-            "the sequence was last written on {was}, and this is {here}: what was reserved last may be missing here. Set its next \
-             id above every id in use (`idmill set NAME --next ID`), or open the store with failover=allow, or with \
-             failover=skip:N, which leaves N ids out"
+            "the sequence was last written on {was}, and this is {here}; `idmill set NAME --next ID`, or \
+             `failover=allow|skip:N`"
         );
         Error::new(ErrorKind::Conflict, message).of(name)
     }
@@ -193,7 +192,7 @@ mod tests {
     fn a_refusal_says_what_was_seen_and_what_decides() {
         let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
-        for words in ["on cluster 1, and this is cluster 2", "--next ID", "failover=allow", "failover=skip:N"]
+        for words in ["on cluster 1, and this is cluster 2", "--next ID", "failover=allow", "skip:N"]
         {
             assert!(error.to_string().contains(words), "{error}");
         }

@@ -22,13 +22,12 @@ idmill::named! {
 }
 
 /// Advice for a table that is missing when the store is opened.
-pub const NEVER_MADE: &str = "if it was there before, correct its name, or restore it: made anew, it begins \
-                              every sequence at its start; if this is new, mode=rwc makes it (Mode::Create in code)";
+pub const NEVER_MADE: &str = "correct its name or restore it; only for a new store use `mode=rwc` \
+                              (`Mode::Create`), which creates it empty";
 
 /// Advice for a table that disappears while the store is open.
-pub const GONE: &str = "if it was there before, restore it: made anew, it begins every sequence at its \
-                        start, and repeats the ids in use; if this is new, open the store with mode=rwc \
-                        (Mode::Create), which makes it";
+pub const GONE: &str = "restore it; an empty one, as `mode=rwc` (`Mode::Create`) creates it, would hand out \
+                        the ids in use again";
 
 impl Word for Mode {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
@@ -45,8 +44,7 @@ impl Mode {
     /// [`Denied`](idmill::ErrorKind::Denied) in read-only mode.
     pub fn must_write(self) -> Result<()> {
         if self == Self::ReadOnly {
-            let message =
-                "the store was opened to look only, with mode=ro; open it with mode=rw (Mode::ReadWrite)";
+            let message = "the store is read-only (`mode=ro`); open it with `mode=rw` (`Mode::ReadWrite`)";
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(())

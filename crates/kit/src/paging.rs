@@ -52,7 +52,7 @@ pub fn bytes(cursor: &Cursor) -> Result<Vec<u8>> {
 
 /// Returns the error for a cursor of another store.
 pub fn foreign(cursor: &Cursor) -> Error {
-    Error::invalid(format!("{cursor:?} is not where a page of this store ended")).during(Operation::List)
+    Error::invalid(format!("the cursor {cursor:?} is not from a page of this store")).during(Operation::List)
 }
 
 #[cfg(test)]

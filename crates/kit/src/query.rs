@@ -85,7 +85,7 @@ pub fn after<'a>(scheme: &str, url: &'a str) -> Result<&'a str> {
 /// contain the part, which may be a password.
 pub fn decoded(text: &str) -> Result<String> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
-    decoded.map(Cow::into_owned).map_err(|_| refuse("what is percent-encoded in the URL is not UTF-8"))
+    decoded.map(Cow::into_owned).map_err(|_| refuse("percent-encoded bytes in the URL are not UTF-8"))
 }
 
 /// Percent-encodes a part of a URL so that it is valid at any position.

@@ -35,7 +35,7 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
     let mut now = seen.clone();
     let end = u128::from(now.bounds.max()) + 1;
     if to > end {
-        let message = format!("{to} is beyond max {}; raise max first", now.bounds.max());
+        let message = format!("{to} is above max {}; raise max first", now.bounds.max());
         return Err(Error::invalid(message).of(&now.name).during(Operation::Set));
     }
     for _ in 0..TRIES {
@@ -48,7 +48,7 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
             outcome => outcome?,
         };
     }
-    let message = "others changed it each time; try again";
+    let message = "other processes changed the sequence each time; try again";
     Err(Error::new(ErrorKind::Unavailable, message).of(&now.name).during(Operation::Set))
 }
 

@@ -22,7 +22,7 @@ impl Fault {
     pub fn error(&self, what: impl Display, so: &str) -> Error {
         match self {
             Self::Format => {
-                let message = format!("{what} is in another format, perhaps a later version's; {so}");
+                let message = format!("{what} is in another format, perhaps of a later version; {so}");
                 Error::new(ErrorKind::Unsupported, message)
             }
             Self::Wrong(fault) => Error::new(ErrorKind::StoreViolation, format!("{what} {fault}; {so}")),
@@ -79,7 +79,7 @@ impl Numbers {
         }
         let identity = pair(incarnation, epoch).filter(|(incarnation, _)| *incarnation > 0);
         let (incarnation, epoch) = identity
-            .ok_or_else(|| format!("has incarnation {incarnation} and epoch {epoch}, which never are"))?;
+            .ok_or_else(|| format!("has an invalid incarnation {incarnation} or epoch {epoch}"))?;
         let next = next.and_then(|next| u64::try_from(next).ok());
         Ok(SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch }))
     }

@@ -47,12 +47,12 @@ pub async fn open(
         None => opening.await,
         Some(limit) => tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
             let why = if is_remote {
-                "something accepts connections, or requests, and does not answer in time; check whether it is frozen, \
-                 overloaded or another service, or allow more time"
+                "the server accepts connections but does not answer; check that it is the right service, or \
+                 allow more time"
             } else {
-                "another process holds the file, or its disk does not answer; or allow more time"
+                "another process holds the file, or its disk does not answer; close it, or allow more time"
             };
-            let message = format!("{url} could not be opened within {limit:?}: {why}");
+            let message = format!("cannot open {url} within {limit:?}: {why}");
             Err(Error::new(ErrorKind::Unavailable, message))
         }),
     };

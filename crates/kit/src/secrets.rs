@@ -19,11 +19,11 @@ pub fn trimmed(url: &str) -> Result<&str> {
     let inner = ['"', '\''].into_iter().find_map(|quote| outer.strip_prefix(quote)?.strip_suffix(quote));
     let url = inner.map_or(outer, trim);
     if url.starts_with(['"', '\'']) {
-        return Err(refuse("the URL begins with a quote that does not belong to it; take it out"));
+        return Err(refuse("the URL begins with an unmatched quote; remove it"));
     }
     if url.contains(char::is_control) {
         return Err(refuse(
-            "the URL has a control character in it, such as the end of a line; take it out, or percent-encode it",
+            "the URL contains a control character, such as a line break; remove it, or percent-encode it",
         ));
     }
     Ok(url)
@@ -45,8 +45,8 @@ pub fn check_login(rest: &str) -> Result<()> {
     let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     if tail.contains('@') || login.contains('@') {
         return Err(refuse(
-            "the URL has an `@` too many, or one after its hosts: write it as %40, and in user name and \
-             password also `/` as %2F, `?` as %3F and `:` as %3A",
+            "the URL has an unexpected `@`; write it as %40, and in user and password also `/` as %2F, `?` \
+             as %3F and `:` as %3A",
         ));
     }
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -55,8 +55,8 @@ pub fn check_login(rest: &str) -> Result<()> {
         return Ok(());
     }
     Err(refuse(
-        "what follows the scheme is not HOST:PORT with a number as the port; write credentials as \
-         `USER:PASSWORD@HOST`, with special characters in them percent-encoded",
+        "the host is not `HOST:PORT` with a numeric port; write `USER:PASSWORD@HOST`, with special \
+         characters percent-encoded",
     ))
 }
 

@@ -12,13 +12,13 @@ use idmill::{Error, ErrorKind, Id, IdRange, Result, SequenceName};
 pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceiling: u64) -> Result<()> {
     let first = grant.range.start();
     if first < floor {
-        return Err(Error::invalid(format!("the next id is {first}, which its type cannot hold")));
+        return Err(Error::invalid(format!("the next id is {first}, which does not fit the id type")));
     }
     let (left, last) = (grant.range.len(), grant.bounds.max().min(ceiling));
     if left < count {
         let message = format!(
-            "exhausted: {count} ids were asked for, and up to {last}, its last id, only {left} are left; ask for fewer, raise its \
-             max or use another sequence"
+            "exhausted: {count} ids requested, {left} left up to {last}; request fewer, raise `max` or use \
+             another sequence"
         );
         return Err(Error::new(ErrorKind::Exhausted, message).of(name));
     }
@@ -32,7 +32,7 @@ pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceil
 pub fn typed<T: Id>(range: IdRange) -> Result<IdRange<T>> {
     let typed = IdRange::new(range.start(), range.len());
     typed.ok_or_else(|| {
-        let message = format!("the store granted {range}, of which the type of the ids cannot hold all");
+        let message = format!("the store granted {range}, which does not fit the id type");
         Error::new(ErrorKind::StoreViolation, message)
     })
 }

@@ -22,8 +22,8 @@ pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
         return Ok(name);
     }
     let message = format!(
-        "records are kept in a table `{name}` beside `{table}`, and that name is longer than {longest} characters; keep them in \
-         a store whose table has a name of at most {}",
+        "the records table `{name}` of `{table}` has a name longer than {longest}; use a table with at most \
+         {} characters",
         longest - SUFFIX.len()
     );
     Err(Error::invalid(message).during(Operation::Connect))
@@ -32,9 +32,8 @@ pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
 /// Returns the error for a missing records table that must not be created.
 pub fn never_made(table: &str, ddl: &str) -> Error {
     let message = format!(
-        "there is no table {table} to keep records in, and the store was opened so that it creates none; if it was there \
-         before, restore it: made anew, it has forgotten what it witnessed; if this is new, open the store with mode=rwc (Mode::Create), or \
-         create it: {ddl}"
+        "there is no table {table} for records; restore it, or for a new witness use `mode=rwc` \
+         (`Mode::Create`) or run {ddl}"
     );
     Error::new(ErrorKind::NotFound, message)
 }

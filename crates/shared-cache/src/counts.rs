@@ -81,8 +81,8 @@ impl Drop for Doubt<'_> {
 /// Reports a refill that arrived after its `claim` had expired. Without a longer lifetime, this would recur.
 pub fn late(claim: &str, took: Duration, lives: Duration, ids: u64) -> String {
     let reason = format!(
-        "the store behind took {took:.1?} for a refill, and the {claim} lives for {lives:?}: {ids} ids are a gap. \
-         The next one lives longer than that; set the option `stub` above what the store takes"
+        "a refill took {took:.1?}, but the {claim} expires after {lives:?}: {ids} ids are a gap; set `stub` \
+         above the latency"
     );
     tracing::warn!(reason, "a window was refilled too late");
     reason

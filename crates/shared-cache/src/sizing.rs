@@ -82,8 +82,7 @@ impl Sizing {
     pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
-        let range =
-            range.map_err(|_| refuse("no range can be that large: lower rate or isolation".to_owned()))?;
+        let range = range.map_err(|_| refuse("the range is too large: lower rate or isolation".to_owned()))?;
         self.check(range)
     }
 
@@ -97,8 +96,8 @@ impl Sizing {
         let left = u128::from(range) * u128::from(self.threshold) / 100;
         if left < u128::from(needed) {
             return Err(refuse(format!(
-                "a window cut off with {left} ids left ({}% of {range}) does not last: {} ids/s for {:?} take {needed}; \
-                 take a larger range, or a higher threshold",
+                "{left} ids ({}% of {range}) are too few: {} ids/s for {:?} take {needed}; take a larger \
+                 range or threshold",
                 self.threshold, self.rate, self.isolation
             )));
         }
@@ -107,8 +106,8 @@ impl Sizing {
             (Ok(left), Ok(held)) if held <= self.ids => (left, held),
             _ => {
                 return Err(refuse(format!(
-                    "the windows of {} datacenters may hold {held} ids, and there are {} in all: take a smaller range, which lasts \
-                     less long, or wider ids",
+                    "the windows of {} datacenters may hold {held} ids of {} in all; take a smaller range, \
+                     or wider ids",
                     self.datacenters, self.ids
                 )));
             }
@@ -119,16 +118,16 @@ impl Sizing {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded before
     fn needed(&self) -> Result<u64> {
         if !(self.rate.is_finite() && self.rate > 0.0) {
-            return Err(refuse(format!("a rate of {} ids/s cannot be", self.rate)));
+            return Err(refuse(format!("the rate of {} ids/s is invalid; it must be above 0", self.rate)));
         }
         if self.datacenters == 0 || !(1..=100).contains(&self.threshold) {
             return Err(refuse(
-                "there is at least one datacenter, and the threshold is between 1% and 100%".to_owned(),
+                "use at least one datacenter and a threshold of 1 to 100%".to_owned(),
             ));
         }
         let needed = (self.rate * self.isolation.as_secs_f64()).ceil().max(1.0);
         if needed >= 2_f64.powi(63) {
-            return Err(refuse("that many ids there are not: lower rate or isolation".to_owned()));
+            return Err(refuse("more than 2^63 ids are needed: lower rate or isolation".to_owned()));
         }
         Ok(needed as u64)
     }
@@ -163,7 +162,7 @@ mod tests {
         let small = Sizing::new(100.0, DAY).ids(i32::MAX.unsigned_abs().into());
         refused(small.check(8_640_000), "a larger range");
         assert!(small.check(17_280_000).is_ok());
-        refused(small.threshold(10).check(17_280_000), "higher threshold");
+        refused(small.threshold(10).check(17_280_000), "range or threshold");
         refused(small.datacenters(100).plan(), "wider ids");
         refused(Sizing::new(10_000.0, DAY).ids(i32::MAX.unsigned_abs().into()).plan(), "wider ids");
         refused(Sizing::new(1e18, DAY).plan(), "lower rate");
@@ -173,11 +172,11 @@ mod tests {
     #[test]
     fn values_that_cannot_be_are_refused() {
         for rate in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            refused(Sizing::new(rate, DAY).plan(), "ids/s cannot be");
+            refused(Sizing::new(rate, DAY).plan(), "ids/s is invalid");
         }
         refused(Sizing::new(1.0, DAY).datacenters(0).plan(), "at least one");
-        refused(Sizing::new(1.0, DAY).threshold(0).plan(), "1% and 100%");
-        refused(Sizing::new(1.0, DAY).threshold(101).plan(), "1% and 100%");
+        refused(Sizing::new(1.0, DAY).threshold(0).plan(), "1 to 100%");
+        refused(Sizing::new(1.0, DAY).threshold(101).plan(), "1 to 100%");
         assert_eq!(Sizing::new(0.001, Duration::ZERO).plan().unwrap().range, 2);
     }
 

@@ -127,7 +127,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             self.lost.moves.add(1);
             tracing::warn!(
                 sequence = %request.name, ?lost,
-                "the window has ids below those that it had: it is another server; ids do not grow across processes meanwhile"
+                "the window returned ids below earlier ones: it is another server; for now ids do not grow \
+                 across processes"
             );
         }
         self.heard.drew(&request.name, &grant);
@@ -194,13 +195,13 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     async fn went_back(&self, request: &Reserve, grant: &Grant, reached: u64, change: Change) -> Error {
         let raised = self.source.store().set(&request.name, change).await;
         let outcome = match &raised {
-            Ok(_) => format!("it was told to go on after {reached}"),
-            Err(error) => format!("it could not be told to go on after {reached} ({error})"),
+            Ok(_) => format!("its next id was raised above {reached}"),
+            Err(error) => format!("its next id could not be raised above {reached} ({error})"),
         };
         self.lost.abandoned.add(grant.range.len());
         let message = format!(
-            "the store behind the window granted {:?}, although {reached} was granted before: it went back in time; nothing of it is \
-             used, and {outcome}. Find out what happened to the store first",
+            "the store went back in time: it granted {:?}, but {reached} before; {outcome}; check the store \
+             before you continue",
             grant.range
         );
         Error::new(ErrorKind::StoreViolation, message).of(&request.name).during(Operation::Reserve)
@@ -286,7 +287,6 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
 }
 
 fn not_recalled(name: &SequenceName, error: Error) -> Error {
-    let message =
-        format!("it is set, but the window may still hand out ids of before; set it again: {error}");
+    let message = format!("it is set, but the window may still hand out earlier ids; set it again: {error}");
     Error::new(ErrorKind::UnknownOutcome, message).because(error).of(name).during(Operation::Set)
 }

@@ -45,7 +45,7 @@ pub(crate) fn is_plain(name: &str, longest: usize) -> bool {
 
 /// The error for a name that breaks the `rule` for `what`.
 pub(crate) fn no_name(what: &str, name: &str, rule: &str) -> Error {
-    Error::invalid(format!("{name:?} cannot be the {what}: {rule}")).during(Operation::Connect)
+    Error::invalid(format!("{name:?} is not a valid {what}; use {rule}")).during(Operation::Connect)
 }
 
 /// The query for the largest number in a column, and for the largest below 0. It makes two

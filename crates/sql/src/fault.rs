@@ -109,7 +109,7 @@ impl Fault {
     /// type system cannot rule this out, since a library may use one type for both.
     pub fn outside(remedy: &str) -> Self {
         let message = format!(
-            "the connection is in no transaction, so that ids would be taken at once, with gaps: {remedy}"
+            "the connection is not in a transaction, so each reserve would commit immediately: {remedy}"
         );
         Self::Refused(Error::invalid(message))
     }

@@ -40,7 +40,7 @@ pub(crate) fn untold(failover: Option<Failover>, why: Error) -> Result<()> {
         Some(Failover::Allow) => Ok(()),
         Some(_) => Err(why),
         None => {
-            tracing::warn!(cause = %why, "a failover to another server, or a restore, will not be noticed");
+            tracing::warn!(cause = %why, "failovers and restores of the server will not be detected");
             Ok(())
         }
     }

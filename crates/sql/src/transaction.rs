@@ -125,7 +125,7 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
 
     async fn try_draw<E: Executor>(&self, within: &mut E, count: u64) -> Result<IdRange> {
         if count == 0 {
-            return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
+            return Err(Error::invalid("a range of 0 ids was requested; request at least 1"));
         }
         let request = Reserve::new(self.name.clone(), count).ceiling(T::MAX).create(self.bounds);
         self.draws.draw(within, &request, T::MIN).await

@@ -11,8 +11,8 @@ pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];
 /// The error for a table with other columns; `columns` lists them.
 pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
     let message = format!(
-        "the table {table} is there, where records are to be kept, but it has the columns {columns}; keep them in a store with \
-         another table of sequences, whose records have a table of their own"
+        "the table {table} for records has other columns: {columns}; keep records in a store with another \
+         table name"
     );
     Error::new(ErrorKind::Conflict, message)
 }
@@ -20,7 +20,7 @@ pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
 /// Returns the record of a row if it is text under a name.
 pub(crate) fn record(table: &str, name: &str, record: Option<&str>) -> Result<String> {
     record.map(str::to_owned).ok_or_else(|| {
-        let message = format!("the row {name:?} of {table} is no text under a name; nothing was changed");
+        let message = format!("the row {name:?} of {table} is not a valid record; nothing was changed");
         Error::new(ErrorKind::StoreViolation, message)
     })
 }

@@ -119,10 +119,7 @@ impl Drawn {
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();
-        assert!(
-            text.contains("another sequence of this name") && text.contains("through the guard"),
-            "{text}"
-        );
+        assert!(text.contains("but ids were claimed of") && text.contains("through the guard"), "{text}");
         let name = SequenceName::new(SEQUENCE).unwrap();
         let process = self.process().await.unwrap();
         assert!(process.guarded.remove(&name).await.unwrap());

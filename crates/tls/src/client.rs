@@ -62,16 +62,16 @@ fn failed(error: io::Error, Advice { without, certificate }: Advice) -> Error {
     let (kind, remedy) = match (cause, certificate) {
         (Some(Tls::InvalidCertificate(_)), _) => (
             ErrorKind::Denied,
-            "; ca=FILE names who may have signed it, and the host has to be the one that it is for"
+            "; set `ca=FILE` to the signer's certificate, and check that the certificate is for this host"
                 .to_owned(),
         ),
         (Some(Tls::InvalidMessage(_)), _) => {
-            (ErrorKind::Unsupported, format!("; is it TLS that it speaks? {without} does without"))
+            (ErrorKind::Unsupported, format!("; if the server does not use TLS, use {without}"))
         }
         (Some(Tls::AlertReceived(_)), Some(certificate)) => {
-            (ErrorKind::Denied, format!("; does it require a certificate? {certificate} shows one"))
+            (ErrorKind::Denied, format!("; if the server requires a certificate, use {certificate}"))
         }
         _ => (ErrorKind::Unavailable, String::new()),
     };
-    Error::new(kind, format!("no TLS with the server: {error}{remedy}")).because(error)
+    Error::new(kind, format!("the TLS handshake with the server failed: {error}{remedy}")).because(error)
 }

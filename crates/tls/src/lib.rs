@@ -34,7 +34,7 @@ fn of_system(option: &str) -> Result<RootCertStore> {
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err(refuse(format!(
-            "this system has no root certificates: install them (ca-certificates), or name a file of them with {option}=FILE"
+            "this system has no root certificates; install them (ca-certificates), or set `{option}=FILE`"
         )));
     }
     Ok(roots)

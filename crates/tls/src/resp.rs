@@ -69,8 +69,8 @@ impl fmt::Display for Fault {
             Self::Server { code, detail } => write!(f, "{code} {detail}"),
             Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
             Self::Silent(timeout) | Self::Late(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Garbled(what) => write!(f, "the answer is not one to what was asked: {what}"),
-            Self::Unreplicated { known, wanted } => write!(f, "{known} of {wanted} replicas know of it"),
+            Self::Garbled(what) => write!(f, "unexpected reply: {what}"),
+            Self::Unreplicated { known, wanted } => write!(f, "{known} of {wanted} replicas confirmed it"),
         }
     }
 }

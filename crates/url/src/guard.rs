@@ -90,13 +90,13 @@ mod tests {
             assert_eq!(parse(&read.to_string()).unwrap(), read, "{url}");
         }
         assert_eq!(parse("memory:?guard=file:///w").unwrap().to_string(), "memory:?guard=file:/w");
-        refused("memory:?guard=file:", "names no file");
-        refused("memory:?guard=file://host/w", "of this machine");
+        refused("memory:?guard=file:", "does not name a file");
+        refused("memory:?guard=file://host/w", "on this machine");
         refused("memory:?guard=/w", "no scheme");
-        refused("memory:?guard=memory:", "the witness memory: could not be opened");
+        refused("memory:?guard=memory:", "cannot open the witness memory:");
         refused("memory:?guard=file:/w&guard=file:/v", "given twice");
         let guarded = parse("memory:?guard=file:/w").unwrap();
         let twice = guarded.guarded(Schemes::default().witness("file:/v").unwrap()).unwrap_err();
-        assert!(twice.to_string().contains("guarded already"), "{twice}");
+        assert!(twice.to_string().contains("already has a guard"), "{twice}");
     }
 }

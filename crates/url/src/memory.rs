@@ -17,7 +17,7 @@ impl FromStr for MemoryTarget {
         if matches!(url, "memory:" | "memory://") {
             return Ok(Self);
         }
-        Err(Error::invalid("`memory:` stands alone: it takes no path and no options"))
+        Err(Error::invalid("`memory:` takes no path and no options; omit them"))
     }
 }
 

@@ -43,7 +43,7 @@ impl Schemes {
             Some(known) if known.reader_type() == new.reader_type() => {}
             Some(_) => {
                 let message = format!(
-                    "`{}:` is there already, from another crate or another version of it; keep one of them",
+                    "`{}:` is already registered by another crate or another version of it; keep one of them",
                     new.name()
                 );
                 return Err(Error::new(ErrorKind::Conflict, message).during(Operation::Configure));
@@ -61,13 +61,12 @@ impl Schemes {
         let known = self.find(name, false);
         if let Some(remedy) = known.and_then(Scheme::remedy) {
             let readable = self.examples(|scheme| scheme.remedy().is_none());
-            let message =
-                format!("`{name}:` is not compiled in: {remedy}; so far this program reads {readable}");
+            let message = format!("`{name}:` is not compiled in: {remedy}; available are {readable}");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         known.and_then(Scheme::store_reader).ok_or_else(|| {
             let examples = self.examples(|_| true);
-            Error::invalid(format!("`{name}:` is no store that is known here; there are {examples}"))
+            Error::invalid(format!("`{name}:` is not a known store; there are {examples}"))
         })
     }
 
@@ -76,13 +75,13 @@ impl Schemes {
         let (name, rest) = query::split_scheme(secrets::trimmed(url)?).unwrap_or_default();
         let known = self.find(&name, true);
         if let Some(remedy) = known.and_then(Scheme::remedy) {
-            let message = format!("a window on {name}: `{name}:` is not compiled in: {remedy}");
+            let message = format!("the window on `{name}:` is not compiled in: {remedy}");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let read = known.and_then(Scheme::window_reader).ok_or_else(|| {
             // Omit the text, which may contain a password.
             let message =
-                "a window is written `memcached://HOST:PORT?block=1000` or `redis://HOST:PORT?block=1000`";
+                "write a window as `memcached://HOST:PORT?block=1000` or `redis://HOST:PORT?block=1000`";
             Error::invalid(message)
         })?;
         read(&format!("{name}:{rest}"))
@@ -96,8 +95,7 @@ impl Schemes {
         }
         if secrets::is_connection_string(url) {
             let message = "this is the connection string of a driver; write a URL, such as \
-                           `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with special characters in user \
-                           name and password percent-encoded";
+                           `postgres://USER:PASSWORD@HOST:PORT/DATABASE`";
             return Error::invalid(message);
         }
         let shown = secrets::redacted(url);
@@ -109,7 +107,7 @@ impl Schemes {
             None if shown != url || self.find("sqlite", false).is_none() => format!("there are {examples}"),
             None => format!("for an SQLite database write `sqlite:{url}`; there are {examples}"),
         };
-        Error::invalid(format!("{shown:?} is not the URL of a store: it begins with no scheme; {remedy}"))
+        Error::invalid(format!("{shown:?} is not the URL of a store: it has no scheme; {remedy}"))
     }
 
     /// Lists examples of the URLs of these stores.

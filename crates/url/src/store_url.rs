@@ -169,7 +169,7 @@ impl StoreUrl {
     async fn in_time<T>(&self, looking: StoreFuture<'_, Result<T>>) -> Result<T> {
         let limit = CONNECT_TIMEOUT;
         tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| {
-            let message = format!("{self} had no answer within {limit:?}");
+            let message = format!("no answer from {self} within {limit:?}");
             Err(Error::new(ErrorKind::Unavailable, message))
         })
     }
@@ -187,7 +187,7 @@ impl StoreUrl {
     pub fn guarded(self, witness: WitnessUrl) -> Result<Self> {
         if self.guard.is_some() {
             return Err(Error::invalid(
-                "the store is guarded already: give one witness, in its URL or beside it",
+                "the store already has a guard; give one witness, in the URL or separately",
             ));
         }
         witness.must_differ(&*self.target)?;
@@ -372,7 +372,7 @@ mod tests {
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
         refused(":memory:", ErrorKind::InvalidInput, "no scheme");
         refused("http://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
-        refused("memory:ids", ErrorKind::InvalidInput, "stands alone");
+        refused("memory:ids", ErrorKind::InvalidInput, "takes no path and no options");
     }
 
     #[test]
@@ -380,7 +380,7 @@ mod tests {
         refused("sqlite:ids.db", ErrorKind::Unsupported, "add the crate `idmill-sqlite`; so far");
         refused("rediss://h", ErrorKind::Unsupported, "the crate `idmill-redis`");
         refused("memory:?window=memcached://h", ErrorKind::Unsupported, "the crate `idmill-memcached`");
-        refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is no store");
+        refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is not a known store");
         refused("memory:?window=http://h", ErrorKind::InvalidInput, "memcached://HOST:PORT");
     }
 
@@ -435,7 +435,7 @@ mod tests {
         let url = of(Silent);
         let error = url.connect().await.unwrap_err();
         assert_eq!((error.kind(), error.operation()), (ErrorKind::Unavailable, Some(Operation::Connect)));
-        assert!(error.to_string().contains("silent://host could not be opened within 30s"), "{error}");
+        assert!(error.to_string().contains("cannot open silent://host within 30s"), "{error}");
         assert_eq!(begun.elapsed().as_secs(), 30);
         assert!(url.existing_sequences().connect_within(Duration::from_secs(2)).await.is_err());
         assert_eq!(begun.elapsed().as_secs(), 32);

@@ -138,7 +138,7 @@ impl WitnessUrl {
                     How::Find => FileWitness::find(file),
                 });
                 let opened = opening.await.unwrap_or_else(|error| {
-                    Err(Error::new(ErrorKind::Unavailable, "the opening was cut off").because(error))
+                    Err(Error::new(ErrorKind::Unavailable, "the opening was cancelled").because(error))
                 });
                 opened.map(|file| file.map(|file| Found { witness: Arc::new(file), kept_by: None }))
             }
@@ -196,14 +196,14 @@ impl WitnessUrl {
     fn missing(&self, sequence: &str) -> Error {
         let new = Self { new: true, ..self.clone() };
         let message = format!(
-            "the witness {self} does not exist, and ids of {sequence:?} were reserved: mount or restore it, or, if this store had no \
-             witness before, create it once with `{new}`"
+            "the witness {self} does not exist, but ids of {sequence:?} were reserved; restore it, or for a \
+             new guard use `{new}`"
         );
         Error::new(ErrorKind::NotFound, message).during(Operation::Connect)
     }
 
     fn not_opened(&self, error: Error) -> Error {
-        let message = format!("the witness {self} could not be opened");
+        let message = format!("cannot open the witness {self}");
         Error::new(error.kind(), message).because(error).during(Operation::Connect)
     }
 
@@ -247,8 +247,9 @@ fn read_file(url: &str, file: &str) -> Result<PathBuf> {
     let path = match file.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
         Some(_) => {
-            let message =
-                format!("{shown:?} names a host, and a witness's file is of this machine: write `file:PATH`");
+            let message = format!(
+                "{shown:?} names a host, but a witness's file must be on this machine; write `file:PATH`"
+            );
             return Err(Error::invalid(message));
         }
         None => file,
@@ -256,14 +257,13 @@ fn read_file(url: &str, file: &str) -> Result<PathBuf> {
     let (path, options) = path.split_once('?').unwrap_or((path, ""));
     if !options.is_empty() {
         let message = format!(
-            "{shown:?}: unknown option; a witness's file has only {NEW}=true, and %3F is a `?` in its name"
+            "{shown:?} has an unknown option; a witness's file takes only `{NEW}=true`; write a `?` in its \
+             name as %3F"
         );
         return Err(Error::invalid(message));
     }
     if path.is_empty() || path.ends_with('/') {
-        return Err(Error::invalid(format!(
-            "{url:?} names no file: write `file:PATH`, of the witness's own file"
-        )));
+        return Err(Error::invalid(format!("{url:?} does not name a file; write `file:PATH`")));
     }
     Ok(PathBuf::from(query::decoded(path)?))
 }
@@ -353,6 +353,6 @@ mod tests {
     async fn nondurable_witness_is_rejected_on_open() {
         let error = witness("memory:").unwrap().open().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        assert!(error.to_string().contains("the witness memory: could not be opened"), "{error}");
+        assert!(error.to_string().contains("cannot open the witness memory:"), "{error}");
     }
 }

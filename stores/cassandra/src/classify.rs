@@ -106,14 +106,15 @@ pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error 
 fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
     let says = |words: &str| said.contains(words);
     if says("invalid peer certificate") {
-        let remedy = "ca=FILE names its authority; it must be for the node's address or a host of the URL";
+        let remedy = "set `ca=FILE` to the signer's certificate; the certificate must be for the node's \
+                      address or a host of the URL";
         Some((ErrorKind::Denied, remedy))
     } else if says("received fatal alert") {
-        Some((ErrorKind::Denied, "do the nodes require a certificate? cert=FILE&key=FILE shows one"))
+        Some((ErrorKind::Denied, "if the nodes require a certificate, set `cert=FILE&key=FILE`"))
     } else if says("received corrupt message") {
         Some((
             ErrorKind::Unsupported,
-            "is it TLS that the nodes speak? without tls, ca and cert, none is used",
+            "if the nodes do not use TLS, remove `tls`, `ca` and `cert`",
         ))
     } else {
         None
@@ -122,14 +123,16 @@ fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
 
 fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {
     let remedy = Some(match kind {
-        ErrorKind::UnknownOutcome => "it may have been applied, or may be later",
+        ErrorKind::UnknownOutcome => "it may have been applied, or may still be",
         ErrorKind::Denied => {
-            "grant SELECT and MODIFY on the tables (and CREATE on the keyspace to make them), or correct the credentials"
+            "grant SELECT and MODIFY on the tables (CREATE on the keyspace to create them), or correct the \
+             credentials"
         }
-        ErrorKind::NotFound => "was the table dropped while it was in use?",
-        ErrorKind::Conflict => "is the table one of ours? name another with `table`",
+        ErrorKind::NotFound => "check whether the table was dropped",
+        ErrorKind::Conflict => "the table is not idmill's; name another with `table=NAME`",
         ErrorKind::Unsupported => {
-            "lightweight transactions are needed: for ScyllaDB create the keyspace with `tablets = {'enabled': false}`"
+            "lightweight transactions are required; for ScyllaDB create the keyspace with `tablets = \
+             {'enabled': false}`"
         }
         _ => return Error::new(kind, said.to_string()),
     });

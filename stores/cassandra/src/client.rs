@@ -169,7 +169,7 @@ impl Client {
     pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
         let cells = first(self.execute(statement, values).await?, Asked::Write)?;
         cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {
-            Error::new(ErrorKind::UnknownOutcome, "a conditional write was answered without `[applied]`")
+            Error::new(ErrorKind::UnknownOutcome, "the reply to a conditional write has no `[applied]`")
         })
     }
 
@@ -214,7 +214,7 @@ impl Client {
         }
         let (theirs, ours) = (theirs.unwrap_or_default(), self.datacenter.as_deref().unwrap_or_default());
         let message = format!(
-            "a statement for datacenter {ours:?} was carried out in {theirs:?}; nothing of it is used"
+            "a statement for datacenter {ours:?} was executed in {theirs:?}; the answer was rejected"
         );
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
@@ -291,7 +291,7 @@ fn routing(datacenter: Option<&str>, failover: bool) -> Arc<dyn LoadBalancingPol
 
 fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {
     let unreadable = |error: &dyn std::error::Error| {
-        Error::new(asked.doubt(), format!("the answer cannot be read: {error}"))
+        Error::new(asked.doubt(), format!("cannot read the reply: {error}"))
     };
     let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
     let row = rows.maybe_first_row::<Row>().map_err(|error| unreadable(&error))?;

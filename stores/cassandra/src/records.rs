@@ -141,7 +141,7 @@ impl Records {
     fn decode(&self, name: &str, cells: &Cells) -> Result<String> {
         let fault = match cells.text("record") {
             Ok(record) if cells.format() == Some(FORMAT) => return Ok(record.to_owned()),
-            Ok(_) => "is in another format, perhaps a later version's".to_owned(),
+            Ok(_) => "is in another format, perhaps of a later version".to_owned(),
             Err(fault) => fault,
         };
         let what = format!("the row {name:?} of {}", self.table.display());

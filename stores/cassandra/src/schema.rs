@@ -114,9 +114,9 @@ impl Part {
 
     fn unheard_of(&self, made: bool) -> Error {
         let message = if made {
-            format!("the {} was made, but the node does not know it yet", self.what)
+            format!("the {} was created, but the node does not list it yet", self.what)
         } else {
-            format!("the {} is not made yet: the node does not know its keyspace", self.what)
+            format!("the {} is not created yet: the node does not list its keyspace", self.what)
         };
         Error::new(ErrorKind::Unavailable, message)
     }
@@ -220,8 +220,8 @@ impl Table {
             return Ok(());
         }
         let message = format!(
-            "the table {} is for {comment:?} by its comment, and not for {:?}; name another with `table`, or use it as it \
-             was made: writes that are agreed on in different ways would hand out ids twice",
+            "the comment of table {} is {comment:?}, not {:?}: mixed modes repeat ids; name another table, \
+             or keep its mode",
             self.display(),
             self.purpose
         );
@@ -265,7 +265,7 @@ pub(super) async fn ensure_keyspace(
             let dc = needs.unwrap_or("DATACENTER");
             let cql = keyspace_definition(keyspace, &[(dc, 3)]);
             let message = format!(
-                "there is no {}; create it with a line for each datacenter: {cql}; or add `create_keyspace={dc}:3`",
+                "there is no {}; run, with a line for each datacenter, {cql}; or add `create_keyspace={dc}:3`",
                 part.what
             );
             return Err(Error::new(ErrorKind::NotFound, message));
@@ -279,8 +279,8 @@ pub(super) async fn ensure_keyspace(
         return Ok(());
     }
     let message = format!(
-        "the keyspace {keyspace} has no replicas of its own in datacenter {needs:?} (it has {known:?}): alter it to \
-         NetworkTopologyStrategy with that datacenter, spelt as in `nodetool status`"
+        "the keyspace {keyspace} has no replicas in datacenter {needs:?} ({known:?}); add them with \
+         NetworkTopologyStrategy"
     );
     Err(Error::new(ErrorKind::Conflict, message))
 }

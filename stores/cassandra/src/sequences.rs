@@ -143,7 +143,7 @@ impl Sequences {
                 Outcome::Applied | Outcome::Refused | Outcome::Unknown => {}
             }
         }
-        let message = "it is not known whether the sequence was created; nothing was reserved from it";
+        let message = "the sequence may have been created; nothing was reserved from it; try again";
         Err(Error::new(ErrorKind::Unavailable, message))
     }
 

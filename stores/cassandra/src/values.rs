@@ -52,7 +52,7 @@ impl Cells {
 
     pub(super) fn maybe_id(&self, column: &str) -> Result<Option<u128>, Fault> {
         let Some(value) = self.0.get(column) else { return Ok(None) };
-        decode(value).map(Some).ok_or_else(|| format!("has {column} that no id can be"))
+        decode(value).map(Some).ok_or_else(|| format!("has an invalid {column}, which is not an id"))
     }
 
     /// A count in a bigint column.
@@ -69,13 +69,13 @@ impl Cells {
         let (start, max) = (self.id("start")?, self.id("max")?);
         let bounds = u64::try_from(start).ok().zip(u64::try_from(max).ok());
         let bounds = bounds.and_then(|(start, max)| Bounds::new(start, max).ok());
-        bounds.ok_or_else(|| format!("has bounds {start}..={max} that no sequence can have"))
+        bounds.ok_or_else(|| format!("has invalid bounds {start}..={max}"))
     }
 
     pub(super) fn era(&self) -> Result<Era, Fault> {
         let identity = Identity { incarnation: self.count("incarnation")?, epoch: self.count("epoch")? };
         if identity.incarnation == 0 {
-            return Err("has incarnation 0, which never is".to_owned());
+            return Err("has the invalid incarnation 0".to_owned());
         }
         Ok(Era { identity, recalls: self.count("recalls")? })
     }
@@ -83,9 +83,9 @@ impl Cells {
     /// The last claim of each datacenter.
     pub(super) fn claims(&self) -> Result<HashMap<String, Claim>, Fault> {
         let Some(value) = self.0.get("claims") else { return Ok(HashMap::new()) };
-        let entries = value.as_map().ok_or("has claims that are no map")?;
+        let entries = value.as_map().ok_or("has claims that are not a map")?;
         let claims = entries.iter().map(|(dc, claim)| Some((dc.as_text()?.clone(), decode_claim(claim)?)));
-        claims.collect::<Option<_>>().ok_or_else(|| "has a claim that cannot be".to_owned())
+        claims.collect::<Option<_>>().ok_or_else(|| "has an invalid claim".to_owned())
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
 }
 
 fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("Datastore cannot be reached: {}", chain(&*source)))
+    Error::new(ErrorKind::Unavailable, format!("cannot reach Datastore: {}", chain(&*source)))
         .because(source)
 }
 
@@ -119,13 +119,13 @@ fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
             "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`"
         }
         (_, ErrorKind::Denied) => "grant the account the role roles/datastore.user on the project",
-        ("RESOURCE_EXHAUSTED", _) => "the project is over its quota; raise it, or use larger steps",
-        ("FAILED_PRECONDITION", ErrorKind::Conflict) => "the database has to be Firestore in Datastore mode",
+        ("RESOURCE_EXHAUSTED", _) => "the project exceeds its quota; raise it, or use larger steps",
+        ("FAILED_PRECONDITION", ErrorKind::Conflict) => "use a database of Firestore in Datastore mode",
         ("NOT_FOUND", ErrorKind::NotFound) => "check the project and the database in the URL",
         ("", ErrorKind::NotFound | ErrorKind::StoreViolation) => {
-            "that does not look like Datastore; check the address"
+            "the server is not Datastore; check the address"
         }
-        (_, ErrorKind::UnknownOutcome) => "the commit may have been applied",
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied",
         _ => return None,
     })
 }
@@ -144,7 +144,7 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.status.as_str(), self.message.as_str()) {
-            ("", _) => write!(f, "the server answered {} without a status of Datastore's", self.http),
+            ("", _) => write!(f, "the server answered {} without a Datastore status", self.http),
             (status, "") => f.write_str(status),
             (status, message) => write!(f, "{status}: {}", message.trim_end_matches('.')),
         }

@@ -79,10 +79,10 @@ impl Client {
             }
             // The server had no time for this key, and reports that without an error.
             if first("deferred").is_none() {
-                return Err(Error::new(ErrorKind::StoreViolation, "a lookup was answered without its key"));
+                return Err(Error::new(ErrorKind::StoreViolation, "the reply to a lookup has no key"));
             }
             if Instant::now() + pause >= deadline {
-                let message = format!("Datastore deferred the look-up for {:?}; try again", self.timeout);
+                let message = format!("Datastore deferred the lookup for {:?}; try again", self.timeout);
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             sleep(pause).await;
@@ -114,11 +114,11 @@ impl Client {
             Err(failure) => return commit_failed(failure),
         };
         let Some(result) = answer["mutationResults"].get(0).filter(|result| result.is_object()) else {
-            return commit_failed(Failure::Lost("an answer without a result".into()));
+            return commit_failed(Failure::Lost("the reply has no result".into()));
         };
         if result["conflictDetected"] == Value::Bool(true) {
             // Some servers report the conflict here instead of failing. Nothing was written.
-            let message = "another version is stored by now";
+            let message = "a later version is stored";
             return Ok(Swapped::Changed(Some(Error::new(ErrorKind::Unavailable, message))));
         }
         Ok(Swapped::Done)
@@ -188,8 +188,8 @@ async fn default_tokens(patience: Duration) -> Result<Arc<dyn TokenSource>> {
             gcloud_auth::error::Error::HttpError(_) => ErrorKind::Unavailable,
             _ => ErrorKind::Denied,
         };
-        let remedy = "set GOOGLE_APPLICATION_CREDENTIALS or run `gcloud auth application-default login`; \
-                      for an emulator, set DATASTORE_EMULATOR_HOST or add ?emulator=HOST:PORT";
+        let remedy = "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or \
+                      add `?emulator=HOST:PORT`";
         Error::new(kind, format!("no credentials for Google Cloud: {error}; {remedy}")).because(error)
     })
 }

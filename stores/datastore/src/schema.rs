@@ -68,7 +68,7 @@ impl Place {
         let format = read_integer(&properties["format"]);
         let owned = |(record, version): (&str, &str)| (record.to_owned(), version.to_owned());
         read.filter(|_| format == Some(FORMAT)).map(owned).ok_or_else(|| {
-            let fault = Fault::from("is no record of this version");
+            let fault = Fault::from("is not a record of this version");
             fault.error(self.shown(entity), "nothing was changed")
         })
     }
@@ -160,12 +160,12 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
     if read("format")? != FORMAT {
         return Err(Fault::Format);
     }
-    let name = key_name(&entity["key"]).ok_or("has a key that is no sequence's")?;
+    let name = key_name(&entity["key"]).ok_or("has a key that is not of a sequence")?;
     let is_null = entity["properties"]["next"].get("nullValue").is_some();
     let next = if is_null { None } else { Some(id("next")?) };
     let (incarnation, epoch) = (read("incarnation")?.into(), read("epoch")?.into());
     let info = Numbers { next, start: id("start")?, max: id("max")?, incarnation, epoch }.of(name)?;
-    let version = version.as_str().ok_or("came without a version")?.to_owned();
+    let version = version.as_str().ok_or("has no version")?.to_owned();
     Ok(Seen { info, version })
 }
 
@@ -267,12 +267,12 @@ mod tests {
         }
         let mut bad = good.clone();
         bad["entity"]["key"]["path"] = json!([{ "kind": "K", "id": "5" }]);
-        refused(&bad, "no sequence's");
+        refused(&bad, "not of a sequence");
         bad["entity"]["key"]["path"] = json!([{ "kind": "K", "name": "a" }, { "kind": "K", "name": "b" }]);
-        refused(&bad, "no sequence's");
+        refused(&bad, "not of a sequence");
         let mut bad = good;
         bad["version"] = Value::Null;
-        refused(&bad, "without a version");
+        refused(&bad, "has no version");
     }
 
     fn refused(result: &Value, fault: &str) {

@@ -13,7 +13,7 @@ use idmill_kit::{advised, causes};
 use tonic::{Code, ConnectError, Status};
 
 pub(super) const OVERTAKEN: &str =
-    "the transaction was not answered, and others have changed its key since: it may have been applied";
+    "the transaction was not answered, and its key has changed since: it may have been applied";
 
 /// Why a request has no result.
 #[derive(Debug)]
@@ -183,7 +183,8 @@ pub(super) fn write_failed(failure: Failure) -> Error {
     }
 }
 
-const STRANGER: &str = "; that is not etcd, or it speaks TLS (tls=true): check the address and its port";
+const STRANGER: &str = "; the server is not etcd, or it uses TLS: check the address and its port, or set \
+                        `tls=true`";
 const MAYBE: &str = "it may have been applied";
 
 fn kind(meaning: Meaning) -> ErrorKind {
@@ -202,22 +203,22 @@ fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (
             ErrorKind::Denied,
-            "; ca=FILE names who may have signed it, and the host has to be the one that it is for",
+            "; set `ca=FILE` to the signer's certificate, and check that the certificate is for this host",
         )
     } else if said.contains("tls handshake eof") || said.contains("corrupt message") {
         (
             ErrorKind::Unavailable,
-            "; perhaps it does not speak TLS, which tls=, ca= or cert= in the URL asks for",
+            "; if the server does not use TLS, remove `tls`, `ca` and `cert`",
         )
     } else {
         (ErrorKind::Unavailable, "")
     };
-    Error::new(kind, format!("etcd cannot be reached: {said}{remedy}"))
+    Error::new(kind, format!("cannot reach etcd: {said}{remedy}"))
 }
 
 fn refused(kind: ErrorKind, status: &Status) -> Error {
     let said = match status.message() {
-        "" => format!("{:?}, without a word", status.code()),
+        "" => format!("{:?}, without a message", status.code()),
         message => message.to_owned(),
     };
     advised(kind, said, remedy(kind, status.message()))
@@ -226,22 +227,22 @@ fn refused(kind: ErrorKind, status: &Status) -> Error {
 fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
     Some(match (message.strip_prefix("etcdserver: "), kind) {
         (Some("mvcc: database space exceeded"), ErrorKind::UnknownOutcome) => {
-            "it may have been applied; compact and defragment etcd, or raise its quota, then disarm the alarm \
-             (`etcdctl alarm disarm`)"
+            "it may have been applied; compact and defragment etcd, or raise its quota, then run `etcdctl \
+             alarm disarm`"
         }
         (Some("mvcc: database space exceeded"), _) => {
-            "compact and defragment etcd, or raise its quota, then disarm the alarm (`etcdctl alarm disarm`)"
+            "compact and defragment etcd, or raise its quota, then run `etcdctl alarm disarm`"
         }
         (Some("corrupt cluster"), _) => {
-            "a member's data differs from the others': replace it, then disarm the alarm"
+            "replace the member with different data, then run `etcdctl alarm disarm`"
         }
-        (Some("user name is empty"), _) => "write USER:PASSWORD@ before the host",
+        (Some("user name is empty"), _) => "write `USER:PASSWORD@` before the host",
         (Some("authentication is not enabled"), _) => {
-            "leave USER:PASSWORD@ out, or enable it (`etcdctl auth enable`)"
+            "remove `USER:PASSWORD@`, or enable it with `etcdctl auth enable`"
         }
         (Some("permission denied"), _) => "grant the user's role readwrite on the prefix",
-        (Some("request is too large"), _) => "use shorter names, or raise --max-request-bytes",
-        (None, ErrorKind::Unsupported) => "that does not look like etcd; check the address",
+        (Some("request is too large"), _) => "use shorter names, or raise `--max-request-bytes`",
+        (None, ErrorKind::Unsupported) => "the server is not etcd; check the address",
         (_, ErrorKind::UnknownOutcome) => MAYBE,
         _ => return None,
     })
@@ -361,8 +362,8 @@ mod tests {
             (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", "alarm disarm"),
             (Code::InvalidArgument, "etcdserver: user name is empty", "USER:PASSWORD@"),
             (Code::PermissionDenied, "etcdserver: permission denied", "readwrite"),
-            (Code::Unimplemented, "unknown service", "does not look like etcd"),
-            (Code::Unavailable, "", "Unavailable, without a word"),
+            (Code::Unimplemented, "unknown service", "is not etcd"),
+            (Code::Unavailable, "", "Unavailable, without a message"),
         ] {
             let error = read_failed(Status::new(code, message).into());
             assert!(error.to_string().contains(remedy), "{error}");

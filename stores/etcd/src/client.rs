@@ -214,7 +214,7 @@ impl Member {
     fn new(address: &Address, timeout: Duration, tls: Option<&ClientTlsConfig>) -> Result<Self> {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))
-            .map_err(|error| refuse(format!("the host {address} cannot be: {error}")))?
+            .map_err(|error| refuse(format!("the host {address} is invalid: {error}")))?
             .connect_timeout(CONNECT_TIMEOUT.min(timeout / 2));
         let endpoint = match tls {
             Some(tls) => endpoint.tls_config(tls.clone()).map_err(|error| bad_tls(&error))?,
@@ -280,7 +280,7 @@ fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {
             } else {
                 ErrorKind::Denied
             };
-            Error::new(kind, format!("{} cannot be read: {error}", file.display())).because(error)
+            Error::new(kind, format!("cannot read {}: {error}", file.display())).because(error)
         })
     };
     let tls = match &options.tls.ca {
@@ -295,7 +295,7 @@ fn tls(options: &EtcdOptions) -> Result<ClientTlsConfig> {
 
 fn bad_tls(error: &tonic::transport::Error) -> Error {
     let cause = std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default();
-    refuse(format!("the certificates cannot be used{cause}"))
+    refuse(format!("the certificates are invalid{cause}"))
 }
 
 /// Pauses between rounds through the members.

@@ -55,7 +55,7 @@ impl Guard {
     /// Checks that an answer comes from the same cluster and history as earlier ones.
     pub(super) fn check(&self, header: Option<Header>, floor: Floor) -> Result<()> {
         let Some(Header { cluster_id, revision }) = header else {
-            return Err(Error::new(ErrorKind::StoreViolation, "an answer came without a header"));
+            return Err(Error::new(ErrorKind::StoreViolation, "the reply has no header"));
         };
         let mut state = self.0.lock();
         let cluster = *state.cluster.get_or_insert(cluster_id);
@@ -73,22 +73,22 @@ impl Guard {
     /// Rejects everything from now on: the value under `key` is older than one that was seen there before.
     pub(super) fn rewind(&self, key: &str, seen: i64, found: i64) -> Error {
         let message =
-            format!("the key {key:?} was last written at revision {seen}, and now at {found}: {REWOUND}");
+            format!("the key {key:?} was last written at revision {seen}, but now at {found}: {REWOUND}");
         self.0.lock().broken.insert(Error::new(ErrorKind::StoreViolation, message)).clone()
     }
 }
 
-const REWOUND: &str = "etcd was restored from a backup, or has an old data directory. Ids would be handed out twice, so \
-    nothing is reserved: raise the sequences above what was handed out (`idmill set NAME --next N`), then open the store anew";
+const REWOUND: &str = "etcd was restored from a backup; raise each sequence (`idmill set NAME --next N`), \
+    and open the store again";
 
 fn rewound(seen: i64, found: i64) -> String {
-    format!("etcd was at revision {seen}, and now answers at {found}, where it cannot be: {REWOUND}")
+    format!("etcd was at revision {seen}, but is now at {found}: {REWOUND}")
 }
 
 fn strange(known: u64, other: u64) -> String {
     format!(
-        "the answer is of the cluster {other:x}, those before it of {known:x}: the endpoints lead to several clusters, or it was \
-         made anew; nothing of it is used. Mend the URL, or open the store anew"
+        "the reply is of cluster {other:x}, earlier ones of {known:x}; correct the endpoints, or open the \
+         store again"
     )
 }
 

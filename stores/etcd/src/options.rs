@@ -72,7 +72,7 @@ impl EtcdOptions {
         let place = place.strip_suffix('/').unwrap_or(place);
         if place.contains('/') {
             return Err(refuse(
-                "no path follows the hosts; where the keys are is said by `?prefix=/billing/`",
+                "the hosts must not be followed by a path; set the prefix with `?prefix=/billing/`",
             ));
         }
         Ok(Self::with_defaults(Authority::parse(place)?, Tls::default()))
@@ -159,10 +159,10 @@ mod tests {
             ("//a?timeout=0s", "1ms to 24h"),
             ("//a?timeout=25h", "1ms to 24h"),
             ("//a?tls=yes", "true, false"),
-            ("//a?cert=x", "go together"),
-            ("//a?key=x", "go together"),
+            ("//a?cert=x", "set both"),
+            ("//a?key=x", "set both"),
             ("//a?ca=", "ca=\"\" cannot be used: write the path of a file"),
-            ("//a?tls=false&ca=x", "no use for certificates"),
+            ("//a?tls=false&ca=x", "certificates are not used"),
             ("//a?prefix=/a/&prefix=/b/", "twice"),
             (
                 "//a?prefixes=/a/",
@@ -174,7 +174,8 @@ mod tests {
             assert!(error.to_string().contains(remedy), "{url}: {error}");
             assert!(!error.to_string().contains("secret"), "{url}: {error}");
         }
-        assert!(EtcdOptions::new(Vec::<String>::new()).check().unwrap_err().to_string().contains("no host"));
+        let error = EtcdOptions::new(Vec::<String>::new()).check().unwrap_err().to_string();
+        assert!(error.contains("the host is missing"), "{error}");
     }
 
     #[test]

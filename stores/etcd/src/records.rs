@@ -52,6 +52,6 @@ impl EtcdStore {
 fn text(stored: KeyValue) -> Result<String> {
     String::from_utf8(stored.value).map_err(|_| {
         let key = String::from_utf8_lossy(&stored.key);
-        Error::new(ErrorKind::StoreViolation, format!("the key {key:?} holds no text; nothing was changed"))
+        Error::new(ErrorKind::StoreViolation, format!("the key {key:?} is not text; nothing was changed"))
     })
 }

@@ -93,7 +93,7 @@ impl Place {
 
     /// Decodes a key and its value as a sequence.
     pub(super) fn decode(&self, stored: KeyValue) -> Result<Stored> {
-        let name = self.name(&stored.key).ok_or(Fault::from("is no sequence's name"));
+        let name = self.name(&stored.key).ok_or(Fault::from("is not the name of a sequence"));
         let info = name
             .and_then(|name| decode(name, &stored.value))
             .map_err(|fault| fault.of(format_args!("the key {:?}", String::from_utf8_lossy(&stored.key))))?;
@@ -135,7 +135,7 @@ fn claim() -> u64 {
 }
 
 fn decode(name: SequenceName, value: &[u8]) -> Result<SequenceInfo, Fault> {
-    let value: Value = serde_json::from_slice(value).map_err(|_| "has a value that is no JSON")?;
+    let value: Value = serde_json::from_slice(value).map_err(|_| "has a value that is not JSON")?;
     let read = |what: &str| {
         let number = value[what].as_u64().map(i128::from);
         number.ok_or_else(|| Fault::from(format!("has no whole number for {what}")))
@@ -193,7 +193,7 @@ mod tests {
             assert_eq!(unescape(key), None, "{key:?}");
         }
         let error = place().decode(stored(*b"/idmill/\xff", "{}")).unwrap_err();
-        assert!(error.to_string().contains("no sequence's name"), "{error}");
+        assert!(error.to_string().contains("not the name of a sequence"), "{error}");
         assert!(place().is_deeper(b"/idmill/other/s") && !place().is_deeper(b"/idmill/s"));
         let (records, s) = (place().of_records(), SequenceName::new("a/s").unwrap());
         assert_eq!(records.key(&s), "/idmill/witness/a%2Fs");
@@ -233,7 +233,7 @@ mod tests {
         bad.as_object_mut().unwrap().remove("next");
         refused(&bad.to_string(), "no whole number for next");
         refused("15", "no whole number for format");
-        refused("", "no JSON");
+        refused("", "not JSON");
     }
 
     fn refused(value: &str, fault: &str) {

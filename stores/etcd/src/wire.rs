@@ -153,7 +153,7 @@ impl TxnAnswer {
     pub(super) fn found(self) -> Result<Vec<KeyValue>> {
         let range = self.answers.into_iter().next().and_then(|answer| answer.range);
         range.map(|range| range.kvs).ok_or_else(|| {
-            let message = "a transaction was answered without what is stored";
+            let message = "the reply to a transaction lacks the stored value";
             Error::new(ErrorKind::StoreViolation, message)
         })
     }

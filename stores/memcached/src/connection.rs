@@ -21,7 +21,7 @@ use super::wire::{NOOP, Reply, parse};
 /// Limit for commands waiting to be sent, and for commands waiting for replies. Further callers wait.
 const DEPTH: usize = 128;
 /// Advice for a server with another protocol.
-const MODERN: &str = "it takes memcached 1.6, without a proxy";
+const MODERN: &str = "use memcached 1.6, without a proxy";
 
 /// Why there is no reply.
 #[derive(Clone, Debug)]
@@ -91,7 +91,7 @@ impl Connection {
     ) -> Result<Vec<Reply>, Failure> {
         let began = Instant::now();
         if began >= deadline {
-            return Err(Failure::NotSent("the call has no time left".into()));
+            return Err(Failure::NotSent("the deadline of the call has passed".into()));
         }
         let (caller, mut reply) = oneshot::channel();
         let exchange = Exchange {
@@ -105,10 +105,10 @@ impl Connection {
         match timeout_at(deadline, self.queue.send(exchange)).await {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return Err(Failure::NotSent("the connection is closed".into())),
-            Err(_) => return Err(Failure::NotSent("too many commands wait already".into())),
+            Err(_) => return Err(Failure::NotSent("too many commands are already waiting".into())),
         }
         if let Ok(answer) = timeout_at(deadline, &mut reply).await {
-            return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was given up".into())));
+            return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was abandoned".into())));
         }
         let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
         // A call that waited long for the connection has little time left for the answer. That is no reason
@@ -136,7 +136,7 @@ impl Drop for Connection {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let Some(caller) = self.caller.take() else { return };
-        let reason = self.reason.take().unwrap_or_else(|| "the connection was given up".into());
+        let reason = self.reason.take().unwrap_or_else(|| "the connection was abandoned".into());
         let failure = if self.sent { Failure::Lost(reason) } else { Failure::NotSent(reason) };
         // The caller may be gone.
         let _ = caller.send(Err(failure));
@@ -155,7 +155,7 @@ async fn greet(dial: &dyn Dial, address: &str) -> Result<Box<dyn Stream>, Arc<st
     if matches!(parse(&answer), Ok(Some((Reply::Noop, _)))) {
         return Ok(stream);
     }
-    Err(format!("it does not know meta commands: {MODERN}").into())
+    Err(format!("the server does not support meta commands; {MODERN}").into())
 }
 
 /// The task that owns the socket.
@@ -219,12 +219,12 @@ impl Pipeline {
     fn deliver(&mut self) -> Result<(), Arc<str>> {
         let understood = |bytes: &[u8]| {
             parse(bytes)
-                .map_err(|bad| Arc::from(format!("the server's answer is not memcached's: {:?}", bad.0)))
+                .map_err(|bad| Arc::from(format!("the reply is not memcached's: {:?}", bad.0)))
         };
         while let Some((reply, len)) = understood(&self.input)? {
             self.input.drain(..len);
             let Some(exchange) = self.pending.front_mut() else {
-                return Err("the server answered what was not asked".into());
+                return Err("the server sent an unexpected reply".into());
             };
             // After an error, the server may have misread the following commands, so this is the last valid
             // reply.
@@ -268,10 +268,8 @@ enum Event {
 /// Explains a rejection: the protocol's two-letter codes are not readable.
 fn explained(text: &str) -> Arc<str> {
     match text {
-        "EN" | "NS" => {
-            format!("it answered {text}, which is none of the answers to what was asked: {MODERN}").into()
-        }
-        "ERROR" => format!("it does not know what was asked: {MODERN}").into(),
+        "EN" | "NS" => format!("unexpected reply {text}; {MODERN}").into(),
+        "ERROR" => format!("the server does not support the command; {MODERN}").into(),
         _ => text.into(),
     }
 }
@@ -283,7 +281,7 @@ mod tests {
     #[test]
     fn letters_of_the_protocol_are_explained() {
         for text in ["EN", "NS", "ERROR"] {
-            assert!(explained(text).contains("it takes memcached 1.6, without a proxy"), "{text}");
+            assert!(explained(text).contains("use memcached 1.6, without a proxy"), "{text}");
         }
         assert_eq!(
             &*explained("SERVER_ERROR out of memory storing object"),

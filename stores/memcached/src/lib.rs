@@ -53,8 +53,8 @@ const WAIT: Duration = Duration::from_millis(2);
 
 /// Minimum time that a draw waits for a range that is being prepared when the window is used up.
 const PATIENCE: Duration = Duration::from_millis(50);
-const UNNUMBERED: &str = "it was started with -C (--disable-cas), and numbers no items: nothing could be put into the window safely. Start \
-                          it without";
+const UNNUMBERED: &str = "the server does not number items, so the window is unsafe; start it without `-C` \
+                          (`--disable-cas`)";
 
 /// When fewer blocks than this are left, the winner reads the sequence before it reserves. The cached
 /// position can be as old as the refresh interval, and other processes may have reserved about this much
@@ -315,8 +315,8 @@ impl MemcachedWindow {
 
     fn foreign(&self, known: &Known) -> Error {
         let remedy =
-            format!("delete the key `{}`, and keep others from writing under this prefix", known.key);
-        let reason = format!("there is an item in the window's place that idmill did not write; {remedy}");
+            format!("delete the key `{}`, and let no other program write under this prefix", known.key);
+        let reason = format!("the window's key has an item that idmill did not write; {remedy}");
         self.error(ErrorKind::StoreViolation, &reason)
     }
 }
@@ -402,6 +402,6 @@ fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
 fn unexpected(reply: &Reply) -> Arc<str> {
     match reply {
         Reply::Error(text) => text.as_str().into(),
-        reply => format!("an answer that does not fit the question: {reply:?}").into(),
+        reply => format!("unexpected reply {reply:?}").into(),
     }
 }

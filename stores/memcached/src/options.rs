@@ -69,7 +69,7 @@ impl MemcachedOptions {
 /// Parses an address. In a URL the port is optional; in code it is required.
 fn server(address: &str, default: Option<u16>) -> Result<Address> {
     if address.contains('@') {
-        return Err(refuse("a user and a password are not supported for memcached: restrict its network"));
+        return Err(refuse("memcached does not support user and password; restrict its network instead"));
     }
     Address::parse(address, default).ok_or_else(|| {
         refuse(format!("{address:?} is not HOST:PORT of a memcached server, such as 10.0.0.7:11211"))
@@ -112,7 +112,7 @@ mod tests {
             ("redis://x", "memcached://HOST:PORT"),
             ("memcached:x", "memcached://HOST:PORT"),
             ("memcached://", "HOST:PORT"),
-            ("memcached://user:secret@x", "not supported"),
+            ("memcached://user:secret@x", "does not support"),
             ("memcached://x:0", "11211"),
             ("memcached://x:99999", "11211"),
             ("memcached://::1", "HOST:PORT"),

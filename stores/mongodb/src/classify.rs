@@ -63,7 +63,7 @@ impl fmt::Display for Fault {
                 Mongo::ServerSelection { message, .. } => f.write_str(&unreachable(message)),
                 kind => write!(f, "{kind}"),
             },
-            Self::Write { code, message } => write!(f, "the write was refused ({code}): {message}"),
+            Self::Write { code, message } => write!(f, "the write was rejected ({code}): {message}"),
             Self::Unconfirmed { code, message } => {
                 write!(f, "the write was not confirmed by a majority ({code}): {message}")
             }
@@ -92,8 +92,7 @@ fn unreachable(message: &str) -> String {
         return message.split(" Topology:").next().unwrap_or(message).to_owned();
     }
     format!(
-        "no server answered as one that can be used: {}; check the addresses, and that the servers speak TLS if the URL says so, \
-         and only then",
+        "no usable server: {}; check the addresses, and `tls=true` exactly if the servers use TLS",
         servers.join(", ")
     )
 }
@@ -200,24 +199,23 @@ pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::Unsupported if asked == Asked::InTransaction => {
-            "this server has no transactions: they take a replica set or a sharded cluster of MongoDB"
+            "the server does not support transactions; use a replica set or a sharded cluster of MongoDB"
         }
         ErrorKind::Unavailable if fault.has_label(TRANSIENT_TRANSACTION_ERROR) => {
             "abort the transaction and begin it again"
         }
-        ErrorKind::Unavailable if asked == Asked::InTransaction => {
-            "abort the transaction; it can be begun again"
-        }
+        ErrorKind::Unavailable if asked == Asked::InTransaction => "abort the transaction and begin it again",
         ErrorKind::Unavailable if matches!(fault.code(), Some(10107 | 13435 | 10058 | 13436)) => {
-            "a new primary is being elected, or directConnection=true names a server that is not the primary"
+            "a primary is being elected, or `directConnection=true` names a server that is not the primary"
         }
         ErrorKind::Unavailable => "nothing was changed",
-        ErrorKind::UnknownOutcome => "it may have been applied or not",
+        ErrorKind::UnknownOutcome => "it may have been applied",
         ErrorKind::Denied => {
-            "check the user, its password and authSource, and that it may find, insert, update and remove in the collection"
+            "check the user, its password and authSource, and grant find, insert, update and remove on the \
+             collection"
         }
         ErrorKind::Conflict => {
-            "a rule of somebody else's holds in the collection; name another with ?collection=NAME"
+            "the collection has a rule that rejects the document; name another with `?collection=NAME`"
         }
         _ => return None,
     })

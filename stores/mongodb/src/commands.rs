@@ -52,7 +52,7 @@ impl Commands {
         let command = doc! { "insert": &self.collection, "documents": [document] };
         match count(&self.write(session, command).await?)? {
             1 => Ok(()),
-            n => Err(Fault::Reply(format!("to an insert of one document says that {n} were inserted"))),
+            n => Err(Fault::Reply(format!("to an insert of one document reports {n} inserted documents"))),
         }
     }
 

@@ -73,14 +73,14 @@ impl MongoOptions {
     pub fn parse(url: &str) -> Result<Self> {
         let (scheme, place, query) = query::hosts(url, &["mongodb", SRV], "mongodb://HOST/DATABASE")?;
         if scheme == SRV && !cfg!(feature = "srv") {
-            let message = "`mongodb+srv:` needs DNS look-ups, which are not compiled in: build with the cargo feature `srv`; \
-                           or name the hosts, as in `mongodb://HOST1,HOST2/DATABASE?replicaSet=NAME&tls=true`";
+            let message = "`mongodb+srv:` is not compiled in; build with the cargo feature `srv`, or write \
+                           `mongodb://HOST1,HOST2/DATABASE`";
             return Err(Error::new(ErrorKind::Unsupported, message).during(idmill::Operation::Connect));
         }
         // The driver panics on these.
         if !place.is_ascii() || !query.is_ascii() {
             return Err(refuse(
-                "the URL has characters beyond ASCII: percent-encode them, as in %C3%BC for an ü",
+                "the URL has characters beyond ASCII; percent-encode them, such as ü as %C3%BC",
             ));
         }
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
@@ -116,10 +116,10 @@ impl MongoOptions {
         match key {
             // Copied URLs often have these options. A value that the store uses anyway is accepted.
             "w" if value != "majority" => Err(refuse(format!(
-                "w={value} would lose ids that were handed out: every write here is acknowledged by a majority; leave `w` out"
+                "w={value} could lose reserved ids; remove `w`: each write is acknowledged by a majority"
             ))),
             "journal" if value == "false" => Err(refuse(
-                "journal=false would lose ids that were handed out: every write here is journaled; leave it out",
+                "journal=false could lose reserved ids; remove `journal`: each write is journaled",
             )),
             "failover" => Err(self.unknown(key)),
             _ => {
@@ -135,7 +135,7 @@ impl MongoOptions {
         let database = self.database_name();
         if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
             let rule = "at most 63 bytes, without `/\\. \"$`";
-            return Err(refuse(format!("{database:?} cannot be the database: {rule}")));
+            return Err(refuse(format!("{database:?} is not a valid database; use {rule}")));
         }
         ConnectionString::parse(self.uri()).map(drop).map_err(|error| self.unreadable(&error))
     }
@@ -146,8 +146,8 @@ impl MongoOptions {
         let has_login = self.authority.user.is_some() || self.authority.password.is_some();
         if has_login || self.driver.iter().any(|option| is_secret(option)) {
             return refuse(format!(
-                "the URL cannot be read as a MongoDB connection string (it is not shown, for the secret in it): check its \
-                 hosts and options, and that user name and password are percent-encoded; there are {known}"
+                "cannot read the URL, hidden since it has a secret; check hosts, options and \
+                 percent-encoding; there are {known}"
             ));
         }
         refuse(format!("`{self}`: {error}; there are {known}", error = error.kind))
@@ -199,7 +199,7 @@ impl MongoOptions {
         let mut options = parsed.map_err(|error| match &*error.kind {
             // The DNS has no such host: it may be created later, or this machine is disconnected.
             mongodb::error::ErrorKind::DnsResolve { message, .. } => {
-                let text = format!("{self}: the DNS does not say which hosts that is: {message}");
+                let text = format!("{self}: the DNS lookup of the hosts failed: {message}");
                 Error::new(ErrorKind::Unavailable, text)
             }
             _ => self.unreadable(&error),
@@ -273,16 +273,16 @@ mod tests {
             ("mongodb:localhost", "two slashes"),
             ("mongodb://", "connection string"),
             ("mongodb://h/?colection=a", "there are collection=idmill_sequences, timeout=10s, and"),
-            ("mongodb://h/?failover=allow", "has no option `failover`"),
+            ("mongodb://h/?failover=allow", "unknown option `failover`"),
             ("mongodb://h/?collection=", "cannot be used: write 1 to 120 bytes"),
             ("mongodb://h/?collection=a%24b", "cannot be used: write 1 to 120 bytes"),
             ("mongodb://h/?collection=a&collection=b", "twice"),
             ("mongodb://h/?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
             ("mongodb://h/?timeout=0s", "1ms to 24h"),
             ("mongodb://h/?timeout=1441m", "1ms to 24h"),
-            ("mongodb://h/?w=1", "leave `w` out"),
+            ("mongodb://h/?w=1", "remove `w`"),
             ("mongodb://h/?journal=false", "journaled"),
-            ("mongodb://h/a.b", "cannot be the database"),
+            ("mongodb://h/a.b", "is not a valid database"),
             ("mongodb://h:port/", "port"),
             ("mongodb://%ü@h/", "%C3%BC"),
             ("mysql://h/", "begins with `mongodb://`"),
@@ -298,7 +298,7 @@ mod tests {
     fn srv_url_without_the_feature_names_the_feature() {
         let error = MongoOptions::parse("mongodb+srv://cluster0.example.net/").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("`srv`; or name the hosts"), "{error}");
+        assert!(error.to_string().contains("feature `srv`, or write"), "{error}");
     }
 
     #[cfg(feature = "srv")]

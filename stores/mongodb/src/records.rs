@@ -37,9 +37,8 @@ impl MongoStore {
         let witness = self.witness()?;
         if self.must_exist && !witness.exists().await.map_err(|fault| failed(&fault, Asked::Read))? {
             let message = format!(
-                "there is no collection `{}` to keep records in, and the store was opened so that it creates none; if it was there \
-                 before, restore it: made anew, it has forgotten what it witnessed; if this is new, create it, or open the store \
-                 without existing=true",
+                "there is no collection `{}` for records; restore it, or for a new witness create it or \
+                 remove `existing=true`",
                 witness.namespace()
             );
             return Err(Error::new(ErrorKind::NotFound, message));

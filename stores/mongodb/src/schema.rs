@@ -41,7 +41,7 @@ pub(super) fn within(what: &str, id: u64) -> Result<()> {
 
 fn too_large(what: &str, id: u64) -> Error {
     Error::invalid(format!(
-        "{what} {id} is too large for MongoDB, whose integers end at {LARGEST} (2^63 - 1)"
+        "{what} {id} is too large for MongoDB, whose largest integer is {LARGEST} (2^63 - 1)"
     ))
 }
 
@@ -163,7 +163,7 @@ pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> 
     before.next = start.and_then(|start| u64::try_from(start).ok());
     match before.next.filter(|start| *start >= after.bounds.start()) {
         Some(_) => before.grant(request.count, LARGEST),
-        None => Err(unsound(&request.name, "did not hold the ids that it was incremented by")),
+        None => Err(unsound(&request.name, "has fewer ids than the reserve incremented it by")),
     }
 }
 
@@ -178,8 +178,8 @@ pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
         return Ok(info);
     }
     let message = format!(
-        "the document {:?} was found for {asked:?}: the collection has a collation that takes them for the same; \
-         name another collection",
+        "the document {:?} was returned for {asked:?}, which the collation treats as equal; name another \
+         collection",
         info.name.as_str()
     );
     Err(Error::new(ErrorKind::StoreViolation, message))
@@ -235,14 +235,14 @@ pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> 
     let found = shown(document);
     if found != asked {
         let message = format!(
-            "the document {found:?} was found for {asked:?}: the collection of the records has a collation that takes them for \
-             the same; remove it while it is empty"
+            "the document {found:?} was returned for {asked:?}, which the collation treats as equal; drop \
+             the records collection"
         );
         return Err(Error::new(ErrorKind::StoreViolation, message));
     }
     match (document.get("format"), document.get_str("record")) {
         (Some(Bson::Int64(FORMAT) | Bson::Int32(1)), Ok(record)) => Ok(record.to_owned()),
-        _ => Err(unsound(&found, "is no record of this version")),
+        _ => Err(unsound(&found, "is not a record of this version")),
     }
 }
 

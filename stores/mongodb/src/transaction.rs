@@ -117,7 +117,7 @@ impl<T: Id> InTransaction<T> {
     /// Those of [`reserve`](Self::reserve).
     pub async fn next(&self, session: &mut ClientSession) -> Result<T> {
         let range = self.reserve(session, 1).await?;
-        Ok(range.first().expect("a grant has as many ids as were asked for"))
+        Ok(range.first().expect("a grant has the requested number of ids"))
     }
 
     /// Reserves exactly the next `count` ids. After an error, or if this future was dropped, abort the
@@ -138,7 +138,7 @@ impl<T: Id> InTransaction<T> {
 
     async fn try_reserve(&self, session: &mut ClientSession, count: u64) -> Result<IdRange> {
         if count == 0 {
-            return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
+            return Err(Error::invalid("a range of 0 ids was requested; request at least 1"));
         }
         must_be_in_transaction(session).await?;
         let commands = Commands::new(self.database.clone(), self.collection.clone(), DEFAULT_TIMEOUT);
@@ -156,8 +156,8 @@ async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
         Ok(()) => {
             // Nothing was sent in this transaction, so the abort sends nothing either.
             let _ = session.abort_transaction().await;
-            let message = "the session is not in a transaction: call `start_transaction` before the first id, and \
-                           `commit_transaction` after the last";
+            let message = "the session is not in a transaction; call `start_transaction` before the first \
+                           id, `commit_transaction` after the last";
             Err(Error::invalid(message))
         }
         Err(error) => match &*error.kind {

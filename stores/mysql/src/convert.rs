@@ -20,7 +20,7 @@ pub(super) fn fault(error: Mysql) -> Fault {
         },
         Mysql::Url(_) => refused(ErrorKind::InvalidInput, error, None),
         Mysql::Driver(DriverError::NoClientSslFlagFromServer) => {
-            refused(ErrorKind::Unsupported, error, Some("set up TLS on the server, or use tls=false"))
+            refused(ErrorKind::Unsupported, error, Some("set up TLS on the server, or set `tls=false`"))
         }
         Mysql::Driver(
             DriverError::UnknownAuthPlugin { .. }
@@ -40,7 +40,7 @@ pub(super) fn fault(error: Mysql) -> Fault {
 pub(super) fn connecting(error: Mysql) -> Fault {
     match &error {
         Mysql::Io(cause) if is_certificate(cause) => {
-            let remedy = "name the authority that signed the server's certificate with ca=FILE";
+            let remedy = "set `ca=FILE` to the certificate of the signer";
             refused(ErrorKind::Denied, error, Some(remedy))
         }
         _ => fault(error),
@@ -187,7 +187,7 @@ mod tests {
         };
         let error = failed(connecting(not_valid()), Asked::Connect);
         assert_eq!(error.kind(), ErrorKind::Denied);
-        assert!(error.to_string().ends_with("with ca=FILE"), "{error}");
+        assert!(error.to_string().ends_with("to the certificate of the signer"), "{error}");
         assert_eq!(classify(&fault(not_valid()), Asked::Write), ErrorKind::UnknownOutcome);
     }
 

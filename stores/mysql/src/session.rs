@@ -103,8 +103,7 @@ fn commits(status: StatusFlags) -> bool {
 pub(super) async fn must_commit(connection: &mut Conn) -> Result<(), Mysql> {
     if connection.opts().client_found_rows() {
         return Err(ours(
-            "the pool was made with `client_found_rows`, with which a change that a trigger undid looks like one that \
-             was made; make the store one without",
+            "the pool has `client_found_rows`, which hides writes undone by triggers; use a pool without it",
         ));
     }
     if status(connection).is_none() {
@@ -114,8 +113,8 @@ pub(super) async fn must_commit(connection: &mut Conn) -> Result<(), Mysql> {
         return Ok(());
     }
     Err(ours(
-        "the pool's connections do not commit each statement (autocommit=0, or an open transaction): ids would be taken \
-         back; give the store a pool of its own",
+        "the pool does not commit each statement (autocommit=0, or an open transaction); give the store its \
+         own pool",
     ))
 }
 

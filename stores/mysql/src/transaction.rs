@@ -99,7 +99,7 @@ impl<T: Id> InTransaction<T> {
     /// The errors of [`reserve`](Self::reserve).
     pub async fn next(&self, transaction: &mut Transaction<'_>) -> Result<T> {
         let range = self.reserve(transaction, 1).await?;
-        Ok(range.first().expect("a grant has as many ids as were asked for"))
+        Ok(range.first().expect("a grant has the requested number of ids"))
     }
 
     /// Draws exactly `count` ids. After an error, and if this future was dropped, roll the

@@ -77,7 +77,7 @@ mod pool {
             Ok(Err(PoolError::Backend(error))) => failed(unconnected(error), Asked::Connect),
             Ok(Err(PoolError::Closed)) => Error::new(
                 ErrorKind::Closed,
-                "the pool that this store uses is closed: open a store of another",
+                "the pool of this store is closed; open a store with another pool",
             ),
             Ok(Err(PoolError::Timeout(_))) | Err(_) => {
                 return Err(exhausted(most, patience, "`from_config`", "max_size"));

@@ -98,7 +98,7 @@ impl Driver for Source {
         match self {
             Self::Given(client) if client.is_closed() => Err(Fault::Refused(Error::new(
                 ErrorKind::Closed,
-                "the client that this store was given is closed: open the store `from_config`, which reconnects",
+                "the client of this store is closed; open the store with `from_config`, which reconnects",
             ))),
             Self::Given(client) => {
                 Ok(Session::new(Held::Own(client.clone()), Arc::default(), Arc::default()))

@@ -16,7 +16,7 @@ pub(crate) const REDIS: Dialect = Dialect {
     name: "redis",
     of_code,
     remedy,
-    stranger: "check that this is the address of a Redis server, and whether it takes TLS (rediss://) or not",
+    stranger: "check that this is the address of a Redis server, and whether it uses TLS (`rediss://`)",
 };
 
 fn of_code(code: &str, detail: &str) -> ErrorKind {
@@ -41,22 +41,25 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
 
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
     let remedy = match (fault.words().0, kind) {
-        ("READONLY", _) => "it is a replica: name the master",
-        ("OOM", _) => "it is full: raise its maxmemory",
-        ("MISCONF", _) => "it cannot write to its disk",
-        ("MOVED" | "ASK", _) => "it is one node of a cluster: name the node that has the slot of the prefix",
-        ("WRONGTYPE", _) => "the key is somebody else's: choose another prefix",
+        ("READONLY", _) => "the server is a replica; name the master",
+        ("OOM", _) => "raise its `maxmemory`",
+        ("MISCONF", _) => "check its disk, which is not writable",
+        ("MOVED" | "ASK", _) => "the server is one node of a cluster; name the node that has the slot of the \
+                                 prefix",
+        ("WRONGTYPE", _) => "the key is not idmill's; choose another prefix",
         ("NOAUTH", _) => {
-            "it asks for a password, and none was given: write redis://USER:PASSWORD@HOST, or redis://:PASSWORD@HOST for the default user"
+            "the password is missing; write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
+             the default user"
         }
         ("ERR", ErrorKind::InvalidInput) => {
-            "the number after the host is that of a database: name one below its setting `databases`, which is 16 unless changed"
+            "the number after the host is a database; use one below the server's setting `databases` \
+             (default 16)"
         }
         (_, ErrorKind::Denied) => {
-            "check user and password; the user needs EVALSHA, SCRIPT, INFO, CONFIG GET and WAIT, and to read and write hashes and \
-             sets under the prefix"
+            "check the login; it needs EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, and hashes and sets under \
+             the prefix"
         }
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied",
         (_, ErrorKind::Unavailable) => "nothing was changed",
         _ => return None,
     };

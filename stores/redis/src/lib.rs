@@ -160,7 +160,7 @@ impl RedisStore {
             "missing" => Ok(None),
             "sequence" => {
                 let unreadable =
-                    |_| Error::new(ErrorKind::StoreViolation, "its numbers cannot be those of a sequence");
+                    |_| Error::new(ErrorKind::StoreViolation, "its numbers are not valid for a sequence");
                 Ok(Some(schema::decode(answer, name).map_err(unreadable)?))
             }
             _ => Err(self.link.failed(&answer.garbled(), Asked::Read)),
@@ -318,6 +318,6 @@ fn refused(answer: &Answer, name: &SequenceName) -> Error {
 }
 
 fn not_a_name(error: Error) -> Error {
-    let message = format!("the set of names has one that no sequence has: {error}");
+    let message = format!("the set of names has an invalid name: {error}");
     Error::new(ErrorKind::StoreViolation, message).because(error)
 }

@@ -46,7 +46,7 @@ impl Place {
     pub(crate) fn check(&self) -> Result<()> {
         let Authority { user, password, .. } = &self.authority;
         if user.is_some() && password.as_ref().is_none_or(String::is_empty) {
-            return Err(refuse("the URL has a user and no password: write `redis://USER:PASSWORD@HOST`"));
+            return Err(refuse("the URL has a user but no password; write `redis://USER:PASSWORD@HOST`"));
         }
         self.tls.check("redis://", "rediss://")
     }

@@ -146,16 +146,15 @@ impl Schema {
 /// Converts refusals that several scripts share.
 pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
     Some(match answer.word() {
-        "replica" => Error::new(ErrorKind::Unavailable, "the server has become a replica: name the master"),
+        "replica" => Error::new(ErrorKind::Unavailable, "the server became a replica; name the master"),
         "foreign" => Error::new(
             ErrorKind::StoreViolation,
-            format!("the key `{key}` is not as idmill writes it: choose another prefix, or put it right"),
+            format!("the key `{key}` is not as idmill writes it; choose another prefix, or correct it"),
         ),
         "forgetful" => Error::new(
             ErrorKind::Conflict,
-            "the record was written by another master, of which this server was a replica: what was written last there may be \
-             missing here, and what it witnessed with it. If the store that it witnesses was not restored since, open this one with \
-             ?failover=allow",
+            "another master wrote this record, so it may be outdated; if the guarded store was not restored, \
+             set `failover=allow`",
         ),
         _ => return None,
     })

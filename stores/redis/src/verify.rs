@@ -25,7 +25,7 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, Stri
         let master = format!("{}:{}", is("master_host"), is("master_port"));
         return Err(Error::new(
             ErrorKind::Unavailable,
-            format!("it is a replica: name its master, {master}"),
+            format!("the server is a replica; name its master, {master}"),
         ));
     }
     if demands == Demands::Master {
@@ -34,7 +34,8 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, Stri
     let policy = is("maxmemory_policy");
     if policy.starts_with("allkeys") {
         return Err(unsupported(format!(
-            "maxmemory-policy is {policy}, which would evict sequences: CONFIG SET maxmemory-policy noeviction (or volatile-lru)"
+            "maxmemory-policy {policy} would evict sequences; CONFIG SET maxmemory-policy noeviction (or \
+             volatile-lru)"
         )));
     }
     if demands == Demands::Keeps {
@@ -48,16 +49,17 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, Stri
     }
     let remedy: Vec<_> = wrong.iter().map(|(key, value)| format!("CONFIG SET {key} {value}")).collect();
     Err(unsupported(format!(
-        "it would forget grants in a crash: {} (and in its configuration file), or accept that with ?durability=process, or Keeps::Process in code",
+        "a crash would lose grants; {} (also in its configuration file), or set `?durability=process` \
+         (`Keeps::Process`)",
         remedy.join(", ")
     )))
 }
 
 /// The error for a server that does not report its configuration.
 pub(crate) fn unverified(reason: &str) -> Error {
-    let remedy = "make sure that it has appendonly yes, appendfsync always and no-appendfsync-on-rewrite no, and say so with \
-                  ?durability=trust (Keeps::Trust); or accept that a crash repeats ids with ?durability=process (Keeps::Process)";
-    unsupported(format!("whether it keeps grants cannot be asked ({reason}): {remedy}"))
+    let remedy = "set `?durability=trust` if it has appendonly yes, appendfsync always, \
+                  no-appendfsync-on-rewrite no; else `process`";
+    unsupported(format!("cannot check whether the server keeps grants ({reason}): {remedy}"))
 }
 
 fn unsupported(message: String) -> Error {

@@ -100,7 +100,7 @@ pub(super) fn not_created(status: Status) -> Error {
     if status.code() != Code::InvalidArgument {
         return failed(status);
     }
-    let message = format!("Spanner: {}; give it another name", status.message());
+    let message = format!("Spanner: {}; choose another name", status.message());
     Error::new(ErrorKind::InvalidInput, message).because(status)
 }
 
@@ -141,7 +141,7 @@ pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
     let (kind, what) = match &error {
         ConnectionError::Auth(_) => (ErrorKind::Denied, "no access token for"),
         ConnectionError::TonicTransport(_) => (ErrorKind::Unavailable, "no connection to"),
-        ConnectionError::InvalidEmulatorHOST(_) => (ErrorKind::InvalidInput, "no emulator can be at"),
+        ConnectionError::InvalidEmulatorHOST(_) => (ErrorKind::InvalidInput, "invalid emulator address"),
     };
     Error::new(kind, format!("{what} {server}: {}", with_causes(&error))).because(error)
 }
@@ -161,15 +161,15 @@ fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
         (_, ErrorKind::NotFound) if is_missing_table(status) => GONE,
         (_, ErrorKind::NotFound) if is_missing_database(status) => "create the database first",
         (_, ErrorKind::InvalidInput) => {
-            "the table's column `name` is narrower than this name: shorten the name, or widen the column to STRING(200)"
+            "the table's column `name` is too narrow for this name; shorten the name, or widen the column to \
+             STRING(200)"
         }
-        (_, ErrorKind::Denied) => {
-            "the account needs spanner.databases.select, .write and .beginOrRollbackReadWriteTransaction, as in \
-             the role Cloud Spanner Database User"
+        (_, ErrorKind::Denied) => "grant the account the role Cloud Spanner Database User",
+        (Code::InvalidArgument, _) => {
+            "the table is not a table of sequences; name another with `?table=NAME`"
         }
-        (Code::InvalidArgument, _) => "the table is not a table of sequences; name another with ?table=NAME",
         (Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists, _) => {
-            "something about the table refused the row"
+            "a constraint or index of the table rejected the row"
         }
         _ => return None,
     })
@@ -209,19 +209,19 @@ mod tests {
             Code::FailedPrecondition,
             "A new row in table t does not specify a non-null value for NOT NULL column: x",
             ErrorKind::Conflict,
-            "refused",
+            "rejected",
         ),
         (
             Code::OutOfRange,
             "Check constraint `t`.`c` is violated for key {String(\"s\")}",
             ErrorKind::Conflict,
-            "refused",
+            "rejected",
         ),
         (
             Code::AlreadyExists,
             "UNIQUE violation on index one,  duplicate key: {Int64(1)} in this transaction.",
             ErrorKind::Conflict,
-            "refused",
+            "rejected",
         ),
         (
             Code::Aborted,

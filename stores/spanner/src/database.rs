@@ -156,7 +156,7 @@ impl Database {
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
             Error::new(
                 ErrorKind::Unsupported,
-                "Spanner is used from within a tokio runtime; there is none here",
+                "there is no tokio runtime, which Spanner needs; call it within one",
             )
             .because(error)
         })?;
@@ -169,7 +169,7 @@ impl Database {
             }
         });
         receiver.await.unwrap_or_else(|_| {
-            let message = "the task that reserved ended early; its commit may have been applied";
+            let message = "the reserving task ended early; its commit may have been applied";
             Err(Error::new(ErrorKind::UnknownOutcome, message))
         })
     }
@@ -400,8 +400,8 @@ fn no_answer(options: &Checked) -> Error {
 }
 
 fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    let remedy = "set GOOGLE_APPLICATION_CREDENTIALS to a key file, run `gcloud auth application-default login`, \
-                  or name an emulator with ?emulator=HOST:PORT";
+    let remedy = "set GOOGLE_APPLICATION_CREDENTIALS, run `gcloud auth application-default login`, or add \
+                  `?emulator=HOST:PORT`";
     Error::new(ErrorKind::Denied, format!("no Google credentials: {error}; {remedy}")).because(error)
 }
 

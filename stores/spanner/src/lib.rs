@@ -146,7 +146,7 @@ impl SpannerStore {
 
     fn may_write(&self) -> Result<()> {
         if self.access == Mode::ReadOnly {
-            let message = "the store was opened to look only (mode=ro); open it with mode=rw";
+            let message = "the store is read-only (`mode=ro`); open it with `mode=rw` (`Mode::ReadWrite`)";
             return Err(Error::new(ErrorKind::Denied, message));
         }
         Ok(())

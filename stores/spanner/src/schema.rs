@@ -161,8 +161,8 @@ impl Table {
     fn foreign(&self, fields: &[Field]) -> Error {
         let found: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         let message = format!(
-            "the table `{}` has the columns {}, and not `name` STRING and `next_value` INT64; name another with \
-             ?table=NAME",
+            "the table `{}` has the columns {}, but needs `name` STRING and `next_value` INT64; name another \
+             with `?table=NAME`",
             self.0,
             found.join(", ")
         );
@@ -184,7 +184,7 @@ impl Table {
     /// The error for a feature that plain rows cannot store.
     pub(super) fn lacks_columns(&self, name: &SequenceName, what: &str) -> Error {
         let message = format!(
-            "the table `{}` has no columns for {what}; add them, which leaves its sequences as they are: {}",
+            "the table `{}` has no columns for {what}; add them, which does not change its sequences: {}",
             self.0,
             self.alterations(&ADDED)
         );

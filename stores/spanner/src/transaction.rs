@@ -145,7 +145,7 @@ impl<T: Id> InTransaction<T> {
         match transaction.update_with_option(statement, query_once()).await.map_err(failed)? {
             1 => Ok(()),
             rows => {
-                let message = format!("the row was locked, but writing it changed {rows} rows");
+                let message = format!("the row was locked, but its update changed {rows} rows");
                 Err(Error::new(ErrorKind::StoreViolation, message))
             }
         }
@@ -164,7 +164,7 @@ impl<T: Id> InTransaction<T> {
     /// Takes exactly the next `count` ids. On an error, nothing has changed.
     fn take(&self, drawn: &mut Drawn, count: u64) -> Result<IdRange> {
         if count == 0 {
-            return Err(Error::invalid("a range of no ids was asked for; ask for at least 1"));
+            return Err(Error::invalid("a range of 0 ids was requested; request at least 1"));
         }
         let mut info = drawn.info.clone();
         let grant = info.grant(count, T::MAX)?;
@@ -179,7 +179,7 @@ impl<T: Id> InTransaction<T> {
 }
 
 fn only<T: Id>(range: IdRange<T>) -> T {
-    range.first().expect("a grant has as many ids as were asked for")
+    range.first().expect("a grant has the requested number of ids")
 }
 
 /// State of a sequence inside a transaction.

@@ -186,14 +186,14 @@ async fn look<R: Send + 'static>(job: impl FnOnce() -> Result<R> + Send + 'stati
 
 fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|error| {
-        Error::new(ErrorKind::Unsupported, "SQLite is used from within a tokio runtime; there is none here")
+        Error::new(ErrorKind::Unsupported, "there is no tokio runtime, which SQLite needs; call it in one")
             .because(error)
     })
 }
 
 /// The error if the thread panicked, or the runtime was shut down.
 fn died(kind: ErrorKind, error: JoinError) -> Error {
-    Error::new(kind, format!("the thread that used the database ended early: {error}")).because(error)
+    Error::new(kind, format!("the database's thread ended early: {error}")).because(error)
 }
 
 #[cfg(test)]

@@ -64,9 +64,7 @@ impl SqliteOptions {
     fn at(_: &str, path: &str) -> Result<Self> {
         let path = path.strip_prefix("//").unwrap_or(path);
         if path != path.trim() {
-            return Err(refuse(
-                "the path begins or ends with white space; take it out, or write it as %20 where it belongs to the name",
-            ));
+            return Err(refuse("the path begins or ends with white space; remove it, or write it as %20"));
         }
         Ok(Self::new(decode(path)?))
     }
@@ -150,20 +148,17 @@ impl Drop for Interrupt {
 fn check_path(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.is_empty() || bytes.starts_with(b":memory:") {
-        let remedy =
-            "for a store in memory, in tests, use `memory:`; else name a file, as in `sqlite:ids.db`";
-        return Err(refuse(format!(
-            "an SQLite database in memory or without a name loses its ids; {remedy}"
-        )));
+        let remedy = "for tests in memory use `memory:`; otherwise name a file, as in `sqlite:ids.db`";
+        return Err(refuse(format!("an SQLite database in memory or without a name loses its ids; {remedy}")));
     }
     if bytes.starts_with(b"file:") {
         return Err(refuse(format!(
-            "`{}` is an SQLite URI; give the path alone, as in `sqlite:ids.db`",
+            "`{}` is an SQLite URI; write only the path, as in `sqlite:ids.db`",
             path.display()
         )));
     }
     if bytes.contains(&0) {
-        return Err(refuse(format!("the path `{}` holds a NUL", path.display())));
+        return Err(refuse(format!("the path `{}` contains a NUL", path.display())));
     }
     Ok(())
 }
@@ -218,7 +213,7 @@ mod tests {
             (":memory:", "`memory:`"),
             ("//:memory:", "`memory:`"),
             ("file:x.db?mode=memory", "mode=\"memory\""),
-            ("file:x.db", "path alone"),
+            ("file:x.db", "only the path"),
             ("a%00b", "NUL"),
             ("x?tabel=a", "table=idmill_sequences, busy_timeout=5s, mode=ro|rw|rwc"),
             ("x?mode=rwx", "rwc (may create)"),

@@ -88,7 +88,7 @@ impl<T: Id> InTransaction<T> {
     /// The errors of [`reserve`](Self::reserve).
     pub fn next(&self, transaction: &Transaction<'_>) -> Result<T> {
         let range = self.reserve(transaction, 1)?;
-        Ok(range.first().expect("a grant has as many ids as were asked for"))
+        Ok(range.first().expect("a grant has the requested number of ids"))
     }
 
     /// Draws exactly `count` ids.

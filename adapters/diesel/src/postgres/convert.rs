@@ -64,11 +64,11 @@ pub(super) fn must_be_inside(depth: QueryResult<Option<NonZeroU32>>) -> Result<(
     match depth {
         Ok(Some(_)) => Ok(()),
         Ok(None) => {
-            Err(Fault::outside("draw inside of `conn.transaction(…)`, from the connection that it passes"))
+            Err(Fault::outside("draw inside `conn.transaction(…)`, on the connection that it passes"))
         }
         Err(error) => {
-            let message = "diesel does not know whether the connection is in a transaction, since a COMMIT or ROLLBACK failed: \
-                           close it, and begin the transaction on another";
+            let message = "the transaction state is unknown after a failed COMMIT or ROLLBACK; close the \
+                           connection and begin on another";
             Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message).because(error)))
         }
     }

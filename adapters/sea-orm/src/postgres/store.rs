@@ -53,7 +53,7 @@ fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
         DatabaseConnection::SqlxPostgresPoolConnection(_) => Ok(connection.get_postgres_connection_pool()),
         DatabaseConnection::Disconnected => Err(Error::new(
             ErrorKind::InvalidInput,
-            "the connection is `DatabaseConnection::Disconnected`, which leads nowhere: make one with `Database::connect`",
+            "the connection is `DatabaseConnection::Disconnected`; make one with `Database::connect`",
         )),
         other => Err(elsewhere("connection", other.get_database_backend())),
     }
@@ -62,12 +62,13 @@ fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
 /// The error for another kind of connection, with advice.
 pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
     let is = match backend {
-        DbBackend::MySql => "of MySQL: idmill-mysql has a store with connections of its own",
-        DbBackend::Sqlite => "of SQLite: `idmill_sqlx::sqlite` of idmill-sqlx08 has a store for its pool",
-        DbBackend::Postgres => "a mock or a proxy of PostgreSQL, which has no pool",
+        DbBackend::MySql => "of MySQL (use the store of `idmill-mysql`)",
+        DbBackend::Sqlite => "of SQLite (use `idmill_sqlx::sqlite` of `idmill-sqlx08`)",
+        DbBackend::Postgres => "a mock or a proxy, which has no pool",
     };
     let message = format!(
-        "PostgreSQL was expected, and the {what} is {is}; tests without a database use `idmill::store::MemoryStore`"
+        "expected PostgreSQL, but the {what} is {is}; in tests without a database use \
+         `idmill::store::MemoryStore`"
     );
     Error::new(ErrorKind::InvalidInput, message)
 }

@@ -128,7 +128,7 @@ impl Executor for Within<'_> {
 }
 
 fn over() -> Fault {
-    let message = "the transaction is over: a `begin` inside it failed or was dropped, and rolled it back, so that ids would be taken at \
-                   once, with gaps; leave it, and begin it again from its start";
+    let message = "the transaction was rolled back because a `begin` inside it failed or was dropped; begin \
+                   the outer transaction again";
     Fault::Refused(Error::new(ErrorKind::Unavailable, message))
 }

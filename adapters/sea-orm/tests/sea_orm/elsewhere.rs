@@ -12,10 +12,10 @@ fn mock(backend: DbBackend) -> DatabaseConnection {
 async fn connection_to_another_database_is_rejected_with_remedy() {
     let sqlite = Database::connect("sqlite::memory:").await.unwrap();
     for (connection, said) in [
-        (sqlite, "of SQLite: `idmill_sqlx::sqlite`"),
+        (sqlite, "of SQLite (use `idmill_sqlx::sqlite`"),
         (mock(DbBackend::Sqlite), "of SQLite"),
-        (mock(DbBackend::MySql), "of MySQL: idmill-mysql"),
-        (mock(DbBackend::Postgres), "a mock or a proxy of PostgreSQL"),
+        (mock(DbBackend::MySql), "of MySQL (use the store of `idmill-mysql`"),
+        (mock(DbBackend::Postgres), "a mock or a proxy"),
         (DatabaseConnection::Disconnected, "`Database::connect`"),
     ] {
         let error = PostgresStore::from_connection(&connection).await.unwrap_err();

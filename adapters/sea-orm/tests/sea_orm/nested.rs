@@ -61,7 +61,7 @@ async fn draw_after_a_failed_nested_begin_is_rejected() {
     assert_eq!(number(&tx, "SELECT 7::bigint").await, 7, "it is used as if nothing had happened");
     let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Unavailable, Some("invoices")), "{error}");
-    assert!(error.to_string().contains("the transaction is over"), "{error}");
+    assert!(error.to_string().contains("the transaction was rolled back"), "{error}");
     tx.commit().await.expect("it says so all the same");
     assert!(store.inspect(&name("invoices")).await.unwrap().is_none());
 }
@@ -83,7 +83,7 @@ async fn draw_after_a_dropped_nested_begin_is_rejected() {
     }
     let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("the transaction is over"), "{error}");
+    assert!(error.to_string().contains("the transaction was rolled back"), "{error}");
     tx.rollback().await.unwrap();
     let tx = db.begin().await.unwrap();
     assert_eq!(drawn(&tx).await, 1);

@@ -127,8 +127,8 @@ impl Source {
         match timeout_at(halfway(deadline), pool.connect_options().connect()).await {
             Ok(Err(error)) => unconnected(error),
             _ => unavailable(format!(
-                "it took longer than {:?}, half of the timeout; where the pool has an after_connect, look in the log \
-                 whether that fails",
+                "no connection within {:?}, half of the timeout; if the pool has an `after_connect`, check \
+                 in the log whether it fails",
                 self.timeout / 2
             )),
         }
@@ -142,7 +142,7 @@ impl Source {
             Ok(Err(SqlxError::PoolTimedOut)) | Err(_) if pool.size() >= most && pool.num_idle() == 0 => {
                 let patience = patience.min(pool.options().get_acquire_timeout());
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
-                Err(exhausted(most, patience, "leave out `share_pool`", "max_connections"))
+                Err(exhausted(most, patience, "no `share_pool`", "max_connections"))
             }
             Ok(Err(SqlxError::PoolTimedOut)) | Err(_) => {
                 Err(refused(pool, self.why_not(pool, deadline).await))
@@ -154,7 +154,7 @@ impl Source {
 }
 
 fn closed() -> Fault {
-    let message = "the pool of this store is closed: open a store of another";
+    let message = "the pool of this store is closed; open a store with another pool";
     Fault::Refused(Error::new(ErrorKind::Closed, message))
 }
 

@@ -31,9 +31,7 @@ impl Executor for Within<'_> {
 
     async fn execute(&mut self, statement: Statement<'_>) -> Result<Answer, Fault> {
         if !self.0.is_in_transaction() {
-            return Err(Fault::outside(
-                "begin one with `begin` of the pool or the connection, and pass `&mut *tx`",
-            ));
+            return Err(Fault::outside("call `begin` on the pool or the connection, and pass `&mut *tx`"));
         }
         run(self.0, &statement).await
     }

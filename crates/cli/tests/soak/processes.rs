@@ -99,7 +99,7 @@ impl Processes {
         self.printed.extend(process.read());
         let reported = fs::read_to_string(&process.err).unwrap();
         self.reported
-            .extend(reported.lines().filter(|line| line.contains("ids go on from")).map(str::to_owned));
+            .extend(reported.lines().filter(|line| line.contains("ids continue from")).map(str::to_owned));
     }
 
     pub(crate) fn kill_all(&mut self) {

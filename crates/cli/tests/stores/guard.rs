@@ -58,7 +58,7 @@ async fn witness_on_the_same_redis_is_refused() {
 #[tokio::test]
 async fn witness_in_the_same_mariadb_database_is_refused() {
     let pairs = [["mysql://root@{}/ids?timeout=30s", "mariadb://root@localhost:{port}/ids?timeout=30s"]];
-    refused("mariadb", &pairs, "it is the store itself").await;
+    refused("mariadb", &pairs, "is the store itself").await;
 }
 
 /// Two servers guard each other.

@@ -176,7 +176,7 @@ async fn mysql_with_a_password() {
     let wrong =
         User { place: Place::new(), url: format!("mysql://app:{PASSWORD}x@{address}/ids?timeout=30s") };
     let ran = wrong.run(&["next", "orders"]);
-    assert!(ran.code == 1 && ran.err.contains("check user and password"), "{ran:?}");
+    assert!(ran.code == 1 && ran.err.contains("check the user and its password"), "{ran:?}");
     engine.kill();
     MYSQL.suffer(&user, &address);
 }

@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
                 }
                 '\\' => {
                     let Some((_, escaped @ ('"' | '\\'))) = rest.next() else {
-                        let what = "between quotes, `\\` comes before `\"` or `\\`";
+                        let what = "in quotes, `\\` must be followed by `\"` or `\\`";
                         return Err(wrong(self.text, self.at + offset, what));
                     };
                     value.push(escaped);

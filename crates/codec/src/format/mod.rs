@@ -120,7 +120,7 @@ impl Format {
         if let Some(makes) = makes.filter(|makes| !mapping.domain().contains(makes.max())) {
             let (name, takes) = (mapping.name(), mapping.domain().max());
             let message = format!(
-                "`{name}` takes 0 to {takes}, and what comes before it makes numbers up to {}; widen it",
+                "`{name}` takes 0 to {takes}, but the codec before it returns up to {}; widen `{name}`",
                 makes.max()
             );
             return Err(invalid(message));
@@ -146,7 +146,7 @@ impl Format {
     pub fn group(mut self, symbols: u8) -> Result<Self> {
         if !self.layout.base.ignores_case() {
             let message = format!(
-                "hyphens are for `crockford`, which ignores them: `{}` does not",
+                "hyphens need `crockford`, which ignores them; `{}` does not",
                 self.layout.base.name()
             );
             return Err(invalid(message));
@@ -227,7 +227,8 @@ impl Format {
         self.mappings.iter().rev().try_fold(number, |number, mapping| {
             mapping.map(number, true).map_err(|_| {
                 let (name, max) = (mapping.name(), mapping.domain().max());
-                fault::whole(text, format_args!("{number} is nothing that `{name}` makes, which is 0 to {max}; is it of another format?"))
+                let what = format!("{number} is not a result of `{name}`, which returns 0 to {max}");
+                fault::whole(text, format_args!("{what}; is it of another format?"))
             })
         })
     }
@@ -300,9 +301,9 @@ fn count(symbols: u8) -> Result<u8> {
 
 fn affix(text: &str) -> Result<Box<str>> {
     let what = if text.is_empty() {
-        "it is empty; leave it out"
+        "it is empty; omit it"
     } else if text.len() > LONGEST {
-        "it is too long: 64 bytes at most"
+        "it is longer than 64 bytes"
     } else if text.contains(char::is_control) {
         "it has a control character, such as a line break"
     } else {

@@ -52,9 +52,7 @@ impl FromStr for Format {
 
     fn from_str(text: &str) -> Result<Self> {
         Self::parse_with(text, |source| {
-            Err(invalid(format!(
-                "the key `{source}` has to be looked for: read the format by `Format::load`"
-            )))
+            Err(invalid(format!("the key `{source}` must be loaded; use `Format::load`")))
         })
     }
 }
@@ -80,7 +78,7 @@ fn check_order(text: &str, calls: &[Call<'_>]) -> Result<()> {
         key_seen |= call.name == "permute";
         for before in &calls[..index] {
             if place > 0 && before.name == call.name {
-                return Err(wrong(text, call.at, format_args!("another `{}`: one is enough", call.name)));
+                return Err(wrong(text, call.at, format_args!("duplicate codec `{}`; keep one", call.name)));
             }
             if self::place(before.name) > Some(place) || place == 1 && self::place(before.name) == Some(1) {
                 let what = format_args!("`{}` cannot come after `{}`: {ORDER}", call.name, before.name);
@@ -177,17 +175,18 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
 
     fn bits(&self, argument: &Argument<'_>) -> Result<Domain> {
         let domain = number(&argument.value).and_then(|bits| Domain::bits(bits).ok());
-        domain.ok_or_else(|| wrong(self.text, argument.at, "`bits` is a whole number of 1 to 64"))
+        domain.ok_or_else(|| wrong(self.text, argument.at, "`bits` must be a whole number from 1 to 64"))
     }
 
     fn below(&self, argument: &Argument<'_>) -> Result<Domain> {
-        let usage = "`below` is a whole number of 1 to 18446744073709551615; for all, write bits=64";
+        let usage = "`below` must be a whole number from 1 to 18446744073709551615; for all ids, use \
+                     `bits=64`";
         let domain = number(&argument.value).and_then(|bound| Domain::below(bound).ok());
         domain.ok_or_else(|| wrong(self.text, argument.at, usage))
     }
 
     fn symbols(&self, call: &Call<'_>) -> Result<u8> {
-        let usage = format!("write `{}(N)`, with N of 1 to 32", call.name);
+        let usage = format!("write `{}(N)`, with N from 1 to 32", call.name);
         number(self.value(call, &usage)?).ok_or_else(|| wrong(self.text, call.at, usage))
     }
 
@@ -196,7 +195,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
         match &*call.arguments {
             [Argument { name: None, value, .. }] => Ok(value),
             [Argument { name: Some(_), at, .. }] => {
-                Err(wrong(self.text, *at, format_args!("{usage}; put a text with `=` between double quotes")))
+                Err(wrong(self.text, *at, format_args!("{usage}; quote a text that contains `=`")))
             }
             _ => Err(wrong(self.text, call.at, usage)),
         }

@@ -115,8 +115,8 @@ pub trait Options: Clone {
     fn unknown(&self, key: &str) -> Error {
         if key == "failover" {
             return refuse(
-                "this store has no option `failover`: it cannot detect a failover or a restore, or \
-                 its failovers lose nothing; its page says which. To be safe from a restore, put a guard in front: guard=URL",
+                "unknown option `failover`: this store does not detect failovers; set `guard=URL` to prevent \
+                 duplicates after a restore",
             );
         }
         refuse(format!("unknown option `{key}`; there are {}", self.known()))
@@ -331,7 +331,7 @@ mod tests {
     fn a_store_that_cannot_tell_its_history_says_so() {
         let error = usual().read("failover=refuse").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("has no option `failover`"), "{error}");
+        assert!(error.to_string().contains("unknown option `failover`"), "{error}");
         assert!(error.to_string().contains("guard=URL"), "{error}");
     }
 

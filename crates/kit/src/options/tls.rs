@@ -41,11 +41,11 @@ impl Tls {
     /// without its key.
     pub fn check(&self, without: &str, with: &str) -> Result<()> {
         if self.cert.is_some() != self.key.is_some() {
-            return Err(refuse("a certificate and its key go together: cert=FILE&key=FILE"));
+            return Err(refuse("the certificate or its key is missing; set both, `cert=FILE&key=FILE`"));
         }
         if !self.is_on() && (self.ca.is_some() || self.cert.is_some()) {
             return Err(refuse(format!(
-                "{without} has no use for certificates; write {with}, or leave them out"
+                "certificates are not used with {without}; write {with}, or omit the certificates"
             )));
         }
         Ok(())

@@ -68,10 +68,10 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
     match window {
         Some(window) if window.era == global.era => Prepare::Ready,
         _ if floor.is_some_and(|floor| floor.era == global.era) => {
-            Prepare::Corrupt("the window was lost, or put back to an earlier time")
+            Prepare::Corrupt("it was lost, or went back in time")
         }
         Some(window) if global.era.is_older_than(window.era) => {
-            Prepare::Corrupt("the window is of a later time than the global counter")
+            Prepare::Corrupt("it is newer than the global counter")
         }
         _ => match (Floor::of_global(global), window) {
             (Some(floor), _) => Prepare::Again(floor),

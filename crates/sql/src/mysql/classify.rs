@@ -95,22 +95,23 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
 
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
     Some(match number(fault) {
-        Some(1205) => "another transaction holds the sequence; try again, and let it commit sooner",
-        Some(1020 | 1213) => "the server has rolled back the whole transaction: begin it again",
-        Some(1040 | 1203 | 1226) => "let there be fewer connections, or raise the server's limit",
-        Some(code) if READ_ONLY.contains(&code) => "write to the primary, and outside read-only transactions",
+        Some(1205) => "another transaction holds the sequence; try again, and commit it sooner",
+        Some(1020 | 1213) => "the server rolled back the whole transaction; begin it again",
+        Some(1040 | 1203 | 1226) => "use fewer connections, or raise the server's limit",
+        Some(code) if READ_ONLY.contains(&code) => "write to the primary, outside read-only transactions",
         Some(1044 | 1142 | 1143) => {
-            "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for mode=rwc (Mode::Create)"
+            "grant the user SELECT, INSERT, UPDATE and DELETE on the table, and CREATE for `mode=rwc` \
+             (`Mode::Create`)"
         }
-        Some(1045 | 1698) => "check user and password",
+        Some(1045 | 1698) => "check the user and its password",
         Some(3159) => "use tls=true",
-        Some(1046) => "name one in the URL or in the options of the pool",
+        Some(1046) => "name a database in the URL or in the options of the pool",
         Some(1049) => "create it",
         Some(1146) => GONE,
         Some(1054 | 1136) => {
-            "the table is not idmill's; name another with ?table=NAME, or table(NAME) in code"
+            "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
         }
-        Some(1193) => "it must be MySQL or MariaDB with InnoDB",
+        Some(1193) => "use MySQL or MariaDB with InnoDB",
         _ if kind == ErrorKind::Conflict && matches!(fault, Fault::Uncommitted) => {
             "roll it back and begin it again"
         }
@@ -122,8 +123,8 @@ fn words(fault: &Fault) -> String {
     match fault {
         Fault::Broken(error) => plain(&**error),
         _ => fault.words(
-            |EngineError { code, message, .. }| format!("the server says: {message} ({code})"),
-            "the transaction is no longer open, or the statement was not committed",
+            |EngineError { code, message, .. }| format!("the server returned: {message} ({code})"),
+            "the transaction is closed, or the statement was not committed",
         ),
     }
 }
@@ -228,16 +229,16 @@ mod tests {
             (
                 1205,
                 Asked::Write,
-                "the server says: said (1205); another transaction holds the sequence; try again, and let it commit sooner",
+                "the server returned: said (1205); another transaction holds the sequence; try again, and commit it sooner",
             ),
             (
                 1213,
                 Asked::InTransaction,
-                "the server says: said (1213); the server has rolled back the whole transaction: begin it again",
+                "the server returned: said (1213); the server rolled back the whole transaction; begin it again",
             ),
-            (1317, Asked::Write, "the server says: said (1317); it may have been applied"),
-            (1193, Asked::Read, "the server says: said (1193); it must be MySQL or MariaDB with InnoDB"),
-            (3159, Asked::Connect, "the server says: said (3159); use tls=true"),
+            (1317, Asked::Write, "the server returned: said (1317); it may have been applied"),
+            (1193, Asked::Read, "the server returned: said (1193); use MySQL or MariaDB with InnoDB"),
+            (3159, Asked::Connect, "the server returned: said (3159); use tls=true"),
         ] {
             assert_eq!(failed(server(code), asked).to_string(), text);
         }

@@ -44,8 +44,8 @@ impl History {
         if !logs_statements(executor).await? {
             return Ok(Self { looks: true, failover: failover.unwrap_or_default() });
         }
-        let message = "the server logs statements (binlog_format = STATEMENT), and its replicas cannot tell who wrote: set \
-                       binlog_format to MIXED or ROW, or open the store with failover=allow (Failover::Allow)";
+        let message = "with binlog_format = STATEMENT, failovers are not detected; set it to MIXED or ROW, \
+                       or use `failover=allow`";
         untold(failover, Error::new(ErrorKind::Unsupported, message))?;
         Ok(Self { looks: false, failover: Failover::Allow })
     }

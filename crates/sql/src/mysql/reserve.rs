@@ -116,7 +116,7 @@ impl Reserving<'_> {
         let update = self.table.replace(seen, &after, &self.history.sets()) + &self.history.holds();
         let done = write(executor, &update).await?.changed == 1;
         if E::IN_TRANSACTION && !done {
-            let message = "a change of a row that is locked changed nothing; look for a trigger";
+            let message = "an update of a locked row changed nothing; check triggers on the table";
             return Err(failed(Fault::Answer(message.to_owned()), to_write::<E>()));
         }
         Ok(done.then_some(grant.range))
@@ -150,8 +150,8 @@ fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Result<Option<
     match range.filter(|_| answer.changed == 1 && (low..=high).contains(&first)) {
         Some(range) => Ok(Some(range)),
         None => Err(Fault::Answer(format!(
-            "the answer is {} rows and the id {first}, where one row and an id from {low} to {high} can be; look for a trigger \
-             on the table, or a proxy that does not pass LAST_INSERT_ID on",
+            "{} rows and id {first} returned, expected one row and {low} to {high}; check triggers, and \
+             proxies for LAST_INSERT_ID",
             answer.changed
         ))),
     }
@@ -173,7 +173,7 @@ pub(super) async fn read_to_write<E: Executor>(
 /// The error after too many concurrent changes; nothing was reserved.
 pub(super) fn crowded() -> Error {
     let message = format!(
-        "others changed the sequence each of the {TRIES} times that this was tried, or a trigger undoes it; try again"
+        "other processes, or a trigger, changed the sequence in each of {TRIES} attempts; try again"
     );
     Error::new(ErrorKind::Unavailable, message)
 }
@@ -181,6 +181,6 @@ pub(super) fn crowded() -> Error {
 /// The error in a transaction of the caller.
 fn unseen() -> Error {
     let message =
-        "a row of this sequence is there and cannot be seen: a unique index of somebody's, or another format";
+        "the row exists but is hidden, by another unique index or an unknown format; use a table of idmill";
     Error::new(ErrorKind::Conflict, message)
 }

@@ -87,7 +87,7 @@ mod tests {
             (named(), 2, Value::Null, "has no whole number for start"),
             (named(), 2, digits(101), "has bounds 101..=100 without ids"),
             (named(), 3, Value::from("18446744073709551616"), "has no whole number for max"),
-            (named(), 4, digits(0), "has incarnation 0 and epoch 2, which never are"),
+            (named(), 4, digits(0), "has an invalid incarnation 0 or epoch 2"),
             (named(), 5, Value::from("1.5"), "has no whole number for epoch"),
             (named(), 6, Value::Null, "has no whole number for format"),
         ] {

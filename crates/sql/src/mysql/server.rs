@@ -31,20 +31,18 @@ pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault>
     let found = try_read(executor, sql).await?;
     let value = |column: usize| found.first().and_then(|row| unsigned(row, column));
     let (Some(flush), Some(binlog), Some(sync)) = (value(0), value(1), value(2)) else {
-        return Err(Fault::Answer("the server does not say how durable its commits are".to_owned()));
+        return Err(Fault::Answer("the server did not return the durability of its commits".to_owned()));
     };
     let lost = if flush != 1 {
         format!("innodb_flush_log_at_trx_commit is {flush}: set it to 1")
     } else if binlog != 0 && sync != 1 {
         // Recovery with a binary log rolls back transactions that are missing from it, even if
         // InnoDB has them.
-        format!("there is a binary log, and sync_binlog is {sync}: set it to 1")
+        format!("with a binary log, sync_binlog is {sync}: set it to 1")
     } else {
         return Ok(());
     };
-    let message = format!(
-        "the server may forget commits when its machine crashes, and ids would be handed out twice; {lost}"
-    );
+    let message = format!("a crash of the server's machine may lose commits and repeat ids; {lost}");
     Err(Fault::Refused(Error::new(ErrorKind::Unsupported, message)))
 }
 
@@ -88,8 +86,8 @@ async fn columns_of<E: Executor>(executor: &mut E, table: &Table) -> Result<Opti
     if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
         let (name, engine) = (table.name(), engine.unwrap_or("none, as a view"));
         let message = format!(
-            "the engine of the table `{name}` is {engine}, which does not keep what was committed; use ALTER TABLE \
-             `{name}` ENGINE = InnoDB, or name another with ?table=NAME, or table(NAME) in code"
+            "the engine of `{name}` is {engine}, which loses commits; ALTER TABLE `{name}` ENGINE = InnoDB, \
+             or use `table=NAME`"
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
@@ -104,12 +102,13 @@ fn check_layout(table: &Table, columns: &[Row]) -> Result<()> {
     if layout == EARLIER_LAYOUT && keyed {
         let (name, alter) = (table.name(), table.altered());
         let message = format!(
-            "the table `{name}` is an earlier version's, without the column that says which server wrote last; run {alter}"
+            "the table `{name}` is of an earlier version, without the column for the last writer; run {alter}"
         );
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     let message = format!(
-        "the table `{}` is there, but it has the columns {layout}; name another with ?table=NAME, or table(NAME) in code",
+        "the table `{}` has other columns: {layout}; name another table with `table=NAME` (`table(NAME)` in \
+         code)",
         table.name()
     );
     Err(Error::new(ErrorKind::Conflict, message))
@@ -150,6 +149,6 @@ async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place:
 
 /// The error for a table that was just created and is not visible.
 pub(super) fn unseen(table: &Table) -> Error {
-    let message = format!("the table {table} was created and cannot be seen: grant the user SELECT on it");
+    let message = format!("the table {table} was created but is not visible; grant the user SELECT on it");
     Error::new(ErrorKind::Denied, message)
 }

@@ -373,7 +373,7 @@ mod tests {
         for name in ["", "1t", "a b", "a`b", "a.b", "a-b", "ä", "a\0", "$a", &longer] {
             let error = Table::new(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
-            assert!(error.to_string().contains("cannot be the table"), "{error}");
+            assert!(error.to_string().contains("is not a valid table"), "{error}");
         }
     }
 

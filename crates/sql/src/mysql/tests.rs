@@ -155,10 +155,10 @@ async fn a_write_that_failed_is_the_last_statement() {
         (fails(Fault::Uncommitted), ErrorKind::UnknownOutcome, "not committed; it may have been applied"),
         (says(1317), ErrorKind::UnknownOutcome, "(1317)"),
         (says(1213), ErrorKind::Unavailable, "begin it again"),
-        (Reply(Ok(Answer::changed(1, None))), ErrorKind::StoreViolation, "look for a trigger"),
+        (Reply(Ok(Answer::changed(1, None))), ErrorKind::StoreViolation, "check triggers"),
         (changed(1, 0), ErrorKind::StoreViolation, "the id 0"),
         (changed(2, 11), ErrorKind::StoreViolation, "2 rows"),
-        (changed(1, 91), ErrorKind::StoreViolation, "from 1 to 90"),
+        (changed(1, 91), ErrorKind::StoreViolation, "and 1 to 90"),
     ];
     for (answer, kind, hint) in cases {
         let (calls, mut server) =
@@ -185,7 +185,7 @@ async fn call_gives_up_after_too_many_lost_races() {
         Some(
             |statement| if statement.writes { Answer::changed(0, None) } else { Answer::rows(vec![row(11)]) },
         );
-    assert_eq!(refused(&calls, &mut server, "others changed the sequence").await, ErrorKind::Unavailable);
+    assert_eq!(refused(&calls, &mut server, "changed the sequence in each").await, ErrorKind::Unavailable);
     assert_eq!(server.asked.len(), 399);
     let up = Change::new().next(50);
     let error = calls.set(&mut server, &name(), up).await.unwrap_err();
@@ -247,10 +247,10 @@ async fn a_table_that_is_not_idmill_s_is_refused() {
         (Mode::Create, vec![found([texts(&["MyISAM"])])], ErrorKind::Unsupported, "ENGINE = InnoDB"),
         (Mode::Create, vec![view], ErrorKind::Unsupported, "none, as a view"),
         (Mode::Create, vec![engine.clone(), other], ErrorKind::Conflict, "columns name varchar, next int;"),
-        (Mode::Create, vec![engine, keyless], ErrorKind::Conflict, "?table=NAME"),
+        (Mode::Create, vec![engine, keyless], ErrorKind::Conflict, "table=NAME"),
         (Mode::ReadWrite, vec![nothing()], ErrorKind::NotFound, "no table `t` at h:1"),
         (Mode::Create, vec![nothing(), changed(0, 0), nothing()], ErrorKind::Denied, "grant the user SELECT"),
-        (Mode::Create, vec![nothing(), says(1142)], ErrorKind::Denied, "CREATE for mode=rwc"),
+        (Mode::Create, vec![nothing(), says(1142)], ErrorKind::Denied, "CREATE for `mode=rwc`"),
     ] {
         let error = open(mode, &mut Alone::new(answers(more))).await.unwrap_err();
         assert!(error.kind() == kind && error.to_string().contains(hint), "{error}");
@@ -311,13 +311,13 @@ async fn in_a_transaction_all_or_nothing_is_taken() {
     assert_eq!(ids.draw(&mut server, 1).await.unwrap(), IdRange::new(11, 1).unwrap());
     assert_eq!(ids.draw(&mut server, 2).await.unwrap(), IdRange::new(99, 2).unwrap());
     for (answers, kind, hint) in [
-        (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "only 2 are left"),
+        (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "2 left"),
         (vec![fails(Fault::Uncommitted)], ErrorKind::Conflict, "roll it back and begin it again"),
         (vec![fails(Fault::Silent(Duration::from_secs(1)))], ErrorKind::Unavailable, "no answer within 1s"),
         (
             vec![changed(0, 0), found([row(98)]), changed(0, 0)],
             ErrorKind::StoreViolation,
-            "look for a trigger",
+            "check triggers",
         ),
         (vec![changed(0, 0), nothing(), says(1213)], ErrorKind::Unavailable, "begin it again"),
     ] {

@@ -124,6 +124,7 @@ fn found(rows: &[Row], request: &Reserve) -> Found {
 }
 
 fn held() -> Error {
-    let message = "another transaction holds the row, and others were not to wait for it; try again, for this sequence alone";
+    let message = "another transaction holds the row, and a batch does not wait for it; try again with this \
+                   sequence only";
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -293,7 +293,7 @@ impl Stuck {
 }
 
 fn hidden() -> Error {
-    let message = "this user sees the sequence's row and cannot change it, as row-level security or a rule on the table has it: give \
-                   the user a policy for UPDATE too, or BYPASSRLS";
+    let message = "row-level security or a rule hides the row from UPDATE; give the user a policy for \
+                   UPDATE, or BYPASSRLS";
     Error::new(ErrorKind::Denied, message)
 }

@@ -77,7 +77,7 @@ pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
         _ => return fault,
     }
     let message = format!(
-        "{}; default_transaction_read_only is on for this user, database or server: turn it off",
+        "{}; `default_transaction_read_only` is on for this user, database or server; turn it off",
         describe(&fault)
     );
     Fault::Refused(fault.into_error(ErrorKind::Denied, message))
@@ -95,9 +95,8 @@ pub fn busy(connections: usize, patience: Duration) -> Fault {
 /// connections, and `limit` names the setting that limits the pool.
 pub fn exhausted(connections: usize, patience: Duration, own: &str, limit: &str) -> Fault {
     let message = format!(
-        "all {connections} connections of the shared pool are in use, and none came back within {patience:?}; where they are held \
-         while an id is waited for, each waits for the others: give the store connections of its own ({own}), draw the id \
-         before the connection is taken, or raise {limit}"
+        "all {connections} connections were in use for {patience:?}; draw ids before you take one, use \
+         {own}, or raise {limit}"
     );
     Fault::Refused(Error::new(ErrorKind::Unavailable, message).refusing_waiters())
 }
@@ -116,10 +115,10 @@ pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static
     let mut message = chain(&error);
     let remedy = match kind {
         ErrorKind::Denied => {
-            "check the user, its password and the server's certificate (sslrootcert=FILE names another root)"
+            "check the user, its password and the server's certificate (`sslrootcert=FILE` names a root)"
         }
-        ErrorKind::InvalidInput => "credentials are written `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
-        ErrorKind::Unsupported => "the server has no TLS: sslmode=prefer or disable does without",
+        ErrorKind::InvalidInput => "write credentials as `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
+        ErrorKind::Unsupported => "the server does not support TLS; set `sslmode=prefer` or `disable`",
         _ => return Fault::broken(error),
     };
     let _ = write!(message, "; {remedy}");
@@ -179,7 +178,8 @@ pub fn not_created(fault: Fault, asked: Asked) -> Error {
         return failed(fault, asked);
     }
     let message = format!(
-        "{}; grant the user CREATE on the schema, or create it as another user (`ddl`, `idmill schema`) and open with mode=rw",
+        "{}; grant the user CREATE on the schema, or create the table (`idmill schema` prints it) and open \
+         with `mode=rw`",
         describe(&fault)
     );
     Error::new(ErrorKind::Denied, message)
@@ -191,8 +191,8 @@ fn describe(fault: &Fault) -> String {
         let severity = error.severity.as_deref().unwrap_or(severity);
         format!("{severity} {}: {}", error.code, error.message)
     };
-    let inside = "the client that the store was given is in a transaction, whose ROLLBACK would take back what is \
-                  reserved in it: nothing of it is used";
+    let inside = "the client of the store is in a transaction, whose ROLLBACK would release reserved ids; \
+                  the answer was rejected";
     match fault {
         Fault::Warned(warning) => format!("committed, but with the warning {warning:?}"),
         _ => fault.words(engine, inside),
@@ -202,22 +202,25 @@ fn describe(fault: &Fault) -> String {
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
     Some(match (fault.code(), kind) {
         (Some(LOCK_NOT_AVAILABLE), _) => "another transaction holds the row; try again, or raise the timeout",
-        (Some("53300"), _) => "raise max_connections, or close others",
-        (Some("53100"), _) => "make room on the server's disk",
+        (Some("53300"), _) => "raise `max_connections`, or close other connections",
+        (Some("53100"), _) => "free space on the server's disk",
         (Some(READ_ONLY), _) if asked == Asked::InTransaction => {
-            "the transaction is read-only, or the server a standby: begin it READ WRITE, on the primary"
+            "the transaction is read-only, or the server is a standby; begin it READ WRITE, on the primary"
         }
         (Some(READ_ONLY), _) => {
-            "the server is a standby, or read-only: name the primary, or several hosts and target_session_attrs=read-write"
+            "the server is a standby, or read-only; name the primary, or several hosts and \
+             `target_session_attrs=read-write`"
         }
         (_, ErrorKind::Unavailable) if asked == Asked::InTransaction => {
-            "roll the transaction back; it can be begun again"
+            "roll the transaction back and begin it again"
         }
         (Some("40001" | "40P01" | "57014"), ErrorKind::Unavailable) => "nothing was changed",
         (Some("3D000"), _) => "create the database, or name another",
-        (Some("3F000"), _) => "create the schema, or name another with schema=NAME, or schema(NAME) in code",
+        (Some("3F000"), _) => {
+            "create the schema, or name another with `schema=NAME` (`schema(NAME)` in code)"
+        }
         (Some(UNDEFINED_TABLE), _) => GONE,
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not",
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied",
         (Some("28000" | "28P01"), _) => "check the user and its password",
         (Some("42501"), _)
             if fault.message().is_some_and(|message| message.contains("row-level security")) =>
@@ -228,14 +231,12 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
         (Some("42809"), _) => {
-            "an object of this name is no sequence, but a table, for example: choose another name"
+            "an object of this name is not a sequence, but a table, for example; choose another name"
         }
         (Some("42703" | "42804" | "42P10"), _) => {
-            "the table is not idmill's; name another with table=NAME, or table(NAME) in code"
+            "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
         }
-        _ if matches!(fault, Fault::Uncommitted) => {
-            "give the store a client of its own, or draw with next_in"
-        }
+        _ if matches!(fault, Fault::Uncommitted) => "give the store its own client, or draw with `next_in`",
         _ => return None,
     })
 }
@@ -382,7 +383,7 @@ mod tests {
         let error = failed(Fault::Uncommitted, Asked::Write);
         assert_eq!(error.kind(), Conflict);
         assert!(
-            error.to_string().ends_with("give the store a client of its own, or draw with next_in"),
+            error.to_string().ends_with("give the store its own client, or draw with `next_in`"),
             "{error}"
         );
         assert!(!leaves_connection(&Fault::Uncommitted));

@@ -74,8 +74,8 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
         ["on" | "remote_apply", fsync, _] => Err(unsynced("fsync", fsync)),
         _ => {
             let message = format!(
-                "the server ran with synchronous_commit {durable:?} although it was told `on`: a crash could take back what it \
-                 confirmed; nothing of it is used"
+                "the server wrote with synchronous_commit {durable:?} instead of `on`: a crash could lose \
+                 it; the answer was rejected"
             );
             Err(Error::new(ErrorKind::StoreViolation, message))
         }
@@ -84,8 +84,8 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
 
 fn unsynced(setting: &str, value: &str) -> Error {
     let message = format!(
-        "the server has {setting} = {value}: after a crash it would hand out ids again, so nothing is used that it confirms; set \
-         {setting} = on in postgresql.conf and reload it; or, for a throwaway test database, set durability=trust, or keeps(Keeps::Trust) in code"
+        "{setting} = {value}: a crash would repeat ids; set {setting} = on, or for tests `durability=trust` \
+         (`Keeps::Trust`)"
     );
     Error::new(ErrorKind::Conflict, message)
 }

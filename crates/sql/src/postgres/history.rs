@@ -110,8 +110,8 @@ fn is_missing(fault: &Fault) -> bool {
 }
 
 fn not_told(fault: Option<Fault>) -> Error {
-    let message = "the server does not tell this role which cluster it is: GRANT EXECUTE ON FUNCTION pg_control_system() TO the role; \
-                   where there is no such function, open the store with failover=allow (Failover::Allow)";
+    let message = "cannot read the cluster's id; GRANT EXECUTE ON FUNCTION pg_control_system() TO the role, \
+                   or use `failover=allow`";
     let error = Error::new(ErrorKind::Unsupported, message);
     match fault {
         Some(fault) => error.because(failed(fault, Asked::Read)),

@@ -92,7 +92,7 @@ impl Seen {
         let number = |column| {
             text(column).parse::<i64>().map_err(|_| {
                 let message =
-                    format!("the sequence {:?} has no number at {column}, but {:?}", text(0), text(column));
+                    format!("the sequence {:?} has an invalid {column}: {:?}", text(0), text(column));
                 Error::new(ErrorKind::StoreViolation, message)
             })
         };
@@ -122,15 +122,15 @@ impl Seen {
         let alter = match self {
             _ if self.persistence == "t" => "it is temporary: each session has its own",
             _ if self.persistence != "p" => "it is unlogged: a crash resets it; ALTER SEQUENCE … SET LOGGED",
-            _ if self.cycles => "it begins again at its end; ALTER SEQUENCE … NO CYCLE",
+            _ if self.cycles => "it restarts at its end; ALTER SEQUENCE … NO CYCLE",
             _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
-            _ if self.cache != 1 => "it caches, so that its values do not grow; ALTER SEQUENCE … CACHE 1",
+            _ if self.cache != 1 => "it caches values, so they do not grow; ALTER SEQUENCE … CACHE 1",
             _ if self.first() < 0 || self.last < 0 => {
                 "it has negative values; ALTER SEQUENCE … MINVALUE 0 RESTART"
             }
             _ => return Ok(()),
         };
-        let message = format!("the sequence {:?} cannot be drawn from: {alter}", self.name);
+        let message = format!("cannot draw from the sequence {:?}: {alter}", self.name);
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
@@ -151,14 +151,15 @@ impl Seen {
         let message = match (self.noted_values(), self.told) {
             _ if increment == 1 => return Ok(self.told.unwrap_or(Values::Last)),
             (Some(noted), Some(told)) if noted != told => format!(
-                "the sequence {name:?} is noted as values={}, and the options say values={}; correct the options",
+                "the sequence {name:?} is recorded as values={}, but the option is values={}; correct the \
+                 option",
                 noted.word(),
                 told.word()
             ),
             (Some(values), _) | (None, Some(values)) => return Ok(values),
             (None, None) => format!(
-                "the sequence {name:?} has INCREMENT BY {increment}: write values=last (Hibernate pooled) or \
-                 values=first (EF Core, Npgsql, Quarkus, pooled-lo)"
+                "{name:?} has INCREMENT BY {increment}; set `values=last` (Hibernate pooled) or \
+                 `values=first` (EF Core, pooled-lo)"
             ),
         };
         Err(Error::new(ErrorKind::Conflict, message))
@@ -367,7 +368,8 @@ impl First {
         }
         let end = start.checked_add(increment - 1).filter(|end| *end <= max).ok_or_else(|| {
             Error::invalid(format!(
-                "max {max} leaves no whole block from {start} on with increment={increment}; raise max or lower increment"
+                "max {max} leaves no whole block from {start} with increment={increment}; raise max or lower \
+                 increment"
             ))
         })?;
         Ok(Self { value: end, whole_from: Some(start) })

@@ -56,12 +56,12 @@ pub(super) async fn run_ddl<E: Executor>(executor: &mut E, ddl: String) -> Resul
 async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table) {
     let name = table.sql();
     match place::elsewhere(executor, schema, table.name()).await.ok().flatten() {
-        None => tracing::info!(table = %name, "created the table: its sequences begin at their first ids"),
+        None => tracing::info!(table = %name, "created the table; its sequences begin at their first ids"),
         Some(others) => tracing::warn!(
             table = %name,
             others,
-            "created the table: its sequences begin at their first ids; there are tables of its name in other schemas, which \
-             the search_path does not lead to"
+            "created the table; its sequences begin at their first ids; schemas outside the search_path also \
+             have this table"
         ),
     }
 }
@@ -77,7 +77,7 @@ pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()
     let sql = "SELECT current_setting('fsync'), current_setting('full_page_writes')";
     let rows = read(executor, sql, []).await?;
     let row =
-        rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server has no settings"))?;
+        rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server returned no settings"))?;
     let [fsync, writes] = [0, 1].map(|column| row.text(column).unwrap_or_default());
     must_be_durable(&format!("on {fsync} {writes}"), keeps)
 }

@@ -78,8 +78,8 @@ pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &st
         _ => {
             let schemas: Vec<_> = found.iter().map(|relation| format!("{:?}", relation.schema)).collect();
             let message = format!(
-                "{name:?} is in more than one schema of the search_path, {}: name the one that is meant with schema=NAME (schema(NAME) in code), or \
-                 in the search_path of the user; look which of them has been drawn from before you remove the other",
+                "{name:?} is in several schemas of the search_path, {}; name the right one with \
+                 `schema=NAME` (`schema(NAME)` in code)",
                 schemas.join(" and ")
             );
             Err(Error::new(ErrorKind::Conflict, message))
@@ -90,9 +90,11 @@ pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &st
 fn no_schema(schema: Option<&str>) -> Error {
     let message = match schema {
         Some(schema) => format!(
-            "there is no schema {schema:?}; create it, or name another with schema=NAME, or schema(NAME) in code"
+            "there is no schema {schema:?}; create it, or name another with `schema=NAME` (`schema(NAME)` in \
+             code)"
         ),
-        None => "the connection has no schema to look in; name one with schema=NAME, or schema(NAME) in code"
+        None => "the search_path of the connection is empty; name a schema with `schema=NAME` \
+                 (`schema(NAME)` in code)"
             .to_owned(),
     };
     Error::new(ErrorKind::NotFound, message)

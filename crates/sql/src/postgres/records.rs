@@ -92,7 +92,7 @@ impl Calls {
         if !found.is_table_of(&COLUMNS) {
             return Err(witness::not_ours(&witness.sql(), &found.columns));
         }
-        witness.must_last(&found, "with it, what was witnessed")?;
+        witness.must_last(&found, "its records would be lost")?;
         Ok(Some(self.witness.get_or_init(|| witness).clone()))
     }
 

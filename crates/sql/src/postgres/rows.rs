@@ -45,13 +45,13 @@ pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     }
     let from = row.text(7).and_then(|from| from.parse::<u64>().ok());
     let Some(from) = from.filter(|from| *from >= after.bounds.start()) else {
-        return unsound("does not say which ids were reserved");
+        return unsound("does not show the reserved ids");
     };
     let mut before = after.clone();
     before.next = Some(from);
     let grant = before.grant(request.count, request.ceiling)?;
     if before.reached() != after.reached() {
-        return unsound("did not move as far as it was to: a trigger may have changed it");
+        return unsound("moved less than requested; check triggers on the table");
     }
     Ok(grant)
 }

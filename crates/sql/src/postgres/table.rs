@@ -274,27 +274,29 @@ impl Table {
             let (_, earlier) = COLUMNS.split_last().expect("there are columns");
             if found.is_table_of(earlier) {
                 let message = format!(
-                    "{0} is an earlier version's, without the column that says which server wrote last; run ALTER TABLE {0} ADD \
-                     COLUMN {ADDED}",
+                    "{0} is of an earlier version, without the column for the last writer; run ALTER TABLE \
+                     {0} ADD COLUMN {ADDED}",
                     self.sql()
                 );
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
             let message = format!(
-                "{} is there, but it is not idmill's table (its columns are {}); name another with table=NAME, or table(NAME) in code",
+                "{} is not idmill's table (its columns are {}); name another with `table=NAME` \
+                 (`table(NAME)` in code)",
                 self.sql(),
                 found.columns
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        self.must_last(found, "its ids would be handed out again")
+        self.must_last(found, "its ids would be repeated")
     }
 
     /// Checks that a crash does not empty the table. `or_else` describes the consequence.
     pub(super) fn must_last(&self, found: &Relation, or_else: &str) -> Result<()> {
         let Some(part) = &found.forgetful else { return Ok(()) };
         let message = format!(
-            "{}: {part} is unlogged, temporary or foreign: a crash empties it, and {or_else}; run ALTER TABLE {part} SET LOGGED",
+            "{}: {part} is unlogged, temporary or foreign, so a crash empties it and {or_else}; run ALTER \
+             TABLE {part} SET LOGGED",
             self.sql()
         );
         Err(Error::new(ErrorKind::Conflict, message))

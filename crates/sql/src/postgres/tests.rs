@@ -209,7 +209,7 @@ async fn reserve_gives_up_after_lost_races_or_hidden_rows() {
     let crowd = Session::of(moving.take(2 * TRIES));
     let error = calls().reserve(&mut crowd.clone(), &request("s", 3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains(&format!("each of the {TRIES} times")), "{error}");
+    assert!(error.to_string().contains(&format!("each of {TRIES} attempts")), "{error}");
     assert_eq!(crowd.heard().len(), 2 * TRIES);
 
     let hidden = Session::of((0..100).flat_map(|_| [Ok(vec![]), Ok(vec![seen("4")])]));
@@ -221,8 +221,8 @@ async fn reserve_gives_up_after_lost_races_or_hidden_rows() {
 #[tokio::test]
 async fn what_a_trigger_has_changed_is_not_granted() {
     for (fault, changed) in [
-        ("did not move as far", row("s", "1", "9", DURABLE)),
-        ("does not say which ids", row("s", "", "4", DURABLE)),
+        ("moved less than requested", row("s", "1", "9", DURABLE)),
+        ("does not show the reserved ids", row("s", "", "4", DURABLE)),
         ("instead of another", row("other", "1", "4", DURABLE)),
     ] {
         // After an update, and after an insert.

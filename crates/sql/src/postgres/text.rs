@@ -44,6 +44,6 @@ fn must_be_held(value: &Value) -> Result<(), Fault> {
         _ => return Ok(()),
     };
     let Some(text) = texts.iter().find(|text| text.contains('\0')) else { return Ok(()) };
-    let message = format!("{text:?} has a NUL in it, which PostgreSQL cannot hold");
+    let message = format!("{text:?} contains a NUL, which PostgreSQL cannot store");
     Err(Fault::Refused(Error::new(ErrorKind::InvalidInput, message)))
 }

@@ -132,8 +132,8 @@ pub(super) fn refused(error: Error) -> Error {
     if !(cannot_open && cfg!(unix) && std::fs::File::open("/dev/null").is_ok()) {
         return error;
     }
-    let message = "the file cannot be opened, or not be created in its directory; make both readable and writable for this user, \
-                   and so -wal and -shm beside it, which SQLite makes there to read as well; or name another place";
+    let message = "cannot open or create the file; make its directory, the file, -wal and -shm readable and \
+                   writable for this user";
     Error::new(ErrorKind::Denied, message)
 }
 
@@ -143,7 +143,7 @@ pub fn passes(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable && !cause(error).is_some_and(is_for_want_of_room)
 }
 
-const ROOM: &str = "make room on the disk, or in the user's share of it";
+const ROOM: &str = "free space on the disk, or raise the user's quota";
 
 fn is_for_want_of_room(extended: i32) -> bool {
     // A full disk is reported by FULL, or by the codes for the log, its index and a journal.
@@ -154,28 +154,30 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
     let extended = extended(engine(fault)?);
     Some(match (code::primary(extended), kind) {
         (code::BUSY, _) if extended == code::BUSY_SNAPSHOT => {
-            "the transaction has read before it wrote, and another has written since: roll it back and begin it \
-             again, best with BEGIN IMMEDIATE"
+            "another connection wrote after this transaction's read; roll back and begin again, best with \
+             BEGIN IMMEDIATE"
         }
-        (code::BUSY | code::LOCKED, _) => "another connection holds it; try again, or raise busy_timeout",
+        (code::BUSY | code::LOCKED, _) => "another connection holds it; try again, or raise `busy_timeout`",
         _ if is_for_want_of_room(extended) => ROOM,
-        (code::IOERR, _) => "look at the disk and its file system",
+        (code::IOERR, _) => "check the disk and its file system",
         (code::CANTOPEN, _) => {
-            "check that the file, -wal and -shm beside it, and the directory can be read and written"
+            "make the file, its -wal and -shm, and the directory readable and writable for this user"
         }
-        (code::NOTADB, _) => "this file is not an SQLite database; name another",
+        (code::NOTADB, _) => "the file is not an SQLite database; name another",
         (code::CORRUPT, _) => "restore it from a backup, and raise the sequences above every id in use",
         (_, ErrorKind::Denied) => {
-            "make the file, -wal and -shm beside it, and the directory writable for this user"
+            "make the file, its -wal and -shm, and the directory writable for this user"
         }
         (_, ErrorKind::NotFound) => GONE,
-        (code::ERROR, ErrorKind::Conflict) => "the table is not idmill's; name another with ?table=NAME",
+        (code::ERROR, ErrorKind::Conflict) => {
+            "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
+        }
         _ => return None,
     })
 }
 
 fn words(fault: &Fault) -> String {
-    fault.words(|error| error.message.clone(), "the transaction was over before")
+    fault.words(|error| error.message.clone(), "the transaction was already closed")
 }
 
 fn extended(error: &EngineError) -> i32 {
@@ -243,7 +245,7 @@ mod tests {
     #[test]
     fn denied_write_names_the_files_beside_the_database() {
         let error = failed(engine(code::READONLY), Asked::InTransaction).to_string();
-        assert!(error.contains("-wal and -shm beside it"), "{error}");
+        assert!(error.contains("its -wal and -shm"), "{error}");
     }
 
     #[test]

@@ -47,9 +47,9 @@ pub async fn verify_durable<E: Executor>(db: &mut E) -> Result<()> {
         match number(db, pragma).await? {
             Value::Integer(found) if found == value => {}
             Value::Integer(found) => {
-                return Err(not_durable(&format!("{pragma} is {found} though {value} was set")));
+                return Err(not_durable(&format!("{pragma} is {found} although {value} was set")));
             }
-            other => return Err(not_durable(&format!("{pragma} is {other:?} though {value} was set"))),
+            other => return Err(not_durable(&format!("{pragma} is {other:?} although {value} was set"))),
         }
     }
     Ok(())
@@ -79,6 +79,6 @@ async fn run<E: Executor>(db: &mut E, statement: Statement<'_>) -> Result<crate:
 
 fn not_durable(why: &str) -> Error {
     let message =
-        format!("a commit would not survive a crash, since {why}; use another file or build of SQLite");
+        format!("a commit would not survive a crash, because {why}; use another file or build of SQLite");
     Error::new(ErrorKind::Unsupported, message)
 }

@@ -23,7 +23,7 @@ use crate::{Asked, Executor, Statement, Value};
 pub(super) fn check_place(path: &Path, mode: Mode) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {
-            Err(Error::invalid("this is a directory; name the file in it, as in `sqlite:ids.db`"))
+            Err(Error::invalid("this is a directory; name a file in it, as in `sqlite:ids.db`"))
         }
         Ok(_) if is_mounted(path) => Err(mounted(path)),
         Ok(_) => Ok(()),
@@ -31,8 +31,8 @@ pub(super) fn check_place(path: &Path, mode: Mode) -> Result<()> {
             check_directory(path)
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let message = "there is no such file; correct the path, or restore the file: made anew, it begins every sequence at \
-                           its start";
+            let message = "there is no such file; correct the path, or restore the file: a new one begins \
+                           every sequence at its start";
             Err(Error::new(ErrorKind::NotFound, message).because(error))
         }
         Err(error) => Err(inaccessible(error)),
@@ -60,7 +60,7 @@ fn inaccessible(error: io::Error) -> Error {
         }
         _ => ErrorKind::Unavailable,
     };
-    Error::new(kind, format!("the file cannot be looked at: {error}")).because(error)
+    Error::new(kind, format!("cannot read the file's metadata: {error}")).because(error)
 }
 
 /// Returns whether the file itself is a mount point, and not only a directory above it.
@@ -95,8 +95,8 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 
 fn mounted(path: &Path) -> Error {
     let message = format!(
-        "{} is mounted by itself, as `docker -v ids.db:/app/ids.db` does: its log, which has the last ids, would be outside of what is \
-         mounted, and nobody else sees it; mount the directory that the file is in",
+        "{} is a mount point, so its -wal file, which has the last ids, stays outside; mount the directory \
+         of the file",
         path.display()
     );
     Error::new(ErrorKind::Conflict, message)
@@ -128,7 +128,8 @@ impl FileId {
 
     pub(super) fn moved(path: &Path) -> Error {
         let message = format!(
-            "{} was deleted, moved or replaced while it was in use; put it back, or open the store anew if this is meant",
+            "{} was deleted, moved or replaced while in use; restore it, or open the store again if this is \
+             intended",
             path.display()
         );
         Error::new(ErrorKind::StoreViolation, message)
@@ -137,8 +138,8 @@ impl FileId {
 
 fn linked(path: &Path, names: u64) -> Error {
     let message = format!(
-        "{} is one of {names} names of the same file (hard links): whoever opens it under another writes another log beside that, and \
-         would reserve the same ids; remove the others (`find -samefile` shows them), and copy databases with VACUUM INTO",
+        "{} is one of {names} hard links, which have separate -wal files and repeat ids; remove the others \
+         (`find -samefile`)",
         path.display()
     );
     Error::new(ErrorKind::Conflict, message)
@@ -248,9 +249,8 @@ impl Log {
 
     fn removed(path: &Path) -> Error {
         let message = format!(
-            "{} was removed or replaced while the database was in use: what was reserved through it may be gone, and others would reserve \
-             it again; stop all that use the database, set each sequence above the largest id in use (idmill set NAME --next N), and \
-             begin again. These files are a part of the database: never remove them",
+            "{} was removed or replaced while in use; stop all users, set each sequence above its ids \
+             (`idmill set NAME --next N`)",
             path.display()
         );
         Error::new(ErrorKind::StoreViolation, message)

@@ -30,7 +30,7 @@ impl Table {
         let text = legible(row, 0);
         // A lossy conversion would turn it into another name.
         let is_text = !matches!(row.get(0), Value::Bytes(_));
-        let name = if is_text { Ok(&*text) } else { Err("has a name that is no UTF-8") };
+        let name = if is_text { Ok(&*text) } else { Err("has a name that is not UTF-8") };
         let used_up = *row.get(1) == Value::Null;
         Stored { row, table: Some(self.name()), name, used_up, number }.decode()
     }
@@ -47,7 +47,8 @@ impl Table {
             return Ok(!columns.is_empty());
         }
         let message = format!(
-            "the table `{}` is there, but it has the columns {columns}; name another with ?table=NAME, or table(NAME) in code",
+            "the table `{}` has other columns: {columns}; name another table with `table=NAME` \
+             (`table(NAME)` in code)",
             self.name()
         );
         Err(Error::new(ErrorKind::Conflict, message))
@@ -143,7 +144,7 @@ mod tests {
         values.extend([1, 1, 9, 1, 0, 1].map(Value::Integer));
         let error = table.decode(&Row::new(values)).unwrap_err();
         assert!(
-            error.to_string().contains("the row \"a\u{fffd}\" of `t` has a name that is no UTF-8"),
+            error.to_string().contains("the row \"a\u{fffd}\" of `t` has a name that is not UTF-8"),
             "{error}"
         );
     }

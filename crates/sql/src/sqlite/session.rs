@@ -279,7 +279,7 @@ fn after_commit(error: Error) -> Error {
     if error.kind() == ErrorKind::StoreViolation {
         return error;
     }
-    let message = format!("committed, but its files cannot be looked at any more: {error}");
+    let message = format!("committed, but cannot read the files' metadata: {error}");
     Error::new(ErrorKind::UnknownOutcome, message).because(error)
 }
 
@@ -313,8 +313,8 @@ where
         if Instant::now() >= until {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                "others have the database open, but there is no log beside it: they know it by another name (a hard link, a file \
-                 mounted by itself), or its -wal file was removed; they would reserve the same ids. Stop them first",
+                "the open database has no -wal file here; stop all users: it is used by a hard link or file \
+                 mount, or -wal was removed",
             ));
         }
     }

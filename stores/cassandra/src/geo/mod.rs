@@ -141,7 +141,7 @@ impl Geo {
         window: Option<&WindowRow>,
     ) -> Result<()> {
         if floor.is_some_and(|floor| !floor.allows(window)) {
-            return Err(self.windows.refuse(name, "it went back in time, or is gone"));
+            return Err(self.windows.refuse(name, "it was lost, or went back in time"));
         }
         if let Some(window) = window {
             self.knowledge.raise(name, Floor::of_window(window));
@@ -201,7 +201,7 @@ impl Geo {
         }
         // Nothing is lost: the next claim under this token gets the recorded range, if there is one.
         let error =
-            Error::new(ErrorKind::Unavailable, "the global counter answered, but no claim was acknowledged");
+            Error::new(ErrorKind::Unavailable, "the global counter replied, but did not acknowledge a claim");
         Err(self.used_up(error, token))
     }
 
@@ -217,7 +217,8 @@ impl Geo {
             return error;
         }
         let message = format!(
-            "datacenter {}'s window {state}; the global counter needs a quorum over all datacenters, which cannot be reached: {error}",
+            "the window of datacenter {} {state}, and the global counter has no quorum over all datacenters: \
+             {error}",
             self.settings.datacenter
         );
         Error::new(ErrorKind::Unavailable, message).because(error)

@@ -107,8 +107,8 @@ impl Windows {
     pub(super) fn refuse(&self, name: &SequenceName, fault: &str) -> Error {
         let (table, dc) = (self.table.display(), &self.datacenter);
         let message = format!(
-            "the window of {:?} in {dc}, a row of {table}: {fault}; nothing is handed out of it. If a backup was restored, \
-             withdraw all windows: `idmill set {} --next N`, N being above every id in use",
+            "the window of {:?} in {dc} ({table}) was rejected: {fault}; after a restore run `idmill set {} \
+             --next N` above all ids",
             name.as_str(),
             name.as_str()
         );
@@ -135,13 +135,13 @@ fn whole(row: &WindowRow) -> Values {
 
 fn decode(cells: &Cells) -> Result<WindowRow, Fault> {
     if cells.format() != Some(FORMAT) {
-        return Err("is in another format, perhaps a later version's".to_owned());
+        return Err("is in another format, perhaps of a later version".to_owned());
     }
     let current = Span { start: cells.id("next")?, end: cells.id("until")? };
     let preloaded = match (cells.maybe_id("preloaded_next")?, cells.maybe_id("preloaded_until")?) {
         (None, None) => None,
         (Some(start), Some(end)) => Some(Span { start, end }),
-        _ => return Err("has half of a preloaded range".to_owned()),
+        _ => return Err("has only one end of a preloaded range".to_owned()),
     };
     let row = WindowRow {
         era: cells.era()?,
@@ -163,7 +163,7 @@ fn check(row: &WindowRow) -> Result<(), Fault> {
         return Err("has a preloaded range that cannot follow its current one".to_owned());
     }
     if row.generation == 0 && (row.preloaded.is_some() || !row.current.is_empty()) {
-        return Err("has ids, and none were ever installed".to_owned());
+        return Err("has ids, but none were ever installed".to_owned());
     }
     Ok(())
 }

@@ -156,7 +156,7 @@ impl CassandraOptions {
         self.tls.check("tls=false", "tls=true")?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
-            return Err(refuse("serial=local needs the datacenter that it is local to: `dc=NAME`"));
+            return Err(refuse("serial=local needs its datacenter; add `dc=NAME`"));
         }
         Ok(geo)
     }
@@ -165,17 +165,17 @@ impl CassandraOptions {
         if self.mode == Mode::Flat {
             let given = |o: &Self| (o.range, o.threshold, o.check_every);
             let none = given(self) == given(&Self::new([""; 0], ""));
-            let only = "range, threshold and check are of datacenter windows; add `mode=geo&dc=NAME`";
+            let only = "range, threshold and check are for datacenter windows; add `mode=geo&dc=NAME`";
             return if none { Ok(None) } else { Err(refuse(only)) };
         }
         let (Some(datacenter), Some(range)) = (self.datacenter.clone(), self.range) else {
             return Err(refuse(
-                "mode=geo needs the datacenter that this process is in, `dc=NAME`, and the size of a range, `range=N`",
+                "mode=geo needs the datacenter of this process and the size of a range; add `dc=NAME&range=N`",
             ));
         };
         if self.serial == Serial::Local {
             return Err(refuse(
-                "in mode=geo the global counter is agreed on everywhere; leave out serial=local",
+                "serial=local is invalid with mode=geo, whose global counter spans all datacenters; remove it",
             ));
         }
         let threshold = u128::from(range) * u128::from(self.threshold) / 100;
@@ -240,7 +240,7 @@ mod tests {
             ("//a/ids?mode=geo&dc=x&range=0", "range=\"0\" cannot be used: write a whole number, 1 or more"),
             ("//a/ids?mode=geo&dc=x&range=5&threshold=0", "1 to 100"),
             ("//a/ids?mode=geo&dc=x&range=5&threshold=101", "1 to 100"),
-            ("//a/ids?mode=geo&dc=x&range=5&serial=local", "leave out serial=local"),
+            ("//a/ids?mode=geo&dc=x&range=5&serial=local", "serial=local is invalid"),
             ("//a/ids?range=5", "mode=geo"),
             ("//a/ids?serial=local", "dc=NAME"),
             ("//a/ids?serial=LOCAL", "serial (all replicas), local ("),
@@ -253,7 +253,7 @@ mod tests {
             ("//a/ids?dc=", "the name of a datacenter"),
             ("//a/ids?create_keyspace=dc1", "dc1:3,dc2:3"),
             ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
-            ("//a/ids?cert=a.pem", "go together"),
+            ("//a/ids?cert=a.pem", "set both"),
             ("//a/ids?tls=false&ca=a.pem", "tls=false"),
             ("//a/ids?dc=x&dc=y", "twice"),
             ("//a/ids?tabel=x", "create_keyspace=DC:REPLICAS"),

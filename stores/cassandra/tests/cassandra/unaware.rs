@@ -86,5 +86,5 @@ async fn a_keyspace_that_is_never_heard_of(cluster: &Cluster) {
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("was made, but the node does not know it yet"), "{error}");
+    assert!(error.to_string().contains("was created, but the node does not list it yet"), "{error}");
 }

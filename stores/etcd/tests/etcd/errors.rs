@@ -37,7 +37,7 @@ async fn users_authenticate_and_denials_name_the_remedy() {
     let app = options.clone().credentials("app", "hunter2");
     let error = refused(app.clone()).await;
     assert!(
-        error.kind() == ErrorKind::Denied && error.to_string().contains("leave USER:PASSWORD@ out"),
+        error.kind() == ErrorKind::Denied && error.to_string().contains("remove `USER:PASSWORD@`"),
         "{error}"
     );
     let root = authenticate(&engine).await;

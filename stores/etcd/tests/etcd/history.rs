@@ -157,7 +157,7 @@ async fn deleted_key_is_not_recreated_after_grants() {
     for _ in 0..2 {
         let error = s.next().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
-        assert!(error.to_string().contains("ids up to 20 of it"), "{error}");
+        assert!(error.to_string().contains("its ids up to 20"), "{error}");
     }
     assert_eq!(admin.inspect(&name("s")).await.unwrap(), None);
     admin.create(&name("s"), Bounds::new(21, 1_000).unwrap()).await.unwrap();

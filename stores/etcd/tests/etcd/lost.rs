@@ -121,7 +121,7 @@ async fn a_lost_answer_that_others_went_on_from_is_unknown() {
     proxy.cut();
     let error = reserving.await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
-    assert!(error.to_string().contains("others have changed"), "{error}");
+    assert!(error.to_string().contains("its key has changed since"), "{error}");
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (31, 10));
 }
 

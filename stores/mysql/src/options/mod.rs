@@ -107,7 +107,7 @@ impl MysqlOptions {
     fn address(&self) -> Result<Address> {
         match &self.authority.hosts[..] {
             [host] if !host.is_empty() => Authority::address(host, PORT),
-            _ => Err(refuse("a MySQL URL names one host: `mysql://HOST:PORT/DATABASE`")),
+            _ => Err(refuse("a MySQL URL needs exactly one host; write `mysql://HOST:PORT/DATABASE`")),
         }
     }
 
@@ -117,7 +117,7 @@ impl MysqlOptions {
         let length = self.database.chars().count();
         if length == 0 || length > LONGEST_DATABASE || self.database.contains('\0') {
             return Err(refuse(
-                "a MySQL URL names a database, of up to 64 characters: `mysql://HOST/DATABASE`",
+                "a MySQL URL needs a database, of up to 64 characters; write `mysql://HOST/DATABASE`",
             ));
         }
         self.check_values()?;
@@ -201,8 +201,8 @@ mod tests {
             ("postgres://h/ids", "mysql://"),
             ("mysql://", "one host"),
             ("mysql:///ids", "one host"),
-            ("mysql://h", "names a database"),
-            ("mysql://h/", "names a database"),
+            ("mysql://h", "needs a database"),
+            ("mysql://h/", "needs a database"),
             ("mysql://a,b/ids", "one host"),
             ("mysql://h:x/ids", "HOST:PORT"),
             ("mysql://h:70000/ids", "HOST:PORT"),

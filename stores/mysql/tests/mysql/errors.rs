@@ -40,7 +40,7 @@ async fn a_lock_that_is_not_to_be_had_leaves_nothing_behind() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     let mut root = root(address).await;
     let tx = holder(&mut root, "locks", "s").await;
-    assert_eq!(refused(&store, "s", "let it commit sooner").await, ErrorKind::Unavailable);
+    assert_eq!(refused(&store, "s", "commit it sooner").await, ErrorKind::Unavailable);
     tx.rollback().await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
@@ -137,8 +137,8 @@ async fn missing_privileges_are_denied_with_the_remedy() {
     cannot_open(&by("single", "rights", ""), ErrorKind::Unavailable, "fewer connections").await;
     drop(single);
 
-    cannot_open(&by("looks", "others", ""), ErrorKind::Denied, "CREATE for mode=rwc").await;
-    cannot_open(&by("nobody", "rights", ""), ErrorKind::Denied, "check user and password").await;
+    cannot_open(&by("looks", "others", ""), ErrorKind::Denied, "CREATE for `mode=rwc`").await;
+    cannot_open(&by("nobody", "rights", ""), ErrorKind::Denied, "check the user and its password").await;
     let elsewhere = format!("mysql://root@{address}/nowhere");
     cannot_open(&elsewhere, ErrorKind::NotFound, "create it").await;
     cannot_open(&url(address, "missing", "&mode=rw"), ErrorKind::NotFound, "restore it").await;
@@ -171,7 +171,7 @@ async fn foreign_changes_to_the_table_are_reported() {
     ] {
         let audit = format!("CREATE TRIGGER audited AFTER UPDATE ON meddled FOR EACH ROW {body}");
         run(&mut root, &[&audit]).await;
-        assert_eq!(refused(&store, "s", "look for a trigger").await, ErrorKind::StoreViolation);
+        assert_eq!(refused(&store, "s", "check triggers").await, ErrorKind::StoreViolation);
         run(&mut root, &["DROP TRIGGER audited"]).await;
         assert_eq!(inspect(&store, "s").await.next, Some(next));
     }
@@ -182,7 +182,7 @@ async fn foreign_changes_to_the_table_are_reported() {
         "CREATE TRIGGER audited AFTER UPDATE ON meddled FOR EACH ROW INSERT INTO audit VALUES (NULL, 1)";
     run(&mut root, &[audit]).await;
     assert_eq!(reserve(&store, "zero", 10).await.unwrap(), (0, 10));
-    assert_eq!(refused(&store, "zero", "look for a trigger").await, ErrorKind::StoreViolation);
+    assert_eq!(refused(&store, "zero", "check triggers").await, ErrorKind::StoreViolation);
     run(&mut root, &["DROP TRIGGER audited"]).await;
 
     for (change, kind, hint) in [
@@ -190,7 +190,7 @@ async fn foreign_changes_to_the_table_are_reported() {
         ("UPDATE meddled SET next = 7, start = 10", Some(ErrorKind::StoreViolation), "next 7 outside"),
         ("UPDATE meddled SET start = 1, incarnation = 0", Some(ErrorKind::StoreViolation), "incarnation 0"),
         ("UPDATE meddled SET incarnation = 1, format = 2", Some(ErrorKind::Unsupported), "another format"),
-        ("ALTER TABLE meddled RENAME COLUMN next TO follows", Some(ErrorKind::Conflict), "?table=NAME"),
+        ("ALTER TABLE meddled RENAME COLUMN next TO follows", Some(ErrorKind::Conflict), "table=NAME"),
         ("DROP TABLE meddled", Some(ErrorKind::NotFound), "restore it"),
     ] {
         run(&mut root, &[change]).await;

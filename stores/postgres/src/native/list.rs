@@ -85,13 +85,13 @@ fn add(listing: &mut Listing, name: &str, seen: Result<SequenceInfo>) {
 }
 
 fn no_privilege(name: &SequenceName) -> Error {
-    let message = format!("the sequence {:?} may not be read; GRANT SELECT ON SEQUENCE …", name.as_str());
+    let message = format!("the sequence {:?} is not readable; GRANT SELECT ON SEQUENCE …", name.as_str());
     Error::new(ErrorKind::Denied, message)
 }
 
 fn in_several(name: &SequenceName) -> Error {
     let message = format!(
-        "the sequence {:?} is in more than one schema of the search_path: name the one that is meant with schema=NAME",
+        "the sequence {:?} is in several schemas of the search_path; name the right one with `schema=NAME`",
         name.as_str()
     );
     Error::new(ErrorKind::Conflict, message)

@@ -145,7 +145,8 @@ impl NativeSequences {
     async fn sql(&self, name: &str) -> Result<String> {
         if name.len() > 63 || name.contains("$idmill$") {
             let message = format!(
-                "{name:?} has {} bytes, and PostgreSQL's names 63 at most: name it otherwise, or use a table, sequences=table",
+                "{name:?} has {} bytes, but PostgreSQL allows 63; use a shorter name, or a table \
+                 (`sequences=table`)",
                 name.len()
             );
             return Err(Error::invalid(message));
@@ -433,7 +434,7 @@ impl Kept {
         };
         if u128::from(first) < back.range.end() {
             self.rest.clear();
-            let message = format!("the sequence {name:?} went backwards, to {first}; nothing of it is used");
+            let message = format!("the sequence {name:?} went back, to {first}; the answer was rejected");
             return Err(Error::new(ErrorKind::StoreViolation, message));
         }
         back.range = part(back.range.start(), back.range.len() + grant.range.len())?;
@@ -443,7 +444,7 @@ impl Kept {
 
 fn part(start: u64, len: u64) -> Result<IdRange> {
     IdRange::new(start, len).ok_or_else(|| {
-        Error::new(ErrorKind::StoreViolation, format!("{len} ids from {start} on are no range"))
+        Error::new(ErrorKind::StoreViolation, format!("{len} ids from {start} on are not a valid range"))
     })
 }
 
@@ -461,7 +462,8 @@ fn storable(bounds: Bounds) -> Result<Bounds> {
 
 fn too_large(what: &str, id: u64) -> Error {
     Error::invalid(format!(
-        "{what} {id} is too large for PostgreSQL's sequences, which end at {LARGEST} (2^63 - 1); a table holds it, sequences=table"
+        "{what} {id} is above {LARGEST} (2^63 - 1), the limit of PostgreSQL's sequences; use a table \
+         (`sequences=table`)"
     ))
 }
 

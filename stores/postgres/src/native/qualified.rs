@@ -25,7 +25,8 @@ pub(super) async fn must_not_be<E: Executor>(executor: &mut E, name: &SequenceNa
         return Ok(());
     };
     let message = format!(
-        "there is a sequence {sequence:?} in the schema {schema:?}: name it {sequence}, with schema={schema} in the store's URL"
+        "the sequence {sequence:?} is in the schema {schema:?}; name it {sequence}, with `schema={schema}` \
+         in the store's URL"
     );
     Err(Error::invalid(message))
 }

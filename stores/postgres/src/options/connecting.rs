@@ -52,8 +52,8 @@ impl PostgresOptions {
     /// Omits the driver's message, which may contain a secret.
     fn unreadable(&self) -> Error {
         refuse(format!(
-            "`{self}` cannot be read: write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with special \
-             characters in user name and password percent-encoded"
+            "`{self}` is invalid; write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, with special \
+             characters percent-encoded"
         ))
     }
 
@@ -80,7 +80,7 @@ impl PostgresOptions {
 
     pub(crate) async fn open(&self) -> Result<PostgresStore> {
         if self.sequences == Sequences::Native {
-            let message = "the URL says sequences=native: open it with `NativeSequences` or `store::connect`";
+            let message = "the URL has sequences=native; open it with `NativeSequences` or `store::connect`";
             return Err(refuse(message));
         }
         let table = self.checked_table()?;

@@ -145,12 +145,12 @@ impl PostgresOptions {
     fn check(&self) -> Result<Config> {
         self.check_values()?;
         if self.ssl_root.is_some() && self.ssl_mode != SslMode::VerifyFull {
-            return Err(refuse("sslrootcert= is looked at with sslmode=verify-full only; add that"));
+            return Err(refuse("sslrootcert= needs `sslmode=verify-full`; add it"));
         }
         if self.failover.is_some() && self.sequences == Sequences::Native {
             return Err(refuse(
-                "failover= is for sequences in idmill's table: a native sequence has no row that says which server drew \
-                 last; leave it out, and put a guard in front: guard=URL",
+                "failover= is not supported with sequences=native, which has no row for the last writer; use \
+                 `guard=URL` instead",
             ));
         }
         self.config()
@@ -201,7 +201,7 @@ impl Target for PostgresOptions {
             let schemas = lookalikes(&mut self.sessions()?, &self.table).await?;
             let table = &self.table;
             Ok(schemas.map(|schemas| {
-                format!("{table:?} is also in schemas that the search_path does not lead to: {schemas}")
+                format!("{table:?} is also in schemas outside the search_path: {schemas}")
             }))
         })
     }
@@ -279,7 +279,7 @@ mod tests {
                 "disk (`fsync` and `full_page_writes` have to be on), trust",
             ),
             ("postgres://h/?failover=skip:0", "or `skip:N`"),
-            ("postgres://h/?failover=allow&sequences=native", "has no row that says"),
+            ("postgres://h/?failover=allow&sequences=native", "has no row for the last writer"),
             ("postgres://h/?timeout=0s", "1ms to 24h"),
             ("postgres://h/?sslmode=verify-ca", "verify-full"),
             ("postgres://h/?sslrootcert=x", "sslmode=verify-full"),

@@ -157,10 +157,10 @@ async fn unsafe_durability_is_rejected_with_the_remedy() {
         .unwrap();
     for (options, kind, remedy) in [
         ("", ErrorKind::Conflict, "SET LOGGED"),
-        ("&table=other", ErrorKind::Conflict, "name another with table=NAME"),
+        ("&table=other", ErrorKind::Conflict, "name another with `table=NAME`"),
         ("&table=missing&mode=rw", ErrorKind::NotFound, "mode=rwc"),
         ("&schema=nowhere", ErrorKind::NotFound, "schema=NAME"),
-        ("&sslmode=require", ErrorKind::Unsupported, "no TLS"),
+        ("&sslmode=require", ErrorKind::Unsupported, "does not support TLS"),
     ] {
         let error = PostgresStore::open(&url(&engine, options)).await.unwrap_err();
         assert_eq!(error.kind(), kind, "{options}: {error}");
@@ -245,7 +245,7 @@ async fn pool_serves_and_its_exhaustion_is_reported() {
     let held = pool.get().await.unwrap();
     let error = reserve(&store, "s", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("all 1 connections of the shared pool"), "{error}");
+    assert!(error.to_string().contains("all 1 connections were in use"), "{error}");
     // The caller left a transaction open: a reserve in it would be rolled back.
     held.batch_execute("BEGIN").await.unwrap();
     drop(held);

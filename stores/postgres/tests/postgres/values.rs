@@ -64,7 +64,7 @@ async fn native_foreign_increment_needs_values() {
     for error in [reserve(&untold, hilo, 1).await.err(), untold.set(&name(hilo), change()).await.err()] {
         let error = error.unwrap();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-        for told in ["values=last (Hibernate pooled)", "values=first (EF Core"] {
+        for told in ["`values=last` (Hibernate pooled)", "`values=first` (EF Core"] {
             assert!(error.to_string().contains(told), "{error}");
         }
     }
@@ -76,7 +76,7 @@ async fn native_foreign_increment_needs_values() {
     open(&engine, "&increment=10").await.create(&name("ours"), Bounds::new(1, 1000).unwrap()).await.unwrap();
     reserve(&untold, "ours", 1).await.unwrap();
     let error = reserve(&open(&engine, "&values=first").await, "ours", 1).await.unwrap_err();
-    assert!(error.to_string().contains("is noted as values=last"), "{error}");
+    assert!(error.to_string().contains("is recorded as values=last"), "{error}");
 }
 
 #[tokio::test]

@@ -138,7 +138,7 @@ impl RedisWindow {
             }
             "claimed" => Ok(Drawn::Dry(RedisToken { token, known, asked, lives, ahead: None })),
             "above" => Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve)),
-            "replica" => Err(self.error(ErrorKind::Unavailable, "it has become a replica: name the master")),
+            "replica" => Err(self.error(ErrorKind::Unavailable, "it became a replica; name the master")),
             "foreign" => Err(self.foreign(&known)),
             "ids" => {
                 let answer = answer.replicated(self.link.terms().replicas).map_err(failed)?;
@@ -235,8 +235,8 @@ impl RedisWindow {
 
     fn foreign(&self, known: &Known) -> Error {
         let remedy =
-            format!("delete the key `{}`, and keep others from writing under this prefix", known.key);
-        let reason = format!("there is something in the window's place that idmill did not write; {remedy}");
+            format!("delete the key `{}`, and let no other program write under this prefix", known.key);
+        let reason = format!("the window's key has a value that idmill did not write; {remedy}");
         self.error(ErrorKind::StoreViolation, &reason)
     }
 }

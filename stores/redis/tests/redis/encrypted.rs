@@ -49,7 +49,7 @@ async fn server_without_tls_is_unsupported_not_unavailable() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("redis:// does without"), "{error}");
+    assert!(error.to_string().contains("use redis://"), "{error}");
 }
 
 /// A server that accepts only TLS, and its certificate.

@@ -17,8 +17,7 @@ pub(super) const IDMILL: Dialect = Dialect {
     name: "idmill",
     of_code,
     remedy,
-    stranger: "check that this is the port of a server of idmill for clients of Redis, and whether it takes TLS (idmills://) or \
-               not",
+    stranger: "check that this is the Redis port of an idmill server, and whether it uses TLS (`idmills://`)",
 };
 
 /// All codes but the last are returned before anything is done.
@@ -42,21 +41,24 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
     let (code, detail) = fault.words();
     Some(match (code, kind) {
-        ("NOAUTH", _) => "name a token: idmill://:TOKEN@HOST, token_file=FILE or token_env=NAME".into(),
+        ("NOAUTH", _) => {
+            "name a token with `idmill://:TOKEN@HOST`, `token_file=FILE` or `token_env=NAME`".into()
+        }
         ("NOPERM", _) => {
-            "the token needs the right `reserve`, and to create, set or remove sequences `administer`"
+            "the token needs the right `reserve`, and to create, set or remove sequences also `administer`"
                 .into()
         }
-        ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "leave the token out".into(),
+        ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "remove the token".into(),
         (UNKNOWN_VERSION, _) => format!(
-            "this client speaks version {VERSION} of {COMMAND}: use a client and a server of the same release"
+            "this client has version {VERSION} of {COMMAND}; use a client and a server of the same release"
         )
         .into(),
         ("ERR", ErrorKind::Unsupported) => format!(
-            "is it a server of idmill, and of a release that has {COMMAND}? This client speaks version {VERSION} of it"
+            "check that this is an idmill server of a release that has {COMMAND}; this client has its \
+             version {VERSION}"
         )
         .into(),
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied or not".into(),
+        (_, ErrorKind::UnknownOutcome) => "it may have been applied".into(),
         (_, ErrorKind::Unavailable) => "nothing was changed".into(),
         _ => return None,
     })
@@ -82,14 +84,14 @@ mod tests {
             ("NOAUTH Authentication required: AUTH with a token of this server", Denied, "token_file=FILE"),
             ("WRONGPASS the token is unknown: it was mistyped or removed", Denied, "mistyped"),
             ("NOPERM the token lacks the right `reserve`", Denied, "needs the right `reserve`"),
-            ("NOPROTO this server speaks version 2 of IDMILL.STORE", Unsupported, "speaks version 1"),
+            ("NOPROTO this server speaks version 2 of IDMILL.STORE", Unsupported, "has version 1"),
             ("ERR max number of clients reached", Unavailable, "nothing was changed"),
             (
                 "ERR unknown command 'idmill.store'; idmill supports INCR",
                 Unsupported,
                 "of a release that has",
             ),
-            ("ERR this server has no tokens; send commands without AUTH", Denied, "leave the token out"),
+            ("ERR this server has no tokens; send commands without AUTH", Denied, "remove the token"),
             ("ERR the request is not one of version 1: expected value", InvalidInput, "version 1"),
             ("ERR Protocol error: invalid bulk length", InvalidInput, "bulk"),
             ("ERR upstream failure", UnknownOutcome, "it may have been applied"),

@@ -75,7 +75,7 @@ impl Link {
         let until = self.until();
         let Ok(Ok(_place)) = timeout_at(until, self.places.acquire()).await else {
             let message =
-                format!("{AT_ONCE} other calls are under way, and none has ended within the timeout");
+                format!("{AT_ONCE} other calls are in progress, and none ended in time; raise `timeout`");
             return Err(Error::new(ErrorKind::Unavailable, message));
         };
         let number = self.number.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +209,8 @@ impl Link {
             return Ok(());
         }
         let message = format!(
-            "the store behind it can less than the one that was opened, {can:?} and not {known:?}: all servers have to be over one store"
+            "the server's store has {can:?}, but the first one has {known:?}; put all servers over the same \
+             store"
         );
         Err(Error::new(ErrorKind::Unsupported, message))
     }

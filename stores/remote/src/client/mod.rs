@@ -222,7 +222,8 @@ fn possible(grant: Grant, request: &Reserve) -> Result<Grant> {
         return Ok(grant);
     }
     let message = format!(
-        "the server granted {range:?} of {bounds}, where {} ids up to {} were asked for; nothing of it is used",
+        "the server granted {range:?} of {bounds}, but {} ids up to {} were requested; the answer was \
+         rejected",
         request.count, request.ceiling
     );
     Err(Error::new(ErrorKind::StoreViolation, message))

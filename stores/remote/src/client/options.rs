@@ -75,12 +75,13 @@ impl RemoteOptions {
         let place = place.strip_suffix('/').unwrap_or(place);
         let authority = Authority::parse(place)?;
         if authority.hosts.iter().any(|host| host.contains('/')) {
-            return Err(refuse("no path follows the servers; the store behind them is theirs to know"));
+            return Err(refuse("the servers must not be followed by a path; remove it"));
         }
         let has_token = authority.password.as_ref().is_some_and(|token| !token.is_empty());
         if authority.user.is_some() || (place.contains('@') && !has_token) {
             return Err(refuse(
-                "a token has a colon before it and no user: write `idmill://:TOKEN@HOST`, or name a file by token_file=FILE",
+                "a token needs a colon before it, and no user; write `idmill://:TOKEN@HOST`, or set \
+                 `token_file=FILE`",
             ));
         }
         Self::of(scheme, authority)
@@ -99,7 +100,7 @@ impl RemoteOptions {
         self.check_values()?;
         let tokens = [self.authority.password.is_some(), self.token_file.is_some(), self.token_env.is_some()];
         if tokens.into_iter().filter(|given| *given).count() > 1 {
-            return Err(refuse("the token is given twice: keep one of the URL's, token_file and token_env"));
+            return Err(refuse("duplicate token; keep one of the URL's, `token_file` and `token_env`"));
         }
         self.tls.check("idmill://", "idmills://")
     }
@@ -129,7 +130,7 @@ impl RemoteOptions {
 fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     let token = token.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
-        return Err(refuse(format!("{} has no token; one is a word, as `idmill token` prints it", place())));
+        return Err(refuse(format!("{} has no token; use one word, as `idmill token` prints it", place())));
     }
     Ok(token.to_owned())
 }
@@ -178,21 +179,21 @@ mod tests {
             ("idmill://x:99999", "7380"),
             ("idmill://::1", "HOST:PORT"),
             ("idmill://a b", "HOST:PORT"),
-            ("idmill://x/y", "no path"),
+            ("idmill://x/y", "by a path"),
             ("idmill://secret@x", ":TOKEN@"),
             ("idmill://app:secret@x", ":TOKEN@"),
             ("idmill://:@x", ":TOKEN@"),
             ("idmill://:sec@ret@x", "%40"),
             ("idmill://:sec/ret@x", "%2F"),
             ("idmill://:%ffsecret@x", "UTF-8"),
-            ("idmill://:secret@x?token_env=T", "given twice"),
-            ("idmill://x?token_env=T&token_file=f", "given twice"),
+            ("idmill://:secret@x?token_env=T", "duplicate token"),
+            ("idmill://x?token_env=T&token_file=f", "duplicate token"),
             ("idmill://x?token_env=", "name of a variable"),
             ("idmill://x?timeout=1ms", "10ms to 24h"),
             ("idmill://x?ca=/x.pem", "idmills://"),
             ("idmill://x?cert=a&key=b", "idmills://"),
-            ("idmills://x?cert=a", "go together"),
-            ("idmill://x?failover=refuse", "has no option `failover`"),
+            ("idmills://x?cert=a", "set both"),
+            ("idmill://x?failover=refuse", "unknown option `failover`"),
             ("idmill://x?token=secret", "there are timeout=5s, token_file=FILE, token_env=NAME"),
         ] {
             let error = url.parse::<RemoteOptions>().unwrap_err();
@@ -200,7 +201,8 @@ mod tests {
             assert!(error.to_string().contains(remedy), "{url}: {error}");
             assert!(!format!("{error:?}").contains("ret"), "{error}");
         }
-        assert!(RemoteOptions::new(Vec::<String>::new()).unwrap_err().to_string().contains("no host"));
+        let error = RemoteOptions::new(Vec::<String>::new()).unwrap_err().to_string();
+        assert!(error.contains("the host is missing"), "{error}");
     }
 
     #[test]

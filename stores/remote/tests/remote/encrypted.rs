@@ -76,5 +76,5 @@ async fn server_without_tls_is_unsupported_not_unavailable() {
     });
     let error = error.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("idmill:// does without"), "{error}");
+    assert!(error.to_string().contains("use idmill://"), "{error}");
 }

@@ -157,6 +157,6 @@ async fn a_server_over_a_lesser_store_is_refused() {
     }
     let last = errors.pop().unwrap();
     assert_eq!(last.kind(), ErrorKind::Unsupported, "{last}");
-    assert!(last.to_string().contains("over one store"), "{last}");
+    assert!(last.to_string().contains("over the same store"), "{last}");
     assert_eq!(next(&memory, "s").await, None);
 }

@@ -26,7 +26,7 @@ async fn interrupted_reserve_is_unknown_and_not_retried() {
         proxy.arm(fault.clone(), nth(0, contains("reserve")));
         let error = reserve(&remote, "s", 10).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{fault:?}: {error}");
-        assert!(error.to_string().contains("applied or not"), "{error}");
+        assert!(error.to_string().contains("may have been applied"), "{error}");
         expected += 10 * applied;
         while next(&memory, "s").await != Some(expected) {
             assert!(next(&memory, "s").await < Some(expected), "{fault:?}: sent again");

@@ -38,7 +38,7 @@ async fn a_file_that_is_replaced_in_use_is_noticed() {
     std::fs::copy(&aside, place.file()).unwrap();
     let error = reserve(&store, "s", 10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "replaced");
-    assert!(error.to_string().contains("replaced while it was in use"), "{error}");
+    assert!(error.to_string().contains("replaced while in use"), "{error}");
     std::fs::rename(&aside, place.file()).unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
@@ -82,7 +82,7 @@ async fn database_in_use_without_its_log_is_rejected() {
         std::fs::remove_file(place.dir.path().join(format!("ids.db{suffix}"))).unwrap();
     }
     let options = SqliteOptions::new(place.file()).busy_timeout(Duration::from_millis(50));
-    refused(options.clone(), ErrorKind::Unavailable, "Stop them first").await;
+    refused(options.clone(), ErrorKind::Unavailable, "stop all users").await;
     drop(store);
     SqliteStore::open_with(options).await.unwrap();
 }
