@@ -369,7 +369,10 @@ mod tests {
         assert!(Operation::ALL.iter().all(|one| one.to_string().parse::<Operation>().unwrap() == *one));
         let error = "permanant".parse::<Status>().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert_eq!(error.to_string(), "\"permanant\" is not a status; there are transient, permanent, unknown");
+        assert_eq!(
+            error.to_string(),
+            "\"permanant\" is not a status; there are transient, permanent, unknown"
+        );
         assert_eq!(format!("{:>6}|", ErrorKind::Dry), "   dry|");
     }
 

@@ -261,9 +261,8 @@ fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
 fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> Result<()> {
     let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
     let differs = |what, asked: u64, has| {
-        let message = format!(
-            "it exists with {what} {has}, not {asked}; omit {what}, or change the stored sequence"
-        );
+        let message =
+            format!("it exists with {what} {has}, not {asked}; omit {what}, or change the stored sequence");
         Err(Error::new(ErrorKind::Conflict, message))
     };
     if let Some(asked) = start.filter(|asked| *asked != has_start) {

@@ -92,11 +92,7 @@ fn sqlite() {
             store: format!("sqlite:{closed}/ids.db"),
             args: NEXT,
             code: if closed == "/sys" { 1 } else { 2 },
-            says: if closed == "/sys" {
-                &["readable and writable for this user"]
-            } else {
-                &["directory"]
-            },
+            says: if closed == "/sys" { &["readable and writable for this user"] } else { &["directory"] },
             never: &[LATER],
         },
     ] {

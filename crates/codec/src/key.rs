@@ -142,10 +142,9 @@ fn content(path: &str) -> Result<String> {
         let (kind, remedy) = match error.kind() {
             std::io::ErrorKind::NotFound => (ErrorKind::NotFound, "create it, or correct the path"),
             std::io::ErrorKind::PermissionDenied => (ErrorKind::Denied, "make it readable"),
-            _ => (
-                ErrorKind::InvalidInput,
-                "it must be one line of text, as `openssl rand -hex 16` prints it",
-            ),
+            _ => {
+                (ErrorKind::InvalidInput, "it must be one line of text, as `openssl rand -hex 16` prints it")
+            }
         };
         Error::new(kind, format!("cannot read the key file `{path}`; {remedy}")).because(error)
     })?;

@@ -389,14 +389,12 @@ fn claimed_before(grant: &Grant, top: u128) -> Error {
 /// Nothing was reserved, or the range was returned.
 fn not_writable(error: Error) -> Error {
     let kind = if is_certain(&error) { error.kind() } else { ErrorKind::Unavailable };
-    Error::new(kind, "the witness that guards this store is not writable; no id was reserved")
-        .because(error)
+    Error::new(kind, "the witness that guards this store is not writable; no id was reserved").because(error)
 }
 
 /// The store granted a range that is not used. The caller counts it as a gap.
 fn lost(error: Error) -> Error {
-    Error::new(ErrorKind::UnknownOutcome, "a range was reserved but not claimed; it is a gap")
-        .because(error)
+    Error::new(ErrorKind::UnknownOutcome, "a range was reserved but not claimed; it is a gap").because(error)
 }
 
 impl Store for Guarded {

@@ -162,9 +162,8 @@ impl fmt::Display for ColumnPath {
 
 /// The error for a database whose columns idmill cannot read.
 pub(super) fn unreadable(scheme: &str) -> Error {
-    let message = format!(
-        "cannot read columns of `{scheme}:`; use SQLite, PostgreSQL, MySQL, MariaDB or MongoDB"
-    );
+    let message =
+        format!("cannot read columns of `{scheme}:`; use SQLite, PostgreSQL, MySQL, MariaDB or MongoDB");
     Error::new(ErrorKind::Unsupported, message)
 }
 

@@ -192,8 +192,7 @@ mod tests {
     fn a_refusal_says_what_was_seen_and_what_decides() {
         let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
-        for words in ["on cluster 1, and this is cluster 2", "--next ID", "failover=allow", "skip:N"]
-        {
+        for words in ["on cluster 1, and this is cluster 2", "--next ID", "failover=allow", "skip:N"] {
             assert!(error.to_string().contains(words), "{error}");
         }
     }

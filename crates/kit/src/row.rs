@@ -78,8 +78,8 @@ impl Numbers {
             return Err(format!("has next {next} outside its bounds {start}..={max}").into());
         }
         let identity = pair(incarnation, epoch).filter(|(incarnation, _)| *incarnation > 0);
-        let (incarnation, epoch) = identity
-            .ok_or_else(|| format!("has an invalid incarnation {incarnation} or epoch {epoch}"))?;
+        let (incarnation, epoch) =
+            identity.ok_or_else(|| format!("has an invalid incarnation {incarnation} or epoch {epoch}"))?;
         let next = next.and_then(|next| u64::try_from(next).ok());
         Ok(SequenceInfo::stored(name, next, bounds, Identity { incarnation, epoch }))
     }

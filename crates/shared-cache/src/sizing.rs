@@ -82,7 +82,8 @@ impl Sizing {
     pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
-        let range = range.map_err(|_| refuse("the range is too large: lower rate or isolation".to_owned()))?;
+        let range =
+            range.map_err(|_| refuse("the range is too large: lower rate or isolation".to_owned()))?;
         self.check(range)
     }
 
@@ -121,9 +122,7 @@ impl Sizing {
             return Err(refuse(format!("the rate of {} ids/s is invalid; it must be above 0", self.rate)));
         }
         if self.datacenters == 0 || !(1..=100).contains(&self.threshold) {
-            return Err(refuse(
-                "use at least one datacenter and a threshold of 1 to 100%".to_owned(),
-            ));
+            return Err(refuse("use at least one datacenter and a threshold of 1 to 100%".to_owned()));
         }
         let needed = (self.rate * self.isolation.as_secs_f64()).ceil().max(1.0);
         if needed >= 2_f64.powi(63) {

@@ -290,9 +290,8 @@ fn routing(datacenter: Option<&str>, failover: bool) -> Arc<dyn LoadBalancingPol
 }
 
 fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {
-    let unreadable = |error: &dyn std::error::Error| {
-        Error::new(asked.doubt(), format!("cannot read the reply: {error}"))
-    };
+    let unreadable =
+        |error: &dyn std::error::Error| Error::new(asked.doubt(), format!("cannot read the reply: {error}"));
     let rows = answer.into_rows_result().map_err(|error| unreadable(&error))?;
     let row = rows.maybe_first_row::<Row>().map_err(|error| unreadable(&error))?;
     Ok(row.map(|row| Cells::new(rows.column_specs().iter(), row)))

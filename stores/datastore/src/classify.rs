@@ -105,8 +105,7 @@ pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
 }
 
 fn unreachable(source: Box<dyn StdError + Send + Sync>) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("cannot reach Datastore: {}", chain(&*source)))
-        .because(source)
+    Error::new(ErrorKind::Unavailable, format!("cannot reach Datastore: {}", chain(&*source))).because(source)
 }
 
 fn error(kind: ErrorKind, refusal: Refusal) -> Error {

@@ -206,10 +206,7 @@ fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
             "; set `ca=FILE` to the signer's certificate, and check that the certificate is for this host",
         )
     } else if said.contains("tls handshake eof") || said.contains("corrupt message") {
-        (
-            ErrorKind::Unavailable,
-            "; if the server does not use TLS, remove `tls`, `ca` and `cert`",
-        )
+        (ErrorKind::Unavailable, "; if the server does not use TLS, remove `tls`, `ca` and `cert`")
     } else {
         (ErrorKind::Unavailable, "")
     };

@@ -218,8 +218,7 @@ impl Pipeline {
     /// Delivers complete replies.
     fn deliver(&mut self) -> Result<(), Arc<str>> {
         let understood = |bytes: &[u8]| {
-            parse(bytes)
-                .map_err(|bad| Arc::from(format!("the reply is not memcached's: {:?}", bad.0)))
+            parse(bytes).map_err(|bad| Arc::from(format!("the reply is not memcached's: {:?}", bad.0)))
         };
         while let Some((reply, len)) = understood(&self.input)? {
             self.input.drain(..len);

@@ -44,8 +44,10 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
         ("READONLY", _) => "the server is a replica; name the master",
         ("OOM", _) => "raise its `maxmemory`",
         ("MISCONF", _) => "check its disk, which is not writable",
-        ("MOVED" | "ASK", _) => "the server is one node of a cluster; name the node that has the slot of the \
-                                 prefix",
+        ("MOVED" | "ASK", _) => {
+            "the server is one node of a cluster; name the node that has the slot of the \
+                                 prefix"
+        }
         ("WRONGTYPE", _) => "the key is not idmill's; choose another prefix",
         ("NOAUTH", _) => {
             "the password is missing; write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \

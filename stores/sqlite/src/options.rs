@@ -149,7 +149,9 @@ fn check_path(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.is_empty() || bytes.starts_with(b":memory:") {
         let remedy = "for tests in memory use `memory:`; otherwise name a file, as in `sqlite:ids.db`";
-        return Err(refuse(format!("an SQLite database in memory or without a name loses its ids; {remedy}")));
+        return Err(refuse(format!(
+            "an SQLite database in memory or without a name loses its ids; {remedy}"
+        )));
     }
     if bytes.starts_with(b"file:") {
         return Err(refuse(format!(

@@ -172,9 +172,8 @@ pub(super) async fn read_to_write<E: Executor>(
 
 /// The error after too many concurrent changes; nothing was reserved.
 pub(super) fn crowded() -> Error {
-    let message = format!(
-        "other processes, or a trigger, changed the sequence in each of {TRIES} attempts; try again"
-    );
+    let message =
+        format!("other processes, or a trigger, changed the sequence in each of {TRIES} attempts; try again");
     Error::new(ErrorKind::Unavailable, message)
 }
 

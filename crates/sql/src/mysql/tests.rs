@@ -314,11 +314,7 @@ async fn in_a_transaction_all_or_nothing_is_taken() {
         (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "2 left"),
         (vec![fails(Fault::Uncommitted)], ErrorKind::Conflict, "roll it back and begin it again"),
         (vec![fails(Fault::Silent(Duration::from_secs(1)))], ErrorKind::Unavailable, "no answer within 1s"),
-        (
-            vec![changed(0, 0), found([row(98)]), changed(0, 0)],
-            ErrorKind::StoreViolation,
-            "check triggers",
-        ),
+        (vec![changed(0, 0), found([row(98)]), changed(0, 0)], ErrorKind::StoreViolation, "check triggers"),
         (vec![changed(0, 0), nothing(), says(1213)], ErrorKind::Unavailable, "begin it again"),
     ] {
         let error = ids.draw(&mut Within::new(answers), 3).await.unwrap_err();

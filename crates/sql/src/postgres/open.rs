@@ -76,8 +76,9 @@ pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()
     }
     let sql = "SELECT current_setting('fsync'), current_setting('full_page_writes')";
     let rows = read(executor, sql, []).await?;
-    let row =
-        rows.first().ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server returned no settings"))?;
+    let row = rows
+        .first()
+        .ok_or_else(|| Error::new(ErrorKind::StoreViolation, "the server returned no settings"))?;
     let [fsync, writes] = [0, 1].map(|column| row.text(column).unwrap_or_default());
     must_be_durable(&format!("on {fsync} {writes}"), keeps)
 }

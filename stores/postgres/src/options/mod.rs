@@ -200,9 +200,8 @@ impl Target for PostgresOptions {
             }
             let schemas = lookalikes(&mut self.sessions()?, &self.table).await?;
             let table = &self.table;
-            Ok(schemas.map(|schemas| {
-                format!("{table:?} is also in schemas outside the search_path: {schemas}")
-            }))
+            Ok(schemas
+                .map(|schemas| format!("{table:?} is also in schemas outside the search_path: {schemas}")))
         })
     }
 
