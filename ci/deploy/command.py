@@ -52,7 +52,8 @@ def config_map():
 
 def variables():
     """The command has each environment variable in these files. It would ignore an unknown one."""
-    known = subprocess.run([IDMILL, "serve", "--help"], capture_output=True, text=True).stdout
+    help = [[IDMILL, "serve", "--help"], [IDMILL, "--help"]]  # the second has the global options
+    known = "".join(subprocess.run(each, capture_output=True, text=True).stdout for each in help)
     for name in sorted({name for each in every() for name in re.findall("IDMILL_[A-Z_]+", each)}):
         if not re.search(rf"env: {name}(=|\])|\${name}\b", known):
             sys.exit(f"no variable {name}")

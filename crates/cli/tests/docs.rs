@@ -35,6 +35,7 @@ fn the_commands_on_the_page_about_restoring_exist() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/restore.md");
     let page = std::fs::read_to_string(file).unwrap();
     let place = Place::new();
+    let global = place.run(&["--help"]).out;
     let mut looked_at = 0;
     for command in page
         .lines()
@@ -43,8 +44,9 @@ fn the_commands_on_the_page_about_restoring_exist() {
     {
         let words: Vec<_> = command.split_whitespace().collect();
         assert_eq!(words[0], "idmill", "{command}");
-        let help = place.run(&[words[1], "--help"]);
+        let mut help = place.run(&[words[1], "--help"]);
         assert_eq!(help.code, 0, "{command}: {help:?}");
+        help.out += global.split("Global options:\n").nth(1).unwrap().split("\nExamples:").next().unwrap();
         for option in words.iter().filter(|word| word.starts_with("--")) {
             assert!(
                 help.out.contains(&format!("{option} ")) || help.out.contains(&format!("{option}\n")),

@@ -41,6 +41,40 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn global_options_take_one_line_of_a_subcommands_help() {
+    let place = Place::with_sequence(1, 10);
+    let line = "Global options (--store, --guard, --json, --verbose): see `idmill --help`";
+    for command in COMMANDS {
+        for help in ["-h", "--help"] {
+            let help = place.run(&[command, help]).out;
+            assert_eq!(help.lines().filter(|each| *each == line).count(), 1, "{command}: {help}");
+            for option in ["--store <", "--guard <", "--json\n", "--verbose..."] {
+                assert!(!help.contains(option), "{command}: {option}");
+            }
+        }
+        for args in [&["help", command][..], &[command, "--help"]] {
+            assert!(place.run(args).out.contains(line), "{args:?}");
+        }
+    }
+    let help = place.run(&["--help"]).out;
+    for option in ["--store <URL>", "--guard <URL>", "--json\n", "-v, --verbose..."] {
+        assert_eq!(help.matches(option).count(), 1, "{option}");
+    }
+    let store = ["--store", "sqlite:other.db"];
+    for args in [["next", "s", store[0], store[1]], [store[0], store[1], "next", "s"]] {
+        assert_eq!(place.run(&args).code, 0, "{args:?}");
+    }
+    assert!(place.files().contains(&"other.db".to_owned()));
+    let shown = place.run(&["show", "s", "--json", "--store", "sqlite:other.db"]).out;
+    assert_eq!(serde_json::from_str::<Value>(&shown).unwrap()["next"], 3);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = place.run(&["completions", shell]).out;
+        let store = if shell == "fish" { "-l store" } else { "--store" };
+        assert!(script.matches(store).count() > COMMANDS.len(), "{shell}");
+    }
+}
+
+#[test]
 fn invalid_argument_is_named_and_changes_nothing() {
     let place = Place::new();
     let long = "x".repeat(201);

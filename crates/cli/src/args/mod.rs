@@ -1,4 +1,4 @@
-//! What can be typed: the command line, and the help that teaches it.
+//! The command line and its help.
 
 mod measuring;
 mod serve;
@@ -7,7 +7,7 @@ mod values;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::{Arg, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 use idmill::store::Bounds;
 use idmill::{Order, SequenceName};
@@ -24,9 +24,9 @@ use crate::failure::Outcome;
 
 /// Small, unique, ordered numeric ids from the store you already run
 ///
-/// A sequence is a named counter in a store. `idmill` reserves ranges of it and prints the ids.
-/// No id is ever printed twice, by however many processes, whatever crashes: an id that was
-/// reserved and not printed is a gap.
+/// A sequence is a named counter in a store. `idmill` reserves ranges of ids and prints them. No id is
+/// printed twice, even if processes share the store or crash. A crash leaves gaps: ids that were reserved and
+/// not printed.
 #[derive(Debug, Parser)]
 #[command(name = "idmill", version, max_term_width = 100, after_long_help = include_str!("help/main.txt"))]
 pub(crate) struct Cli {
@@ -37,79 +37,99 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
-    /// Reads what was typed. JSON that goes to a file leaves the terminal to
-    /// people: nothing else is JSON then.
+    /// Parses the command line. If `bench` writes its JSON to a file, no other output is JSON.
     pub(crate) fn read() -> clap::error::Result<Self> {
-        let mut cli = Self::try_parse()?;
+        let mut command = Self::with_short_help();
+        let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+        let mut cli = Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         if matches!(&cli.command, Command::Bench(Bench { file: Some(_), .. })) {
             cli.global.json = false;
         }
         Ok(cli)
     }
+
+    /// Returns the command with one line about the global options in the help of each subcommand. The options
+    /// still parse after a subcommand. Completion scripts need them visible and use `Cli::command`.
+    pub(crate) fn with_short_help() -> clap::Command {
+        let command = Self::command();
+        let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
+        command.mut_subcommands(|subcommand| hide_global(subcommand, &global))
+    }
 }
 
+/// Gives the subcommand, and those below it, hidden copies of the global options. clap passes an option down
+/// only where there is none of the same id.
+fn hide_global(command: clap::Command, global: &[Arg]) -> clap::Command {
+    let long = command.get_after_long_help().map(|help| format!("{SEE_GLOBAL}\n\n{help}"));
+    command
+        .args(global.iter().map(|arg| arg.clone().hide(true)))
+        .after_help(SEE_GLOBAL)
+        .after_long_help(long.unwrap_or_else(|| SEE_GLOBAL.to_owned()))
+        .mut_subcommands(|subcommand| hide_global(subcommand, global))
+}
+
+const SEE_GLOBAL: &str = "Global options (--store, --guard, --json, --verbose): see `idmill --help`";
+
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Everywhere")]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The store, such as `sqlite:ids.db` [default: $IDMILL_STORE, else sqlite:idmill.db]
+    /// Store URL [default: $IDMILL_STORE, else sqlite:idmill.db]
     ///
-    /// `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc` names an SQLite database. `next` and
-    /// `create` make it where it is missing, and say so on stderr; `mode=rw` keeps them from it. The
-    /// other commands never make one.
+    /// SQLite: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc`. `next` and `create` create a missing
+    /// file and report it on stderr, unless the URL has `mode=rw`. Other commands never create it.
     ///
-    /// Built with the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
+    /// With the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
-    /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT`,
-    /// `etcd://HOST:PORT`; the store behind an `idmill serve`, `idmill://HOST:PORT`; and in front of any
-    /// store, with `?window=memcached://HOST:PORT` or `?window=redis://HOST:PORT`, a window in a cache.
-    /// stores/NAME/README.md is the page of each.
+    /// `spanner://projects/P/instances/I/databases/D`, `datastore://PROJECT`, `redis://HOST:PORT` and
+    /// `etcd://HOST:PORT`. `idmill://HOST:PORT` is the store behind an `idmill serve`. Append
+    /// `?window=memcached://HOST:PORT` or `?window=redis://HOST:PORT` to put a window in a cache in front of
+    /// the store. See stores/NAME/README.md for the options of each store.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) store: Option<String>,
-    /// A witness, such as `file:/mnt/other/ids.witness`, that refuses ids which were handed out before
-    /// [default: $IDMILL_GUARD]
+    /// Witness URL; prevents duplicates after a restore [default: $IDMILL_GUARD]
     ///
     /// A store that is restored from a backup grants the same ids again. With a witness, each range is
-    /// claimed there before it is used, and what was claimed before is not. It is a file on another disk, for
-    /// the processes of one machine, or a store on another server: `postgres://HOST/DATABASE`. Use the same one
-    /// always, for all who use the store; in the store's URL it is `guard=URL`. Where ids were reserved before,
-    /// a missing witness is refused; `?new=true` at the end of its URL creates it, once.
+    /// claimed there before it is used, and ranges that were claimed before are rejected. Use a file on
+    /// another disk (`file:/mnt/other/ids.witness`) for the processes of one machine, or a store on another
+    /// server (`postgres://HOST/DATABASE`). Every process that uses the store must use the same witness;
+    /// `guard=URL` in the store's URL sets it, too. If ids were reserved before, a missing witness is an
+    /// error: add `?new=true` to its URL once to create it.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) guard: Option<String>,
-    /// Print JSON: results on stdout, errors and notes one a line on stderr
+    /// Print JSON: results on stdout, errors and notes on stderr, one per line
     ///
-    /// Field names are stable. Ids are numbers: JavaScript reads them exactly up to 2^53 only.
+    /// Field names are stable. Ids are numbers; JavaScript reads them exactly only up to 2^53.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Log what happens to stderr; twice for more
+    /// Log to stderr; repeat for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
-    /// The stores whose URLs are read.
+    /// The supported store URLs.
     #[arg(skip)]
     pub(crate) schemes: Schemes,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Print the next ids of a sequence, one a line
+    /// Print the next ids of a sequence, one per line
     ///
-    /// Nothing else goes to stdout. The sequence and its store are created on first use, which is said on
-    /// stderr; --existing requires that they exist.
+    /// Only ids go to stdout. The first use creates the sequence and its store and reports this on stderr;
+    /// --existing requires that they exist.
     ///
-    /// Exactly as many ids are reserved as are printed, unless --step says otherwise, at most
-    /// 100,000 at a time, so that any number of ids streams. An id is printed only after its
-    /// range is durable in the store.
+    /// Without --step, only the printed ids are reserved, at most 100,000 at a time. An id is printed only
+    /// after its range is durable in the store.
     #[command(after_long_help = include_str!("help/next.txt"))]
     Next(Next),
     /// Create a sequence
     ///
-    /// Only needed to choose its bounds ahead of time: `next` creates a sequence on first use.
+    /// Use it to set the bounds in advance. Otherwise `next` creates a sequence on first use.
     #[command(after_long_help = include_str!("help/create.txt"))]
     Create(Create),
     /// List the sequences of the store
     ///
-    /// By name, and as they are read: a store can have millions. From Cassandra, Datastore and Redis, which
-    /// keep no order among names, only each thousand is in order. What cannot be read as a sequence is
-    /// reported on stderr, and the exit code tells of it.
+    /// Sorted by name and streamed. Cassandra, Datastore and Redis do not order names, so only each page of a
+    /// thousand is sorted. Records that cannot be read as a sequence are reported on stderr and by the exit
+    /// code.
     #[command(after_long_help = include_str!("help/list.txt"))]
     List(List),
     /// Show one sequence
@@ -117,111 +137,109 @@ pub(crate) enum Command {
     Show(Named),
     /// Change the next id or the bounds of a sequence
     ///
-    /// Prints it before and after. Forwards is always safe: ids that are skipped become a gap. Backwards is
-    /// refused without --backwards.
+    /// Prints the sequence before and after. Raising the next id is safe: the skipped ids become a gap.
+    /// Lowering it requires --backwards.
     #[command(after_long_help = include_str!("help/set.txt"))]
     Set(Set),
     /// Remove a sequence
     ///
-    /// For good. Refused without --yes: a sequence created later under the same name begins anew, and repeats
-    /// ids that this one handed out.
+    /// This cannot be undone and requires --yes. Without a guard, a sequence created later under the same name
+    /// starts from 1 again, unless you set --start, and repeats the ids of this one.
     #[command(after_long_help = include_str!("help/remove.txt"))]
     Remove(Remove),
-    /// Have every process drop the ids of a sequence that it has in memory
+    /// Make every process drop the ids of a sequence that it holds in memory
     ///
-    /// For when something went wrong, and nobody is to hand out what was reserved before. Raises the epoch,
-    /// and nothing else; prints the sequence before and after.
+    /// Use it after an incident, when ids that were reserved before must not be handed out. It only raises
+    /// the epoch, and prints the sequence before and after.
     #[command(after_long_help = include_str!("help/revoke.txt"))]
     Revoke(Named),
-    /// Write sequences as lines of JSON, to keep or to import elsewhere
+    /// Export sequences as JSON lines, for backup or import
     ///
-    /// One sequence a line, as they are read. Every number is a string of digits: many programs round numbers
-    /// beyond 2^53, and a next id that was rounded down repeats ids. --json changes nothing of the lines.
+    /// Prints one sequence per line. Numbers are strings of digits, because many programs round numbers above
+    /// 2^53 and a next id that is rounded down repeats ids. --json does not change the lines.
     #[command(after_long_help = include_str!("help/export.txt"))]
     Export(Export),
-    /// Create what `export` wrote, and raise what is behind
+    /// Import sequences from `export`: create the missing, raise those behind
     ///
-    /// Never lowers a next id and never changes bounds: a sequence whose bounds differ is refused with its
-    /// remedy, and the others go on. The file is read to its end first; with a line that cannot be read,
-    /// nothing is changed.
+    /// Never lowers a next id and never changes bounds. A sequence with other bounds is rejected, with its
+    /// fix; the rest are imported. The whole file is read first: if a line cannot be read, nothing changes.
     #[command(after_long_help = include_str!("help/import.txt"))]
     Import(Import),
     /// Print the statement that creates the table of the store
     ///
-    /// For those who create tables by migrations of their own; then open the store with mode=rw in its URL,
-    /// which creates nothing. Does not connect to the store.
+    /// Use it to create the table in your own migrations, and then open the store with `mode=rw` in its URL,
+    /// so that idmill does not create the table. Does not connect to the store.
     #[command(after_long_help = include_str!("help/schema.txt"))]
     Schema {
-        /// The table that a witness keeps its records in
+        /// Print the statement for the table of the witness
         ///
-        /// That of --guard, or of the guard in the store's URL; without a guard, that of a store which is the
-        /// witness of others. A witness creates it by itself, unless its URL says mode=rw.
+        /// The witness is --guard, or the guard in the store's URL; without a guard, it is the store itself.
+        /// A witness creates its table, unless its URL has `mode=rw`.
         #[arg(long)]
         witness: bool,
     },
-    /// Write ids as a format has them, one a line
+    /// Encode ids in a format, one per line
     ///
-    /// The ids are those given, or else those on stdin, one a line.
+    /// Without arguments, reads the ids from stdin, one per line.
     #[command(after_long_help = include_str!("help/formats.txt"))]
     Encode(Encode),
-    /// Read ids back that a format has written, one a line
+    /// Decode ids from a format, one per line
     ///
-    /// The texts are those given, or else those on stdin, one a line. The first that the format does not
-    /// write ends it with exit code 2.
+    /// Without arguments, reads the texts from stdin, one per line. Stops with exit code 2 at the first text
+    /// that does not match the format.
     #[command(after_long_help = include_str!("help/formats.txt"))]
     Decode(Decode),
-    /// Measure what each mode costs on a store
+    /// Benchmark each mode on a store
     ///
-    /// From ids inside one's own transaction to ranges fetched ahead: values a second and how long each took,
-    /// with a simulated transaction around every id.
+    /// Measures throughput and latency of each mode, from ids reserved in your transaction to ranges fetched
+    /// ahead. Each id is used in a simulated transaction.
     #[command(after_long_help = include_str!("help/bench.txt"))]
     Bench(Bench),
-    /// Measure how fast ids are drawn from memory on this machine
+    /// Benchmark drawing ids from memory on this machine
     ///
-    /// In several ways, beside the bare atomic instruction (`AtomicU64::fetch_add`) in the same run.
+    /// Compares the ways to draw ids with a bare `AtomicU64::fetch_add` in the same run.
     #[command(after_long_help = include_str!("help/draws.txt"))]
     Draws(Draws),
-    /// Check a store: permissions, durability, latency, and the sizes that follow
+    /// Check a store: permissions, durability and latency; recommend sizes
     ///
-    /// Tries everything that a store is asked for, on a sequence of its own that is removed in the end, and
-    /// recommends sizes for a rate and an outage by the latency it found.
+    /// Tries every store operation on a temporary sequence, measures the latency, and recommends sizes for a
+    /// rate and an outage.
     #[command(after_long_help = include_str!("help/check.txt"))]
     Check(Check),
-    /// Find what is wrong with the sequences of a store, before an id comes twice
+    /// Diagnose the sequences of a store, before an id is a duplicate
     ///
-    /// Compares the store with those who remember what it granted: the largest ids in your own tables
-    /// (--check), and the witness. Finds sequences that end soon, that do not fit their type, that cannot be
-    /// read, and settings that lose writes. Each finding comes with its remedy, as a command to copy where
-    /// there is one.
+    /// Compares the store with the largest ids in your tables (--check) and with the witness. Also reports
+    /// sequences that end soon, exceed their type or cannot be read, and settings that lose writes. Each
+    /// finding has a fix, as a command where possible.
     ///
-    /// Changes nothing without --fix.
+    /// Without --fix, nothing is changed.
     #[command(after_long_help = include_str!("help/doctor.txt"))]
     Doctor(Doctor),
     /// Serve ids to programs in any language, over the Redis protocol and HTTP
     ///
-    /// `INCR orders` draws an id from memory. The server keeps nothing: all that lasts is in the store, so
-    /// any number of servers may run over one. On Ctrl-C or SIGTERM it answers what it has read, gives back
-    /// what is in memory, and ends.
+    /// `INCR orders` draws an id from memory. All durable state is in the store, so several servers can share
+    /// one. On Ctrl-C or SIGTERM, the server answers the requests it has read, gives unused ids back, and
+    /// exits.
     ///
-    /// Needs a build with the feature `serve`, which `full` contains.
+    /// Requires the feature `serve`, which is part of `full`.
     #[command(after_long_help = include_str!("help/serve.txt"))]
     Serve(Box<Serve>),
-    /// Make a token for a client of the server
+    /// Generate a token for a client of the server
     ///
-    /// Prints the token, which is for the client and is kept nowhere, and what of it goes into the file that
-    /// `idmill serve --tokens` reads.
+    /// Prints the token for the client, which is not stored, and the entry for the file of
+    /// `idmill serve --tokens`.
     #[command(after_long_help = include_str!("help/serve.txt"))]
     Token(Token),
-    /// Work out sizes, waste and years until exhaustion, without a store
+    /// Compute sizes, waste and years until exhaustion, without a store
     ///
-    /// From a rate, a number of processes and an outage to be survived: by the arithmetic that sizes refills,
-    /// and by running the real engine through such an outage in simulated time.
+    /// Takes a rate, the number of processes and the outage to survive. Computes the sizes and runs the real
+    /// engine through the outage in simulated time.
     #[command(after_long_help = include_str!("help/plan.txt"))]
     Plan(Plan),
     /// Print a completion script for a shell
     #[command(after_long_help = include_str!("help/completions.txt"))]
     Completions {
-        /// The shell
+        /// Shell to complete for
         shell: Shell,
     },
 }
@@ -254,38 +272,40 @@ impl Command {
 
 #[derive(Args, Debug)]
 pub(crate) struct Next {
-    /// The sequence: 1 to 200 bytes without control characters
+    /// Name of the sequence: 1 to 200 bytes, no control characters
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
-    /// How many ids to print
+    /// Number of ids to print
     #[arg(short = 'n', long, value_name = "COUNT", default_value = "1", value_parser = id, allow_negative_numbers = true)]
     pub(crate) count: u64,
     #[command(flatten)]
     pub(crate) bounds: BoundsArgs,
-    /// Require that the sequence exists: create nothing [default: $IDMILL_EXISTING, else no]
+    /// Never create the sequence [default: $IDMILL_EXISTING, else off]
     ///
-    /// A name that was mistyped then is an error, with exit code 4, and does not begin a sequence of its own.
-    /// In the environment, or in the store's URL as `existing=true`, it holds for every run.
+    /// A mistyped name is then an error, with exit code 4. To set it for every run, use the environment
+    /// variable or `existing=true` in the store's URL.
     #[arg(long)]
     pub(crate) existing: bool,
-    /// Reserve in ranges of this size [default: what is printed, at most 100,000 at a time]
+    /// Ids per reserve [default: the ids to print, at most 100,000]
     ///
-    /// What the last range has left is given back, unless others reserved meanwhile or the store
-    /// cannot take it: then it is a gap.
+    /// The rest of the last range is given back. It becomes a gap if another process has reserved meanwhile
+    /// or the store cannot take ids back.
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) step: Option<u64>,
-    /// How ids of several processes relate: process, thread, or global
+    /// Order of ids: process, thread or global
     ///
-    /// With `global`, an id that any process draws after another id was printed is larger. Within one run, ids
-    /// grow in each order.
+    /// With `global`, ids grow across processes: an id drawn after another was printed is larger. Within one
+    /// run, ids always grow.
     #[arg(long, value_name = "ORDER", default_value = "process", value_parser = order)]
     pub(crate) order: Order,
-    /// How long to go on trying while the store is busy or away, connecting included
+    /// How long to retry while the store is busy or unreachable
+    ///
+    /// Includes the time to connect.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Write the ids in this format, such as 'base62|prefix(u_)' [default: decimal]
+    /// Format of the ids, such as 'base62|prefix(u_)' [default: decimal]
     ///
-    /// `idmill encode --help` says what there is, `idmill decode` reads the ids back. With --json, each line
+    /// `idmill encode --help` lists the formats; `idmill decode` reads the ids back. With --json, each line
     /// is an object with the fields `id` and `text`.
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: Option<String>,
@@ -293,35 +313,35 @@ pub(crate) struct Next {
 
 #[derive(Args, Debug)]
 pub(crate) struct Encode {
-    /// The format, such as 'base62|prefix(u_)'
+    /// Format, such as 'base62|prefix(u_)'
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: String,
-    /// The ids; none: those on stdin
+    /// Ids to encode [default: from stdin]
     #[arg(value_name = "ID", value_parser = id, allow_negative_numbers = true)]
     pub(crate) ids: Vec<u64>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Decode {
-    /// The format that they were written in
+    /// Format in which the ids were encoded
     #[arg(long, value_name = "FORMAT")]
     pub(crate) format: String,
-    /// The ids as they were written; none: those on stdin
+    /// Texts to decode [default: from stdin]
     #[arg(value_name = "TEXT")]
     pub(crate) texts: Vec<String>,
 }
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct BoundsArgs {
-    /// The first id of a new sequence [default: 1]
+    /// First id of a new sequence [default: 1]
     ///
-    /// Refused if the sequence exists with another.
+    /// Rejected if the sequence exists with another first id.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) start: Option<u64>,
-    /// The last id of a new sequence, handed out too [default: 2^64 - 1]
+    /// Last id of a new sequence, inclusive [default: 2^64 - 1]
     ///
-    /// Refused if the sequence exists with another. For a column of 32-bit integers: 2147483647; of 64-bit
-    /// integers: 9223372036854775807.
+    /// Rejected if the sequence exists with another last id. For 32-bit integer columns use 2147483647, for
+    /// 64-bit ones 9223372036854775807.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
 }
@@ -341,7 +361,7 @@ impl BoundsArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct Create {
-    /// The sequence: 1 to 200 bytes without control characters
+    /// Name of the sequence: 1 to 200 bytes, no control characters
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
     #[command(flatten)]
@@ -350,17 +370,17 @@ pub(crate) struct Create {
 
 #[derive(Args, Debug)]
 pub(crate) struct List {
-    /// Only sequences whose names begin with this
+    /// Only sequences whose names start with this prefix
     #[arg(long, value_name = "TEXT")]
     pub(crate) prefix: Option<String>,
-    /// At most so many
+    /// Maximum number of sequences
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Named {
-    /// The sequence
+    /// Name of the sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
 }
@@ -368,57 +388,57 @@ pub(crate) struct Named {
 #[derive(Args, Debug)]
 #[command(group(ArgGroup::new("change").required(true).multiple(true).args(["next", "max"])))]
 pub(crate) struct Set {
-    /// The sequence
+    /// Name of the sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
-    /// The next id to hand out
+    /// Next id to hand out
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) next: Option<u64>,
-    /// The last id, handed out too
+    /// Last id, inclusive
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
-    /// Allow going back behind ids that were reserved already: they will be handed out again
+    /// Allow lowering the next id: ids will be handed out again
     #[arg(long)]
     pub(crate) backwards: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Remove {
-    /// The sequence
+    /// Name of the sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
-    /// Remove it: without a guard, nothing keeps a sequence of the same name from repeating its ids
+    /// Confirm the removal
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Let the next sequence of this name start anywhere and repeat ids; needs a guard
+    /// Let a later sequence of this name repeat ids; requires a guard
     ///
-    /// Without it, the next sequence of this name starts above all ids that were claimed at the guard.
+    /// Without it, a later sequence of this name starts above all ids that were claimed at the guard.
     #[arg(long)]
     pub(crate) forget: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Export {
-    /// The sequences; none: all
+    /// Names of the sequences [default: all]
     #[arg(value_name = "NAME", value_parser = sequence)]
     pub(crate) names: Vec<SequenceName>,
-    /// Only sequences whose names begin with this
+    /// Only sequences whose names start with this prefix
     #[arg(long, value_name = "TEXT", conflicts_with = "names")]
     pub(crate) prefix: Option<String>,
-    /// Write to this file, which appears once it is whole [default: stdout]
+    /// Write to this file, replaced only when complete [default: stdout]
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Import {
-    /// What `export` wrote [default: stdin]
+    /// File written by `export` [default: stdin]
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Say what would be done, and change nothing
+    /// Report the changes without making them
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Leave lines out that cannot be read, and import the others
+    /// Skip lines that cannot be read
     #[arg(long)]
     pub(crate) keep_going: bool,
 }

@@ -15,20 +15,20 @@ use super::values::{duration, length, time};
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Serve {
-    /// Read what is not given here from this file, in TOML
+    /// TOML file with settings
     ///
-    /// Each option is a key of the same name, such as `resp = "127.0.0.1:7380"`; `store` and `guard` are
-    /// too. What is given on the command line goes first, then the environment, then the file.
+    /// Each option is a key of the same name, such as `resp = "127.0.0.1:7380"`; so are `store` and `guard`.
+    /// The command line overrides the environment, which overrides the file.
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Say what would be done, and do not do it: the file and the tokens are read, the store is not asked
+    /// Check the settings and tokens without contacting the store
     #[arg(long)]
     pub(crate) check: bool,
     #[command(flatten)]
     pub(crate) keys: Keys,
 }
 
-/// What can be given on the command line, in the environment and in the file.
+/// The settings that the command line, the environment and the file can set.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Keys {
@@ -36,68 +36,68 @@ pub(crate) struct Keys {
     pub(crate) store: Option<String>,
     #[arg(skip)]
     pub(crate) guard: Option<String>,
-    /// Where clients of Redis connect; `none` for nowhere [default: 127.0.0.1:7380]
+    /// Address for Redis clients, or `none` [default: 127.0.0.1:7380]
     #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_RESP", value_parser = spot)]
     #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) resp: Option<Spot>,
-    /// Where HTTP is served; `none` for nowhere [default: 127.0.0.1:7381]
+    /// Address for HTTP, or `none` [default: 127.0.0.1:7381]
     #[arg(long, value_name = "ADDR", env = "IDMILL_SERVE_HTTP", value_parser = spot)]
     #[serde(default, deserialize_with = "spot_in_file")]
     pub(crate) http: Option<Spot>,
-    /// Answer HTTP under this name; can be given several times, or with commas
+    /// Accepted HTTP host names, comma-separated; repeatable
     ///
-    /// Addresses and `localhost` are always answered. Without it, a server that only this machine reaches and
-    /// that has no tokens answers under no other name, so that no page of another site reaches it by a name
-    /// of its own; any other server answers under every name. Given once, it holds for every server.
+    /// IP addresses and `localhost` are always accepted. Without this option, a server on a loopback address
+    /// without tokens accepts no other name, which prevents DNS rebinding by other sites. Any other server
+    /// accepts every name.
     #[arg(long, value_name = "NAME", env = "IDMILL_SERVE_HTTP_HOSTS", value_delimiter = ',')]
     pub(crate) http_hosts: Option<Vec<String>>,
-    /// Who may do what: a file of tokens, as `idmill token` prints them
+    /// File of client tokens, as `idmill token` prints them
     ///
-    /// Without it, whoever reaches the server may do everything. It is read again when it changes, and on
-    /// SIGHUP.
+    /// Without it, every client has all rights. The file is reloaded when it changes and on SIGHUP.
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TOKENS", hide_env_values = true)]
     pub(crate) tokens: Option<PathBuf>,
-    /// The certificate to show to clients, with those that it is signed by, in PEM: TLS over both protocols
+    /// TLS certificate chain in PEM; enables TLS for both protocols
     ///
-    /// It is read again when it changes, and on SIGHUP, as the other two files are.
+    /// The three TLS files are reloaded when they change and on SIGHUP.
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_CERT", hide_env_values = true)]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The key of that certificate, in PEM
+    /// Private key of the certificate, in PEM
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_KEY", hide_env_values = true)]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Serve only clients whose certificate one of these authorities has signed, in PEM
+    /// Require client certificates signed by these authorities, in PEM
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_TLS_CLIENT_CA", hide_env_values = true)]
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// Serve an address that others than this machine reach, without TLS or without tokens
+    /// Allow a non-loopback address without TLS or without tokens
     ///
-    /// For a network that is trusted, or behind a proxy that sees to both.
+    /// Use it in a trusted network, or behind a proxy that provides both.
     #[arg(long, env = "IDMILL_SERVE_INSECURE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) insecure: Option<bool>,
-    /// Create a sequence on its first use; otherwise a name that was mistyped is an error
+    /// Create sequences on first use; otherwise an unknown name is an error
     #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
-    /// How long a client waits for an id that is not in memory [default: 5s]
+    /// How long a request waits for an id that is not in memory [default: 5s]
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_PATIENCE", value_parser = duration)]
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) patience: Option<Duration>,
-    /// Hand out only ids that were reserved, or confirmed, at most this long ago
+    /// Maximum age of ids since they were reserved or confirmed
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_FRESHNESS", value_parser = duration)]
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) freshness: Option<Duration>,
-    /// How long clients that are being answered have, once the server ends [default: 10s]
+    /// How long requests may take to finish at shutdown [default: 10s]
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN", value_parser = duration)]
     #[serde(default, deserialize_with = "duration_in_file")]
     pub(crate) drain: Option<Duration>,
-    /// How long to go on as before once it is told to end, but that `/readyz` says so [default: 0s]
+    /// How long to keep serving after a stop signal [default: 0s]
     ///
-    /// Whoever sends clients here needs a while to notice: in Kubernetes a few seconds.
+    /// Meanwhile `/readyz` reports that the server is shutting down. Load balancers need a few seconds to
+    /// notice.
     #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = time)]
     #[serde(default, deserialize_with = "time_in_file")]
     pub(crate) drain_delay: Option<Duration>,
-    /// So many clients are served at once [default: 20000]
+    /// Maximum concurrent client connections [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<NonZeroU32>,
-    /// How the log is written, to stderr [default: json with --json, else text]
+    /// Log format on stderr [default: json with --json, else text]
     #[arg(long, value_name = "FORMAT", env = "IDMILL_SERVE_LOG_FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
 }
@@ -106,9 +106,9 @@ pub(crate) struct Keys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum LogFormat {
-    /// A line of words for each event
+    /// One line of text per event
     Text,
-    /// A line of JSON for each event
+    /// One line of JSON per event
     Json,
 }
 
@@ -152,30 +152,30 @@ fn time_in_file<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, 
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Token {
-    /// Who is to have it; for logs
+    /// Name of the client, for logs
     pub(crate) name: String,
-    /// What it allows: draw, reserve, administer or observe; can be given several times
+    /// Right: draw, reserve, administer or observe; repeatable
     #[arg(long = "right", value_name = "RIGHT", required = true)]
     pub(crate) rights: Vec<String>,
-    /// With which sequences: a name, or how names begin with `*` behind it; can be given several times
+    /// Sequence name, or a prefix and `*`, such as 'shop.*'; repeatable
     #[arg(long = "sequence", value_name = "PATTERN", required = true)]
     pub(crate) sequences: Vec<String>,
-    /// The most ids of one request
+    /// Maximum ids per request
     #[arg(long, value_name = "IDS", value_parser = length)]
     pub(crate) max_ids: Option<u64>,
-    /// The most requests a second, on average; commands of a pipeline count each
+    /// Average requests per second; each pipelined command counts
     #[arg(long, value_name = "REQUESTS")]
     pub(crate) requests_per_second: Option<NonZeroU32>,
-    /// The most requests at once [default: as many as a second]
+    /// Maximum burst of requests [default: --requests-per-second]
     #[arg(long, value_name = "REQUESTS", requires = "requests_per_second")]
     pub(crate) burst: Option<NonZeroU32>,
-    /// The most connections that show it
+    /// Maximum connections with this token
     #[arg(long, value_name = "CONNECTIONS")]
     pub(crate) max_connections: Option<NonZeroU32>,
-    /// The most sequences that it creates a day, by drawing from them, at a server with `--create`
+    /// Maximum sequences created per day by drawing, with `serve --create`
     #[arg(long, value_name = "SEQUENCES")]
     pub(crate) new_sequences: Option<u32>,
-    /// End it after this time
+    /// Expire the token after this time
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) expires: Option<Duration>,
 }
