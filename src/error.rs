@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[doc(hidden)]
 #[macro_export]
 /// Declares a fieldless enum whose variants have names. Later versions may add variants.
-macro_rules! named {
+macro_rules! string_enum {
     (
         $(#[$meta:meta])*
         $vis:vis enum $ty:ident, $what:literal { $($(#[$about:meta])* $variant:ident = $name:literal),+ $(,)? }
@@ -64,12 +64,12 @@ macro_rules! named {
     };
 }
 
-pub(crate) use named;
+pub(crate) use string_enum;
 
 /// The result of every fallible call in this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-named! {
+string_enum! {
     /// The kind of an error. See [`ErrorKind::status`] for whether to retry.
     pub enum ErrorKind, "kind of error" {
         /// Memory holds no ids, and the call never waits. No ids were consumed. Await `next()`, or retry when
@@ -110,7 +110,7 @@ named! {
     }
 }
 
-named! {
+string_enum! {
     /// Whether a failed call can be retried.
     pub enum Status, "status" {
         /// The same call may succeed later; nothing was lost by this one.
@@ -153,7 +153,7 @@ impl ErrorKind {
     }
 }
 
-named! {
+string_enum! {
     /// The operation during which an [`Error`] occurred.
     pub enum Operation, "operation" {
         /// Connecting to or opening a store.

@@ -88,6 +88,7 @@ compile_error!(
 
 mod allocator;
 mod blocking;
+mod bounded_map;
 #[cfg(any(test, fuzzing))]
 #[path = "../fuzz/engine/bytes.rs"] // not in the published package, nor is `fuzzing`
 mod bytes;
@@ -101,7 +102,6 @@ mod guide;
 mod id;
 mod name;
 mod range;
-mod recent;
 mod refill;
 mod sequence;
 mod sequences;
@@ -115,8 +115,8 @@ mod text;
 /// arithmetic of the refill policy.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::bounded_map::BoundedMap;
     pub use crate::id::{checked, read};
-    pub use crate::recent::Recent;
     pub use crate::refill::policy::settled;
     pub use crate::sequence::metrics::count;
     #[cfg(feature = "serde")]

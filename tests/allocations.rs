@@ -84,10 +84,10 @@ fn draws_behind_a_guard_allocate_nothing() {
 }
 
 #[test]
-fn leases_and_stripes_allocate_nothing() {
+fn leases_and_thread_blocks_allocate_nothing() {
     let ids = open(Order::Thread, 0);
     let _ = ids.try_next().unwrap();
-    assert_none("a striped draw", || {
+    assert_none("a draw from a thread block", || {
         let _ = ids.try_next().unwrap();
     });
     let mut lease = ids.lease(64).unwrap();
@@ -98,7 +98,7 @@ fn leases_and_stripes_allocate_nothing() {
 
 /// A thread's block costs the memory of that thread, and little for every other live thread.
 #[test]
-fn stripes_take_memory_in_proportion_to_the_threads() {
+fn thread_blocks_take_memory_in_proportion_to_the_threads() {
     const LIVE: u64 = 600;
     let (all, last) = (open(Order::Thread, 0), open(Order::Thread, 0));
     let (meet, end) = (Barrier::new(601), Barrier::new(601));

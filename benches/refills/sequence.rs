@@ -2,7 +2,7 @@
 
 library! {
     "../../src/sequence/process.rs" process,
-    "../../src/sequence/seen.rs" seen,
+    "../../src/sequence/grant_history.rs" grant_history,
     "../../src/sequence/segment.rs" segment,
     "../../src/sequence/settings.rs" settings,
     "../../src/sequence/stock.rs" stock,

@@ -140,7 +140,7 @@ impl Oracle {
                 self.lost += u128::from(self.level());
                 self.memory.clear();
             }
-            Effect::Shed { rest, identity } => self.shed(rest, identity),
+            Effect::ReturnExcess { rest, identity } => self.return_excess(rest, identity),
             Effect::Publish { range, watermark } => self.publish(range, watermark),
             Effect::Reply { waiter, ids } => self.reply(waiter.number, &ids),
             Effect::Fail { waiter, error } => self.refused(waiter.number, error.kind()),
@@ -198,7 +198,7 @@ impl Oracle {
         self.memory.push(range);
     }
 
-    fn shed(&mut self, rest: IdRange, identity: Identity) {
+    fn return_excess(&mut self, rest: IdRange, identity: Identity) {
         assert_eq!(
             (Some(identity), rest.end()),
             (self.origin, self.kept_to()),

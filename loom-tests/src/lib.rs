@@ -31,7 +31,7 @@ library! {
     "../../src/id.rs" id,
     "../../src/name.rs" name,
     "../../src/range.rs" range,
-    "../../src/recent.rs" recent,
+    "../../src/bounded_map.rs" bounded_map,
 }
 
 /// Needed by the macro `named`.

@@ -6,6 +6,6 @@ library! {
     "../../src/refill/event.rs" event,
     "../../src/refill/policy.rs" policy,
     "../../src/refill/queue.rs" queue,
-    "../../src/refill/rest.rs" rest,
+    "../../src/refill/pending_give_back.rs" pending_give_back,
     "../../src/refill/retry.rs" retry,
 }

@@ -23,14 +23,14 @@ macro_rules! waiting_draws {
             if let Some(id) = self.draw() {
                 return Ok(T::from_raw(id));
             }
-            match self.draw_on() {
+            match self.draw_slow() {
                 Ok(id) => Ok(T::from_raw(id)),
                 // Boxed, so that the future of a draw that need not wait stays small.
                 Err(ErrorKind::Dry) => {
                     let wait = self.allocator.wait(1, self.allocator.patience);
                     Box::pin(wait).await.map(|ids| ids.only())
                 }
-                Err(reason) => Err(self.allocator.sorry(reason)),
+                Err(reason) => Err(self.allocator.draw_error(reason)),
             }
         }
 
@@ -47,7 +47,7 @@ macro_rules! waiting_draws {
         pub fn try_next(&mut self) -> Result<T> {
             match self.draw() {
                 Some(id) => Ok(T::from_raw(id)),
-                None => match self.draw_on() {
+                None => match self.draw_slow() {
                     Ok(id) => Ok(T::from_raw(id)),
                     Err(reason) => Err(self.allocator.core().refused(reason)),
                 },
@@ -96,13 +96,13 @@ impl<T: Id> Handle<T> {
     /// Returns the next id of the cached segment.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        self.allocator.tenant.core.draw_here(&self.segment)
+        self.allocator.tenant.core.draw_from(&self.segment)
     }
 
     /// Returns the next id of the published segment.
     #[cold]
     #[inline(never)]
-    fn draw_on(&mut self) -> Result<u64, ErrorKind> {
+    fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
         self.allocator.tenant.core.draw(&mut self.segment)
     }
 
@@ -119,12 +119,12 @@ macro_rules! blocking_draws {
             /// drives the refills.
             #[allow(clippy::should_implement_trait, reason = "a draw can fail, and an iterator ends")]
             pub fn next(&mut self) -> Result<T> {
-                match self.of.draw().map_or_else(|| self.of.draw_on(), Ok) {
+                match self.of.draw().map_or_else(|| self.of.draw_slow(), Ok) {
                     Ok(id) => Ok(T::from_raw(id)),
                     Err(ErrorKind::Dry) => {
                         self.of.allocator.wait_blocking("`next`", 1, self.timeout).map(|ids| ids.only())
                     }
-                    Err(reason) => Err(self.of.allocator.sorry(reason)),
+                    Err(reason) => Err(self.of.allocator.draw_error(reason)),
                 }
             }
         }
@@ -183,7 +183,7 @@ impl<T: Id> Lease<T> {
     /// Returns the reason why no block is available, or an id that has arrived since.
     #[cold]
     #[inline(never)]
-    fn draw_on(&mut self) -> Result<u64, ErrorKind> {
+    fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
         self.allocator.tenant.core.draw(&mut self.segment)
     }
 

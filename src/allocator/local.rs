@@ -40,15 +40,15 @@ pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
     REMEMBERED
         .try_with(|memory| {
             let memory = memory.try_borrow().ok()?;
-            core.draw_here(memory.first(core.key)?)
+            core.draw_from(memory.first(core.key)?)
         })
         .ok()
         .flatten()
 }
 
 /// Returns the next id of the published segment, and caches that segment.
-pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    if let Some(id) = draw_further(core) {
+pub(super) fn draw_slow(core: &Arc<Core>) -> Result<u64, ErrorKind> {
+    if let Some(id) = draw_cached(core) {
         return Ok(id);
     }
     let mut segment = core.stock.current();
@@ -61,11 +61,11 @@ pub(super) fn draw_on(core: &Arc<Core>) -> Result<u64, ErrorKind> {
 }
 
 /// Does the same as [`draw`] for a sequence whose first slot is taken by another one.
-fn draw_further(core: &Arc<Core>) -> Option<u64> {
+fn draw_cached(core: &Arc<Core>) -> Option<u64> {
     let further = |memory: &RefCell<Memory>| {
         let memory = memory.try_borrow().ok()?;
         let index = memory.find(core.key).filter(|index| *index != memory.home(core.key))?;
-        core.draw_here(&memory.0[index].as_ref()?.segment)
+        core.draw_from(&memory.0[index].as_ref()?.segment)
     };
     REMEMBERED.try_with(further).ok().flatten()
 }

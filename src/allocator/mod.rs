@@ -1,10 +1,10 @@
 //! Allocators, handles and leases of one sequence.
 
 mod block_on;
+mod by_thread;
 mod handle;
 mod local;
 mod shared;
-mod striped;
 mod take;
 mod wait;
 
@@ -27,7 +27,7 @@ use crate::sync::Arc;
 
 pub(crate) use block_on::{block_on, block_on_reply};
 pub use handle::{Handle, Lease};
-pub(crate) use shared::{Shared, Tenant};
+pub(crate) use shared::{CoreRef, Shared};
 
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
 ///
@@ -35,13 +35,13 @@ pub(crate) use shared::{Shared, Tenant};
 /// thread. A call can be cancelled at any point by dropping its future: at most the ids it would have
 /// returned become a gap, and they are counted as one.
 pub struct Allocator<T: Id = u64> {
-    tenant: Tenant,
+    tenant: CoreRef,
     patience: Duration,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Id> Allocator<T> {
-    pub(crate) fn new(tenant: Tenant) -> Self {
+    pub(crate) fn new(tenant: CoreRef) -> Self {
         let patience = tenant.core.settings.patience;
         Self { tenant, patience, of: PhantomData }
     }
@@ -69,7 +69,7 @@ impl<T: Id> Allocator<T> {
     pub fn try_next(&self) -> Result<T> {
         match self.draw_fast() {
             Some(id) => Ok(T::from_raw(id)),
-            None => self.draw_on().map(T::from_raw).map_err(|reason| self.core().refused(reason)),
+            None => self.draw_slow().map(T::from_raw).map_err(|reason| self.core().refused(reason)),
         }
     }
 
@@ -77,9 +77,9 @@ impl<T: Id> Allocator<T> {
     #[allow(clippy::inline_always)] // two small bodies, of which a caller's branch predictor sees one
     #[inline(always)]
     fn draw_fast(&self) -> Option<u64> {
-        match &self.core().stripes {
+        match &self.core().blocks {
             None => local::draw(self.core()),
-            Some(stripes) => stripes.draw(&self.core().stock),
+            Some(blocks) => blocks.draw(&self.core().stock),
         }
     }
 
@@ -87,10 +87,10 @@ impl<T: Id> Allocator<T> {
     /// [`draw_fast`](Self::draw_fast), so that the compiler keeps that function small.
     #[cold]
     #[inline(never)]
-    fn draw_on(&self) -> Result<u64, ErrorKind> {
-        match &self.core().stripes {
-            None => local::draw_on(self.core()),
-            Some(stripes) => striped::draw_on(stripes, self.core()),
+    fn draw_slow(&self) -> Result<u64, ErrorKind> {
+        match &self.core().blocks {
+            None => local::draw_slow(self.core()),
+            Some(blocks) => by_thread::draw_slow(blocks, self.core()),
         }
     }
 
@@ -98,7 +98,7 @@ impl<T: Id> Allocator<T> {
     fn draw(&self) -> Result<u64, ErrorKind> {
         match self.draw_fast() {
             Some(id) => Ok(id),
-            None => self.draw_on(),
+            None => self.draw_slow(),
         }
     }
 
@@ -131,8 +131,8 @@ impl<T: Id> Allocator<T> {
     #[cold]
     fn waited(&self, ids: &Ranges) -> T {
         let id: T = ids.only();
-        if let Some(stripes) = &self.core().stripes {
-            stripes.catch_up(&self.core().stats, id.into_raw());
+        if let Some(blocks) = &self.core().blocks {
+            blocks.catch_up(&self.core().stats, id.into_raw());
         }
         id
     }
@@ -192,7 +192,7 @@ impl<T: Id> Allocator<T> {
         &self.core().name
     }
 
-    fn sorry(&self, reason: ErrorKind) -> Error {
+    fn draw_error(&self, reason: ErrorKind) -> Error {
         let error = if self.core().stock.is_forked() { forked() } else { Error::from(reason) };
         error.of(&self.core().name).during(Operation::Draw)
     }
@@ -210,7 +210,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
             Err(ErrorKind::Dry) => {
                 self.of.wait_blocking("`next`", 1, self.timeout).map(|ids| self.of.waited(&ids))
             }
-            Err(reason) => Err(self.of.sorry(reason)),
+            Err(reason) => Err(self.of.draw_error(reason)),
         }
     }
 
@@ -274,10 +274,10 @@ impl<T: Id> Allocator<T> {
     #[inline(never)]
     fn poll_on(&self, waiting: &mut Option<Waiting>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         if waiting.is_none() {
-            match self.draw_on() {
+            match self.draw_slow() {
                 Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
                 Err(ErrorKind::Dry) => {}
-                Err(reason) => return Poll::Ready(Err(self.sorry(reason))),
+                Err(reason) => return Poll::Ready(Err(self.draw_error(reason))),
             }
         }
         let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.patience)));

@@ -14,7 +14,7 @@ use crate::sequence::parts::{Core, Ending, Mailbox};
 use crate::sequence::process::forked;
 use crate::sequence::registry::Registry;
 use crate::sequence::settings::Settings;
-use crate::sequence::task::{Task, lost};
+use crate::sequence::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
@@ -62,7 +62,7 @@ impl Shared {
         let asked = Task::spawn(&self.store_runtime, work);
         // The timer runs on the actor's runtime: the store may block its own thread.
         let answered = Task::spawn(&self.runtime, async move { timeout(limit, asked).await }).await;
-        match answered.and_then(|in_time| in_time.unwrap_or(Ok(Err(silent(limit))))) {
+        match answered.and_then(|in_time| in_time.unwrap_or(Ok(Err(timed_out(limit))))) {
             Ok(outcome) => outcome,
             Err(failure) => Err(self.task_failed(failure)),
         }
@@ -81,7 +81,7 @@ impl Shared {
         if failure.is_cancelled() && self.mailbox.is_closed() {
             ErrorKind::Closed.into()
         } else {
-            lost(failure)
+            task_failed(failure)
         }
     }
 }
@@ -93,19 +93,19 @@ impl Drop for Shared {
 }
 
 /// One user of a core. It keeps the core from being evicted, and the actor alive.
-pub(crate) struct Tenant {
+pub(crate) struct CoreRef {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
 }
 
-impl Tenant {
+impl CoreRef {
     /// Creates a user for a core that already counts it.
     pub(crate) fn new(core: Arc<Core>, shared: Arc<Shared>) -> Self {
         Self { core, shared }
     }
 }
 
-impl Clone for Tenant {
+impl Clone for CoreRef {
     fn clone(&self) -> Self {
         // Cannot fail: this user keeps the core from being evicted.
         self.core.enter();
@@ -113,13 +113,13 @@ impl Clone for Tenant {
     }
 }
 
-impl Drop for Tenant {
+impl Drop for CoreRef {
     fn drop(&mut self) {
         self.core.leave();
     }
 }
 
-fn silent(limit: Duration) -> Error {
+fn timed_out(limit: Duration) -> Error {
     let message = format!(
         "the store did not answer within {limit:?}; if it is only slow, raise `patience` or `store_timeout`"
     );

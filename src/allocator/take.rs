@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use super::{Allocator, Tenant, wait};
+use super::{Allocator, CoreRef, wait};
 use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
@@ -143,7 +143,7 @@ fn surely_left(core: &Core, want: u64) -> bool {
 
 /// Returns how many ids the store has left to reserve. `None` if it does not answer, or takes nothing back:
 /// such a store may hold ids that its counter does not show, so only a reserve can find out.
-async fn left_in_store(tenant: &Tenant, limit: Duration) -> Option<Known> {
+async fn left_in_store(tenant: &CoreRef, limit: Duration) -> Option<Known> {
     let (core, store) = (&tenant.core, tenant.shared.store.clone());
     if !tenant.shared.can.gives_back {
         return None;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 use tokio::time::timeout;
 
-use super::Tenant;
+use super::CoreRef;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::Ranges;
 use crate::sequence::answer::Place;
@@ -20,7 +20,7 @@ use crate::sequence::task::Task;
 
 /// Waits for ids up to `patience`.
 pub(super) async fn wait(
-    tenant: Tenant,
+    tenant: CoreRef,
     question: impl Into<Question>,
     patience: Duration,
 ) -> Result<Ranges> {
@@ -29,7 +29,7 @@ pub(super) async fn wait(
     outcome.map_err(|error| error.of(&core.name).during(Operation::Draw))
 }
 
-async fn queue(tenant: &Tenant, question: Question, patience: Duration) -> Result<Ranges> {
+async fn queue(tenant: &CoreRef, question: Question, patience: Duration) -> Result<Ranges> {
     let (core, shared) = (tenant.core.clone(), &tenant.shared);
     // Before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
@@ -51,7 +51,7 @@ async fn queue(tenant: &Tenant, question: Question, patience: Duration) -> Resul
 /// Waits for a place in a task of the actor's runtime. A caller that is not polled would otherwise block a
 /// place that it was given, and a timer must not be polled on another runtime when its own one ends.
 async fn ask_later(
-    tenant: &Tenant,
+    tenant: &CoreRef,
     patience: Duration,
     ask: impl FnOnce(OwnedSemaphorePermit) -> Result<Reply, ErrorKind> + Send + 'static,
 ) -> Result<Reply> {

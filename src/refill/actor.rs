@@ -19,7 +19,7 @@ use tokio::task::coop;
 use tokio::time::{Sleep, sleep_until, timeout};
 
 use super::driver::Driver;
-use super::rest::Rest;
+use super::pending_give_back::PendingGiveBack;
 use super::round_trip::{Landed, RoundTrip, give_back};
 use crate::error::{ErrorKind, Result};
 use crate::sequence::clock::Clock;
@@ -45,7 +45,7 @@ const MOST_SIGNALS: usize = 256;
 
 /// Settings of the actor.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Duties {
+pub(crate) struct ActorConfig {
     /// How long a store may take to answer before the outcome counts as unknown.
     pub(crate) store_timeout: Duration,
     /// How long a sequence without users is kept.
@@ -61,7 +61,7 @@ pub(crate) struct Actor {
     store_runtime: RuntimeHandle,
     registry: Arc<Registry>,
     clock: Clock,
-    duties: Duties,
+    config: ActorConfig,
     /// Limits how many callers can wait; closed at the end.
     places: Arc<Semaphore>,
     drivers: Vec<Option<Box<Driver>>>,
@@ -93,10 +93,10 @@ impl Actor {
         (store, store_runtime): (Arc<dyn Store>, RuntimeHandle),
         registry: Arc<Registry>,
         clock: Clock,
-        duties: Duties,
+        config: ActorConfig,
         places: Arc<Semaphore>,
     ) -> Self {
-        let due = duties.idle.map(|idle| clock.now().saturating_add(idle));
+        let due = config.idle.map(|idle| clock.now().saturating_add(idle));
         let sweep = Sweep { due, ..Sweep::default() };
         Self {
             mailbox,
@@ -104,7 +104,7 @@ impl Actor {
             store_runtime,
             registry,
             clock,
-            duties,
+            config,
             places,
             drivers: Vec::new(),
             free: Vec::new(),
@@ -145,18 +145,18 @@ impl Actor {
         // Unanswered reserves are a gap: no caller waits for them any more.
         self.under_way.clear();
         let rests = self.end();
-        if self.duties.can.gives_back {
+        if self.config.can.gives_back {
             let giving = stream::iter(rests).for_each_concurrent(GIVEN_BACK_AT_ONCE, |rest| {
                 give_back(&self.store_runtime, self.store.clone(), rest)
             });
-            if timeout(self.duties.store_timeout, giving).await.is_err() {
+            if timeout(self.config.store_timeout, giving).await.is_err() {
                 tracing::warn!("the store did not take back all remaining ids; they are a gap");
             }
         }
     }
 
     /// Ends every sequence, and returns the remaining ids.
-    fn end(&mut self) -> Vec<Rest> {
+    fn end(&mut self) -> Vec<PendingGiveBack> {
         let now = self.clock.now();
         let rests = self.drivers.iter_mut().flatten().filter_map(|driver| driver.close(now)).collect();
         for core in self.registry.cores() {
@@ -177,7 +177,7 @@ impl Actor {
 
     /// Passes an event to a core's driver, and creates the driver if there is none.
     fn each(&mut self, core: &Arc<Core>, event: impl FnOnce(&mut Driver, Time) -> Option<Reserve>) {
-        let slot = self.seat(core);
+        let slot = self.slot(core);
         // A late message of an evicted core must not reach the core that has its slot now.
         let is_its_own = |driver: &Driver| Arc::ptr_eq(driver.core(), core);
         if self.drivers[slot].as_deref().is_some_and(is_its_own) {
@@ -186,7 +186,7 @@ impl Actor {
     }
 
     /// Returns the slot of a core. The first call assigns a slot and creates the driver.
-    fn seat(&mut self, core: &Arc<Core>) -> usize {
+    fn slot(&mut self, core: &Arc<Core>) -> usize {
         // Relaxed, as are all accesses of it: only this task uses the slot.
         let mut slot = core.slot.load(Ordering::Relaxed);
         if slot == NO_SLOT {
@@ -206,7 +206,7 @@ impl Actor {
         if let Some(request) = event(driver, self.clock.now()) {
             self.reserves.push((driver.core().clone(), request));
         }
-        let (rest, raise) = (driver.surplus(), driver.raise());
+        let (rest, raise) = (driver.take_excess(), driver.raise());
         let raise = raise.map(|change| (driver.core().clone(), change));
         record(driver.core(), self.clock.now());
         if let Some((before, due)) = driver.rearm() {
@@ -217,7 +217,7 @@ impl Actor {
             self.return_rest(rest);
         }
         if let Some((core, change)) = raise {
-            let (store, limit) = (self.store.clone(), self.duties.store_timeout);
+            let (store, limit) = (self.store.clone(), self.config.store_timeout);
             self.under_way.push(RoundTrip::raise(&self.store_runtime, store, core, change, limit));
         }
     }
@@ -240,7 +240,7 @@ impl Actor {
         for one in alone {
             self.reserve(vec![one]);
         }
-        let batch = if self.duties.can.batches { LARGEST_BATCH } else { 1 };
+        let batch = if self.config.can.batches { LARGEST_BATCH } else { 1 };
         while !together.is_empty() {
             let rest = together.split_off(together.len().min(batch));
             self.reserve(together);
@@ -249,14 +249,14 @@ impl Actor {
     }
 
     fn reserve(&self, reserves: Vec<(Arc<Core>, Reserve)>) {
-        let (store, limit) = (self.store.clone(), self.duties.store_timeout);
+        let (store, limit) = (self.store.clone(), self.config.store_timeout);
         self.under_way.push(RoundTrip::reserve(&self.store_runtime, store, reserves, limit));
     }
 
     /// Gives the rest back if the store takes it, and then notifies its driver.
-    fn return_rest(&self, rest: Rest) {
-        let limit = self.duties.store_timeout;
-        self.under_way.push(if self.duties.can.gives_back {
+    fn return_rest(&self, rest: PendingGiveBack) {
+        let limit = self.config.store_timeout;
+        self.under_way.push(if self.config.can.gives_back {
             RoundTrip::give_back(
                 self.store_runtime.clone(),
                 self.store.clone(),
@@ -312,7 +312,7 @@ impl Actor {
 
     /// Evicts sequences that have had no users and no draws for a while.
     fn sweep(&mut self) {
-        let (Some(idle), Some(due)) = (self.duties.idle, self.sweep.due) else { return };
+        let (Some(idle), Some(due)) = (self.config.idle, self.sweep.due) else { return };
         let now = self.clock.now();
         if now < due {
             return;
@@ -320,7 +320,7 @@ impl Actor {
         // Cores without any event so far must be evicted too.
         let opened: Vec<_> = iter::from_fn(|| self.registry.next_opened()).take(SWEEP).collect();
         for core in &opened {
-            self.seat(core);
+            self.slot(core);
         }
         let end = (self.sweep.cursor + SWEEP).min(self.drivers.len());
         self.sweep.drawn.resize(self.drivers.len(), u64::MAX);
@@ -394,10 +394,10 @@ mod tests {
     async fn a_sequence_has_one_timer_whatever_deadlines_come_and_go() {
         let (mailbox, runtime) = (Arc::new(Mailbox::new()), RuntimeHandle::current());
         let (clock, store) = (Clock::start(&runtime), MemoryStore::new());
-        let duties = Duties { store_timeout: Duration::MAX, idle: None, can: store.capabilities() };
+        let config = ActorConfig { store_timeout: Duration::MAX, idle: None, can: store.capabilities() };
         let (registry, places) = (Arc::new(Registry::new()), Arc::new(Semaphore::new(1)));
         let store = (Arc::new(store) as Arc<dyn Store>, runtime);
-        let mut actor = Actor::new(mailbox.clone(), store, registry, clock.clone(), duties, places);
+        let mut actor = Actor::new(mailbox.clone(), store, registry, clock.clone(), config, places);
         let settings = Arc::new(Settings::of::<u64>());
         let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings, mailbox.clone()));
         for _ in 0..1000 {

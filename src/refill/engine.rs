@@ -6,7 +6,7 @@
 //! - waiting callers get the head of a range, in the order of their arrival; the rest is published before
 //!   they are answered, so that an answered caller finds ids in memory;
 //! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in growing
-//!   order; ids above the memory limit are shed;
+//!   order; ids above the memory limit are returned to the store;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
 //! - no id of a range is used twice, and unused ids are counted as a gap;
 //! - a range whose outcome is unknown is never used;
@@ -20,7 +20,7 @@ use super::policy::Policy;
 use super::queue::{Queue, Waiter};
 use super::retry::Retry;
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
-use crate::sequence::seen::Seen;
+use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::{Order, Settings};
 use crate::sequence::time::Time;
@@ -61,7 +61,7 @@ pub(crate) struct Engine<W> {
     /// How many ranges are on their way back to the store.
     returning: u32,
     /// The identity and the history of the granted ids.
-    seen: Seen,
+    seen: GrantHistory,
 }
 
 impl<W: Waiter> Engine<W> {
@@ -75,7 +75,7 @@ impl<W: Waiter> Engine<W> {
             ended: None,
             retry: Retry::new(),
             returning: 0,
-            seen: Seen::default(),
+            seen: GrantHistory::default(),
             settings,
         }
     }
@@ -175,12 +175,12 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Returns the history of the sequence.
-    pub(crate) fn seen(&self) -> &Seen {
+    pub(crate) fn seen(&self) -> &GrantHistory {
         &self.seen
     }
 
     /// Continues with the history of an earlier engine.
-    pub(crate) fn remember(&mut self, seen: Seen) {
+    pub(crate) fn remember(&mut self, seen: GrantHistory) {
         self.seen = seen;
     }
 
@@ -352,8 +352,8 @@ impl<W: Waiter> Engine<W> {
         }
         let exhausted = ErrorKind::Exhausted.into();
         self.hand_out(Some(&exhausted), level, position, out);
-        // Shed ids can be reserved again.
-        if !out[position..].iter().any(|effect| matches!(effect, Effect::Shed { .. })) {
+        // Returned ids can be reserved again.
+        if !out[position..].iter().any(|effect| matches!(effect, Effect::ReturnExcess { .. })) {
             self.end(ErrorKind::Exhausted, &exhausted, now, out);
         }
     }
@@ -386,23 +386,23 @@ impl<W: Waiter> Engine<W> {
         self.low = level + kept.len() < watermark;
         let publish = kept.into_iter().map(|range| Effect::Publish { range, watermark });
         out.splice(position..position, publish);
-        self.shed(out);
+        self.return_excess(out);
     }
 
     /// Sheds the last held range, which can be reserved again once the store has it back. Other held ids are
     /// a gap.
-    fn shed(&mut self, out: &mut Vec<Effect<W>>) {
+    fn return_excess(&mut self, out: &mut Vec<Effect<W>>) {
         // Not with a reserve in flight: it could be granted these ids before this engine expects them again.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
             && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.seen.identity())
         {
-            // Id 0 is not shed: the history needs an id before the rest.
+            // Id 0 is not returned: the history needs an id before the rest.
             self.queue.hold(rest.take_front(u64::from(rest.start() == 0)), u64::MAX);
             if !rest.is_empty() {
                 self.seen.forget_from(rest.start());
                 self.returning += 1;
-                out.push(Effect::Shed { rest, identity });
+                out.push(Effect::ReturnExcess { rest, identity });
             }
         }
         self.lose_held(out);

@@ -17,7 +17,7 @@ pub(crate) enum Event<W> {
     Reserved { grant: Grant, level: u64 },
     /// The reserve in flight failed, or its outcome is unknown.
     Failed(Error),
-    /// A shed range has reached the store, or is lost.
+    /// A returned range has reached the store, or is lost.
     Returned,
     /// The store was requested to raise `next`: see [`Effect::Raise`]. `level` ids are left in memory.
     Raised { level: u64 },
@@ -55,7 +55,7 @@ pub(crate) enum Effect<W> {
     Publish { range: IdRange, watermark: u64 },
     /// These ids exceed the memory limit. No caller has them, and they were granted last. Answer with
     /// `Returned`.
-    Shed { rest: IdRange, identity: Identity },
+    ReturnExcess { rest: IdRange, identity: Identity },
     /// Give these ids to this caller.
     Reply { waiter: W, ids: Ranges },
     /// Fail this caller.

@@ -5,7 +5,7 @@
 //! - [`queue`]: the waiting callers, in order, and the ids that are held for them.
 //! - [`retry`]: the last failure, and the time of the next attempt.
 //! - [`policy`]: how many ids to reserve and when, as arithmetic.
-//! - [`rest`]: ids that may go back to the store.
+//! - [`pending_give_back`]: ids that may go back to the store.
 //! - [`driver`]: carries out the engine's decisions on one sequence's stock and callers.
 //! - [`actor`]: the one tokio task that passes events to the drivers and their reserves to the store.
 //! - [`round_trip`]: store calls in flight, in separate tasks.
@@ -20,8 +20,8 @@ pub(crate) mod event;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/engine/oracle.rs"] // not in the published package
 pub(crate) mod oracle;
+pub(crate) mod pending_give_back;
 pub(crate) mod policy;
 pub(crate) mod queue;
-pub(crate) mod rest;
 mod retry;
 pub(crate) mod round_trip;

@@ -12,12 +12,12 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::time::timeout;
 use tracing::Instrument as _;
 
-use super::rest::Rest;
+use super::pending_give_back::PendingGiveBack;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::sequence::clock::Clock;
 use crate::sequence::metrics;
 use crate::sequence::parts::Core;
-use crate::sequence::task::{Task, lost};
+use crate::sequence::task::{Task, task_failed};
 use crate::store::{Change, Grant, Reserve, Store};
 use crate::sync::Arc;
 
@@ -47,8 +47,8 @@ impl RoundTrip {
         Self(Box::pin(async move {
             let mut answers = match timeout(limit, task).await {
                 Ok(Ok(answers)) => answers,
-                Ok(Err(failure)) => vec![Err(lost(failure)); cores.len()],
-                Err(_) => vec![Err(silent(limit)); cores.len()],
+                Ok(Err(failure)) => vec![Err(task_failed(failure)); cores.len()],
+                Err(_) => vec![Err(timed_out(limit)); cores.len()],
             };
             // If answers are missing, the outcome of those reserves is unknown.
             answers.resize_with(cores.len(), || Err(miscounted()));
@@ -88,7 +88,7 @@ impl RoundTrip {
     pub(super) fn give_back(
         runtime: RuntimeHandle,
         store: Arc<dyn Store>,
-        rest: Rest,
+        rest: PendingGiveBack,
         limit: Duration,
         clock: Clock,
     ) -> Self {
@@ -101,7 +101,7 @@ impl RoundTrip {
     }
 
     /// Drops ids that the store does not take back.
-    pub(super) fn of_lost(rest: Rest) -> Self {
+    pub(super) fn of_lost(rest: PendingGiveBack) -> Self {
         let core = rest.core().clone();
         drop(rest);
         Self(Box::pin(async { Landed::Returned(core) }))
@@ -139,11 +139,11 @@ async fn ask(store: Arc<dyn Store>, requests: Vec<Reserve>) -> Vec<Result<Grant>
 }
 
 /// Sends one request, which is never retried.
-pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ids: Rest) {
+pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, ids: PendingGiveBack) {
     let back = ids.back().clone();
     let (sequence, rest) = (back.name.clone(), back.rest);
     let asked = Task::spawn(runtime, async move { store.give_back(&back).await });
-    let outcome = asked.await.map_err(lost).flatten();
+    let outcome = asked.await.map_err(task_failed).flatten();
     match &outcome {
         Ok(true) => tracing::debug!(%sequence, ?rest, "returned the unused ids"),
         Ok(false) => tracing::debug!(%sequence, ?rest, "others reserved after the unused ids: a gap"),
@@ -154,7 +154,7 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
     }
 }
 
-fn silent(limit: Duration) -> Error {
+fn timed_out(limit: Duration) -> Error {
     let message = format!("the store did not answer within {limit:?}; it may have reserved ids");
     Error::new(ErrorKind::UnknownOutcome, message)
 }

@@ -29,7 +29,7 @@ impl Block {
     #[inline]
     pub(crate) fn draw(&mut self, stock: &Stock) -> Option<u64> {
         let id = self.next;
-        if id == self.end || !stock.stands(self.generation) {
+        if id == self.end || !stock.is_current(self.generation) {
             return None;
         }
         self.next = id.wrapping_add(1);
@@ -63,7 +63,7 @@ impl Block {
     /// Gives up the remaining ids if they were revoked. Called by other threads. Returns the number of ids.
     #[cold]
     pub(crate) fn give_up(&mut self, stock: &Stock, stats: &Stats) -> u64 {
-        if stock.stands(self.generation) {
+        if stock.is_current(self.generation) {
             return 0;
         }
         let left = self.abandon(stats);

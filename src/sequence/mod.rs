@@ -3,10 +3,10 @@
 //! - [`segment`]: a range that is handed out from memory, by one `fetch_add` per draw.
 //! - [`stock`]: the segments of a sequence, and their revocation.
 //! - [`parts`]: all state of a sequence in this process, as data; [`state`]: its methods.
-//! - [`block`], [`stripe`], [`stripes`], [`seat`]: ids held by threads.
+//! - [`block`], [`thread_block`], [`thread_blocks`], [`thread_slot`]: ids held by threads.
 //! - [`mailbox`]: messages from callers to the actor; [`reply`], [`answer`]: the two ends of its answers.
 //! - [`registry`]: the sequences of a process by name.
-//! - [`seen`]: the history of a sequence, and the detection of a store that has lost committed writes.
+//! - [`grant_history`]: the history of a sequence, and the detection of a store that has lost committed writes.
 //! - [`settings`], [`stats`], [`snapshot`], [`metrics`]: the settings of a sequence, and its observable
 //!   state.
 //! - [`clock`], [`time`]: the clock for deadlines; [`task`]: work that is aborted when no caller waits for
@@ -18,6 +18,7 @@
 pub(crate) mod answer;
 pub(crate) mod block;
 pub(crate) mod clock;
+pub(crate) mod grant_history;
 pub(crate) mod mailbox;
 #[cfg_attr(not(feature = "metrics"), path = "metrics/off.rs")]
 pub(crate) mod metrics;
@@ -25,15 +26,14 @@ pub(crate) mod parts;
 pub(crate) mod process;
 pub(crate) mod registry;
 pub(crate) mod reply;
-pub(crate) mod seat;
-pub(crate) mod seen;
 pub(crate) mod segment;
 pub(crate) mod settings;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod stats;
 pub(crate) mod stock;
-pub(crate) mod stripe;
-pub(crate) mod stripes;
 pub(crate) mod task;
+pub(crate) mod thread_block;
+pub(crate) mod thread_blocks;
+pub(crate) mod thread_slot;
 pub(crate) mod time;

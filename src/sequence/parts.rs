@@ -12,7 +12,7 @@ use crate::range::Ranges;
 use crate::sequence::answer::Answer;
 use crate::sequence::process::Process;
 use crate::sequence::settings::Settings;
-use crate::sequence::stats::{Stats, Told};
+use crate::sequence::stats::{Reported, Stats};
 use crate::sequence::stock::Stock;
 use crate::sequence::time::Time;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Notify, SegQueue, Weak};
@@ -23,7 +23,7 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Notify, SegQueue, Weak};
 pub(crate) struct Core {
     /// The ids held by threads under [`Order::Thread`].
     #[cfg(not(idmill_loom))]
-    pub(crate) stripes: Option<Box<crate::sequence::stripes::Stripes>>,
+    pub(crate) blocks: Option<Box<crate::sequence::thread_blocks::ThreadBlocks>>,
     /// Unique in the process and never reused, unlike an address: the key of per-thread caches.
     pub(crate) key: u64,
     pub(crate) stock: Stock,
@@ -31,7 +31,7 @@ pub(crate) struct Core {
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Stats,
     /// The counts that the metrics recorder already has.
-    pub(crate) told: Told,
+    pub(crate) told: Reported,
     pub(super) mailbox: Arc<Mailbox>,
     /// The low-water permit: set while a signal is on its way to the actor, or the actor has noted that
     /// memory is low. It is neither lost nor duplicated. It belongs to the signal, and then to the actor.

@@ -6,15 +6,15 @@
 //! (see [`Core::evict`]) accepts no new users; they remove it and create the next one.
 //!
 //! # History of evicted sequences
-//! The registry keeps the history of evicted sequences, up to the limit of [`Recent`]. So a lost sequence is
+//! The registry keeps the history of evicted sequences, up to the limit of [`BoundedMap`]. So a lost sequence is
 //! still not created again, and a store that went back in time is still detected.
 
 use std::fmt;
 
+use crate::bounded_map::BoundedMap;
 use crate::name::SequenceName;
-use crate::recent::Recent;
+use crate::sequence::grant_history::{GrantHistory, Reached};
 use crate::sequence::parts::Core;
-use crate::sequence::seen::{Reached, Seen};
 use crate::sync::{Arc, Map, Mutex, SegQueue, Weak};
 
 pub(crate) struct Registry {
@@ -22,13 +22,13 @@ pub(crate) struct Registry {
     /// Cores that the eviction of idle ones has not seen yet; `None` without eviction.
     opened: Option<SegQueue<Weak<Core>>>,
     /// The histories of evicted sequences.
-    evicted: Mutex<Recent<Seen>>,
+    evicted: Mutex<BoundedMap<GrantHistory>>,
 }
 
 impl Registry {
     /// Creates a registry without eviction.
     pub(crate) fn new() -> Self {
-        Self { cores: Map::new(), opened: None, evicted: Mutex::new(Recent::default()) }
+        Self { cores: Map::new(), opened: None, evicted: Mutex::new(BoundedMap::default()) }
     }
 
     /// Creates a registry whose idle cores are evicted.
@@ -73,7 +73,7 @@ impl Registry {
     }
 
     /// Keeps the history of a sequence for its next core.
-    pub(crate) fn remember(&self, name: &SequenceName, seen: &Seen) {
+    pub(crate) fn remember(&self, name: &SequenceName, seen: &GrantHistory) {
         if seen.identity().is_none() {
             return;
         }
@@ -81,15 +81,15 @@ impl Registry {
     }
 
     /// Removes and returns a kept history, which the new core owns now.
-    pub(crate) fn recall(&self, name: &SequenceName) -> Seen {
+    pub(crate) fn recall(&self, name: &SequenceName) -> GrantHistory {
         self.evicted.lock().take(name).unwrap_or_default()
     }
 
     /// Returns the history of a sequence that this process has seen in the store; otherwise `None`.
-    pub(crate) fn seen(&self, name: &SequenceName) -> Option<Seen> {
+    pub(crate) fn seen(&self, name: &SequenceName) -> Option<GrantHistory> {
         if let Some(core) = self.cores.get(name).filter(|core| core.stats.is_met()) {
             let reached = core.stats.identity().zip(core.stats.reached());
-            return Some(Seen::up_to(reached.map(|(identity, last)| Reached { identity, last })));
+            return Some(GrantHistory::up_to(reached.map(|(identity, last)| Reached { identity, last })));
         }
         self.evicted.lock().get(name).cloned()
     }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, Operation, Result, named};
+use crate::error::{Error, Operation, Result, string_enum};
 use crate::id::Id;
 use crate::sequence::segment::MAX_LEN;
 use crate::store::Bounds;
 
-named! {
+string_enum! {
     /// The ordering guarantee of the ids of a sequence.
     ///
     /// In every order, no id is ever handed out twice. See the guide "choose your guarantee" in `docs/`.

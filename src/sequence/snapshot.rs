@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{ErrorKind, named};
+use crate::error::{ErrorKind, string_enum};
 use crate::sequence::parts::Core;
 use crate::sequence::settings::Order;
 use crate::store::{Bounds, Identity};
@@ -15,7 +15,7 @@ use crate::store::{Bounds, Identity};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Ids handed out, including ids held by leases and stripes.
+    /// Ids handed out, including ids held by leases and thread blocks.
     pub drawn: u64,
     /// Ids in memory, not drawn yet: a crash would waste these, in addition to leases.
     pub remaining: u64,
@@ -88,7 +88,7 @@ impl Gaps {
     }
 }
 
-named! {
+string_enum! {
     /// The state of a sequence's supply: see [`Snapshot::health`].
     #[derive(PartialOrd, Ord)]
     pub enum Health, "health" {

@@ -10,7 +10,7 @@ use crate::range::{IdRange, Ranges};
 use crate::sequence::parts::{Core, Mailbox, Message, NO_SLOT};
 use crate::sequence::segment::{Segment, Taken};
 use crate::sequence::settings::{Order, Settings};
-use crate::sequence::stats::{Stats, Told};
+use crate::sequence::stats::{Reported, Stats};
 use crate::sequence::stock::Stock;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
@@ -25,7 +25,7 @@ impl Core {
             name,
             stock: Stock::new(),
             stats: Stats::default(),
-            told: Told::default(),
+            told: Reported::default(),
             mailbox,
             low: AtomicBool::new(false),
             revoked: AtomicBool::new(false),
@@ -34,14 +34,14 @@ impl Core {
             #[cfg(not(idmill_loom))]
             failure: crate::sync::Mutex::new(None),
             #[cfg(not(idmill_loom))]
-            stripes: (settings.order == Order::Thread).then(Box::default),
+            blocks: (settings.order == Order::Thread).then(Box::default),
             settings,
         }
     }
 
     /// Draws one id from this segment only.
     #[inline]
-    pub(crate) fn draw_here(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
+    pub(crate) fn draw_from(self: &Arc<Self>, segment: &Segment) -> Option<u64> {
         segment.draw_noting(|| self.signal_low())
     }
 
@@ -150,7 +150,7 @@ impl Core {
     /// Revokes all ids in memory; see [`Stock::revoke`].
     pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
         let lost = self.revoke_stock(ErrorKind::Dry);
-        let held = self.give_up_stripes();
+        let held = self.give_up_thread_blocks();
         // A closed mailbox has no actor to notify.
         let _ = self.send(Message::Revoked(self.clone()));
         lost + held
@@ -170,14 +170,14 @@ impl Core {
     /// Ends the sequence in this process: all draws return `Closed`.
     pub(crate) fn close(&self) {
         self.revoke_stock(ErrorKind::Closed);
-        self.give_up_stripes();
+        self.give_up_thread_blocks();
     }
 
     /// Counts the ids held by threads as lost, after the stock was revoked. Returns their number.
-    pub(crate) fn give_up_stripes(&self) -> u64 {
+    pub(crate) fn give_up_thread_blocks(&self) -> u64 {
         #[cfg(not(idmill_loom))]
-        if let Some(stripes) = self.stripes.as_ref().filter(|_| !self.stock.is_forked()) {
-            return stripes.give_up(&self.stock, &self.stats);
+        if let Some(blocks) = self.blocks.as_ref().filter(|_| !self.stock.is_forked()) {
+            return blocks.give_up(&self.stock, &self.stats);
         }
         0
     }
@@ -185,8 +185,7 @@ impl Core {
     /// Whether memory or blocks of threads contain ids.
     #[cfg(not(idmill_loom))]
     pub(crate) fn holds_ids(&self) -> bool {
-        self.stock.remaining() > 0
-            || self.stripes.as_ref().is_some_and(|stripes| stripes.hold_ids(&self.stock))
+        self.stock.remaining() > 0 || self.blocks.as_ref().is_some_and(|blocks| blocks.hold_ids(&self.stock))
     }
 
     /// Notes a failed reserve. Returns whether this changes the state: see [`note_error`](Self::note_error).

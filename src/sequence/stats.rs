@@ -232,7 +232,7 @@ fn unmark(mark: u64) -> Option<Duration> {
 /// reported: an evicted sequence counts from 0 when it is opened again, but the recorder's counters continue.
 #[cfg(feature = "metrics")]
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) draws: Counter,
     pub(crate) granted: Counter,
     pub(crate) reserves: Counter,
@@ -246,4 +246,4 @@ pub(crate) struct Told {
 /// Empty without the feature.
 #[cfg(not(feature = "metrics"))]
 #[derive(Debug, Default)]
-pub(crate) struct Told(());
+pub(crate) struct Reported(());

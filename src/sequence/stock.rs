@@ -148,7 +148,7 @@ impl Stock {
 
     /// Whether `generation` is current. A lease checks this before each id; it costs one load.
     #[inline]
-    pub(crate) fn stands(&self, generation: u64) -> bool {
+    pub(crate) fn is_current(&self, generation: u64) -> bool {
         // Relaxed: a draw that happens after `revoke` returned sees its new value by coherence.
         self.generation.load(Ordering::Relaxed) == generation
     }
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(stock.draw(&mut segment).map(|drawn| drawn.id), Ok(2));
         assert_eq!(stock.draw(&mut segment), Err(ErrorKind::Closed));
         assert_eq!(
-            (stock.current().reason(), stock.remaining(), stock.stands(0)),
+            (stock.current().reason(), stock.remaining(), stock.is_current(0)),
             (ErrorKind::Closed, 0, false)
         );
     }

@@ -33,7 +33,7 @@ impl<T> Drop for Task<T> {
 }
 
 /// Returns the error of a call whose task ended without a result.
-pub(crate) fn lost(failure: JoinError) -> Error {
+pub(crate) fn task_failed(failure: JoinError) -> Error {
     let message = if failure.is_panic() {
         "the store panicked; the request may have been applied"
     } else {

@@ -6,13 +6,13 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::allocator::{Allocator, Shared, Tenant, block_on_reply};
+use crate::allocator::{Allocator, CoreRef, Shared, block_on_reply};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::name::SequenceName;
+use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::parts::Core;
 use crate::sequence::process::forked;
-use crate::sequence::seen::Seen;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::store::{self, Bounds, Identity, SequenceInfo};
 use crate::sync::Arc;
@@ -171,7 +171,7 @@ impl<T: Id> SequenceBuilder<T> {
     async fn open(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
         let seen = self.shared.registry.seen(&name);
-        let held = seen.as_ref().and_then(Seen::identity);
+        let held = seen.as_ref().and_then(GrantHistory::identity);
         let info = {
             let (name, store) = (name.clone(), self.shared.store.clone());
             let find = async move {
@@ -196,7 +196,7 @@ impl<T: Id> SequenceBuilder<T> {
             Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone())
         });
         // From here on the tenant releases the user that `core` counts for this call.
-        let allocator = Allocator::new(Tenant::new(core.clone(), shared.clone()));
+        let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()));
         if shared.mailbox.is_closed() {
             core.close();
             return Err(Error::from(ErrorKind::Closed).of(name).during(Operation::Configure));

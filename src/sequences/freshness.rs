@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::name::SequenceName;
 use crate::sequence::parts::Core;
 use crate::sequence::registry::Registry;
-use crate::sequence::task::{Task, lost};
+use crate::sequence::task::{Task, task_failed};
 use crate::store::{Identity, SequenceInfo, Store};
 use crate::sync::Arc;
 
@@ -166,7 +166,7 @@ impl Freshness {
             let _turn = turn;
             store.inspect_many(&names).await
         });
-        let mut answers = asked.await.unwrap_or_else(|failure| vec![Err(lost(failure)); count]);
+        let mut answers = asked.await.unwrap_or_else(|failure| vec![Err(task_failed(failure)); count]);
         answers.resize_with(count, || Err(Error::from(ErrorKind::StoreViolation)));
         answers
     }

@@ -68,7 +68,7 @@ impl Sequences {
     /// Closes all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
     /// go back to a store that [can take them](crate::store::Capabilities::gives_back), unless later ids are
     /// already reserved; the next reserve then gets those ids. All other ids become a gap: ids held by leases
-    /// and stripes, a refill in flight, and ids that could not be given back within the [store's
+    /// and thread blocks, a refill in flight, and ids that could not be given back within the [store's
     /// timeout](SequencesBuilder::store_timeout).
     ///
     /// Returns when the actor has ended, or immediately in a forked process. Cancelling this call does not

@@ -8,15 +8,15 @@ use tokio::sync::{Semaphore, watch};
 
 use super::Sequences;
 use super::freshness::Freshness;
-use super::threads::Home;
+use super::threads::Runtimes;
 use crate::allocator::{Shared, block_on};
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::refill::actor::{Actor, Duties};
+use crate::refill::actor::{Actor, ActorConfig};
 use crate::sequence::clock::Clock;
 use crate::sequence::metrics;
 use crate::sequence::parts::Mailbox;
 use crate::sequence::registry::Registry;
-use crate::sequence::task::{Task, lost};
+use crate::sequence::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
@@ -71,8 +71,8 @@ impl Sequences {
         store: impl Future<Output = Result<S>> + Send + 'static,
         settings: impl FnOnce(SequencesBuilder) -> SequencesBuilder,
     ) -> Result<Self> {
-        let home = Home::of_its_own()?;
-        let store = block_on(Task::spawn(&home.store, store)).map_err(lost)??;
+        let home = Runtimes::of_its_own()?;
+        let store = block_on(Task::spawn(&home.store, store)).map_err(task_failed)??;
         settings(Self::builder(store)).start_at(home)
     }
 }
@@ -153,13 +153,13 @@ impl SequencesBuilder {
         match RuntimeHandle::try_current() {
             Ok(runtime) if !self.own_thread => {
                 has_timers()?;
-                self.start_at(Home::within(runtime))
+                self.start_at(Runtimes::within(runtime))
             }
-            _ => self.start_at(Home::of_its_own()?),
+            _ => self.start_at(Runtimes::of_its_own()?),
         }
     }
 
-    fn start_at(self, home: Home) -> Result<Sequences> {
+    fn start_at(self, home: Runtimes) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
             let message =
                 format!("`max_waiting` is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
@@ -175,11 +175,11 @@ impl SequencesBuilder {
         let (alive, ended) = watch::channel(());
         metrics::describe();
         let clock = Clock::start(&home.refill);
-        let duties = Duties { store_timeout: self.store_timeout, idle: self.idle_eviction, can };
+        let config = ActorConfig { store_timeout: self.store_timeout, idle: self.idle_eviction, can };
         let places = Arc::new(Semaphore::new(self.max_waiting));
         let store = (self.store.clone(), home.store.clone());
         let actor =
-            Actor::new(mailbox.clone(), store, registry.clone(), clock.clone(), duties, places.clone());
+            Actor::new(mailbox.clone(), store, registry.clone(), clock.clone(), config, places.clone());
         let keepers = home.keepers;
         home.refill.spawn(async move {
             // Dropped after the actor: this signals that it has ended.

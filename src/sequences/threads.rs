@@ -9,14 +9,14 @@ use tokio::runtime::{Builder as RuntimeBuilder, Handle as RuntimeHandle};
 use crate::error::{Error, ErrorKind, Result};
 
 /// The runtimes on which the actor and the store's work run.
-pub(super) struct Home {
+pub(super) struct Runtimes {
     pub(super) refill: RuntimeHandle,
     pub(super) store: RuntimeHandle,
     /// Keep the actor's own threads running, if it has any.
     pub(super) keepers: Vec<Keeper>,
 }
 
-impl Home {
+impl Runtimes {
     pub(super) fn within(runtime: RuntimeHandle) -> Self {
         Self { store: runtime.clone(), refill: runtime, keepers: Vec::new() }
     }

@@ -9,14 +9,14 @@ use futures_util::stream::{self, StreamExt as _};
 use super::{
     Bounds, Change, GiveBack, Grant, Listing, Page, Records, Reserve, SequenceInfo, Unreadable, no_records,
 };
-use crate::error::{Error, ErrorKind, Operation, Result, named};
+use crate::error::{Error, ErrorKind, Operation, Result, string_enum};
 use crate::name::SequenceName;
 
 /// The return type of every [`Store`] call: a boxed future, so that the trait is object-safe. The allocation
 /// is negligible compared with the round trip of a refill.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-named! {
+string_enum! {
     /// How long a grant survives. More durable variants compare as larger.
     #[derive(PartialOrd, Ord)]
     pub enum Durability, "durability" {

@@ -131,8 +131,8 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
     served.end();
 }
 
-/// Uses stripes and leases, whose ids grow within each of them.
-pub(crate) fn stripes_and_leases_grow_for_each(scale: Scale) {
+/// Uses thread blocks and leases, whose ids grow within each of them.
+pub(crate) fn thread_blocks_and_leases_grow_for_each(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Thread, scale);
     once(scale.threads, |number| {
@@ -154,7 +154,7 @@ pub(crate) fn stripes_and_leases_grow_for_each(scale: Scale) {
     served.end();
 }
 
-/// A revocation reaches segments, handles, stripes and leases that other threads hold.
+/// A revocation reaches segments, handles, thread blocks and leases that other threads hold.
 pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let served = serve(|builder| builder);
     let (ids, store) = (served.open(order, scale), served.store.clone());

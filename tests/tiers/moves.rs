@@ -42,7 +42,7 @@ impl Window for OneName {
                 Drawn::Ids { grant, .. } => Drawn::Ids { grant, low: None },
                 Drawn::Dry(token) => Drawn::Dry((number, token)),
                 Drawn::Busy(wait) => Drawn::Busy(wait),
-                Drawn::Unacquainted => Drawn::Unacquainted,
+                Drawn::UnknownSequence => Drawn::UnknownSequence,
             })
         })
     }

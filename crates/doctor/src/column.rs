@@ -53,10 +53,10 @@ impl ColumnUrl {
     pub async fn largest(&self) -> Result<Largest> {
         let limit = CONNECT_TIMEOUT;
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
-        looked.unwrap_or_else(|_| Err(self.silent(limit)))
+        looked.unwrap_or_else(|_| Err(self.timed_out(limit)))
     }
 
-    fn silent(&self, limit: Duration) -> Error {
+    fn timed_out(&self, limit: Duration) -> Error {
         let message = format!("{self} did not answer within {limit:?}; add an index on the column");
         Error::new(ErrorKind::Unavailable, message)
     }

@@ -2,10 +2,10 @@
 
 use idmill::Result;
 use idmill::SequenceName;
-use idmill::named;
 use idmill::store::{Bounds, Identity, SequenceInfo, Store, not_found};
+use idmill::string_enum;
 
-named! {
+string_enum! {
     /// The severity of a finding. Worse is larger.
     #[derive(PartialOrd, Ord)]
     pub enum Severity, "severity" {
@@ -18,7 +18,7 @@ named! {
     }
 }
 
-named! {
+string_enum! {
     /// The kind of a finding. Names are stable.
     #[derive(PartialOrd, Ord)]
     pub enum FindingKind, "kind of finding" {

@@ -4,7 +4,7 @@ use idmill::{Error, ErrorKind, Result};
 
 use super::options::Word;
 
-idmill::named! {
+idmill::string_enum! {
     /// What opening a store may do to its database.
     #[derive(Default)]
     pub enum Mode, "mode" {

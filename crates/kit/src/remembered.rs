@@ -1,6 +1,6 @@
 //! A cache of sequences as last read or written.
 
-use idmill::__private::Recent;
+use idmill::__private::BoundedMap;
 use idmill::SequenceName;
 use parking_lot::Mutex;
 
@@ -8,7 +8,7 @@ use super::Seen;
 
 /// A cache of sequences as last read or written. It holds at least the latest 32,768.
 #[derive(Debug)]
-pub struct Remembered<V>(Mutex<Recent<Seen<V>>>);
+pub struct Remembered<V>(Mutex<BoundedMap<Seen<V>>>);
 
 impl<V> Default for Remembered<V> {
     fn default() -> Self {

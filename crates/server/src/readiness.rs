@@ -22,14 +22,14 @@ const NAME: &str = "readyz";
 pub(crate) struct Readiness {
     /// Set during the drain delay, while clients are still served.
     leaving: AtomicBool,
-    store: watch::Sender<Heard>,
+    store: watch::Sender<ProbeResult>,
     /// Set after an error that may affect all sequences: the next tick probes the store.
     doubted: AtomicBool,
 }
 
 /// The store's answer to the last probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Heard {
+enum ProbeResult {
     /// No answer since the start.
     #[default]
     Nothing,
@@ -41,7 +41,7 @@ enum Heard {
     Fault,
 }
 
-impl Heard {
+impl ProbeResult {
     fn fault(self) -> Option<&'static str> {
         match self {
             Self::Answer => None,
@@ -106,9 +106,9 @@ impl Readiness {
 
     fn lose_store(&self) {
         self.store.send_if_modified(|heard| {
-            let answered = *heard == Heard::Answer;
+            let answered = *heard == ProbeResult::Answer;
             if answered {
-                *heard = Heard::Silence;
+                *heard = ProbeResult::Silence;
             }
             answered
         });
@@ -116,7 +116,7 @@ impl Readiness {
 
     /// Returns the readiness. If the store has not answered yet, waits for it, at most [`MOMENT`].
     pub(crate) async fn standing(&self, sequences: &Sequences) -> Standing {
-        let _ = timeout(MOMENT, self.store.subscribe().wait_for(|heard| *heard == Heard::Answer)).await;
+        let _ = timeout(MOMENT, self.store.subscribe().wait_for(|heard| *heard == ProbeResult::Answer)).await;
         self.standing_now(sequences)
     }
 
@@ -142,17 +142,17 @@ impl Readiness {
     /// Probes the store every [`ASK`] while it has not answered or is in doubt.
     pub(crate) async fn watch(&self, sequences: &Sequences) {
         let name: SequenceName = NAME.parse().expect("a name");
-        let (mut ticks, mut told) = (interval(ASK), Heard::Answer);
+        let (mut ticks, mut told) = (interval(ASK), ProbeResult::Answer);
         loop {
             ticks.tick().await;
             let is_doubted = self.doubted.swap(false, Ordering::Relaxed);
-            if *self.store.borrow() == Heard::Answer && !is_doubted {
+            if *self.store.borrow() == ProbeResult::Answer && !is_doubted {
                 continue;
             }
             let asked = timeout(PATIENCE, sequences.inspect(&name)).await;
             let asked = asked.unwrap_or_else(|_| Err(ErrorKind::UnknownOutcome.into()));
-            let heard = match (Heard::of(&asked), *self.store.borrow()) {
-                (Heard::Silence, Heard::Nothing) => Heard::Nothing,
+            let heard = match (ProbeResult::of(&asked), *self.store.borrow()) {
+                (ProbeResult::Silence, ProbeResult::Nothing) => ProbeResult::Nothing,
                 (heard, _) => heard,
             };
             self.store.send_replace(heard);
@@ -160,10 +160,10 @@ impl Readiness {
                 continue;
             }
             match asked {
-                Err(error) if heard == Heard::Fault => {
+                Err(error) if heard == ProbeResult::Fault => {
                     tracing::error!(%error, "the store cannot be used; send clients to another server");
                 }
-                Err(error) if heard != Heard::Answer => {
+                Err(error) if heard != ProbeResult::Answer => {
                     tracing::warn!(%error, "the store does not answer; send clients to another server");
                 }
                 _ => tracing::info!("the store answers again"),

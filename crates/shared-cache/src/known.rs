@@ -6,9 +6,9 @@ use idmill::store::{Bounds, Grant, Identity, SequenceInfo};
 use idmill::{IdRange, SequenceName};
 use tokio::time::Instant;
 
-use super::acquainted::Acquainted;
 use super::cache::Layout;
 use super::pace::Pace;
+use super::ttl_cache::TtlCache;
 
 /// After this many busy results in a row, the item is read: it may not be a stub.
 const LOOK_AT: u32 = 32;
@@ -86,7 +86,7 @@ impl Known {
     }
 }
 
-impl Acquainted<Known> {
+impl TtlCache<Known> {
     /// Stores the state of a sequence, read from the store. `key` is the key of its entry in the cache.
     pub fn hear(&self, sequence: &SequenceInfo, key: String) {
         self.introduce(&sequence.name, |before| Known::of(sequence, key, before));

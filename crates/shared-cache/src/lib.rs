@@ -14,16 +14,14 @@
 //! same window in one place. The documentation of each window states its limits.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
-#[doc(hidden)] // for the windows on caches
-pub mod acquainted;
 pub mod cache;
 #[doc(hidden)] // for the windows on caches
 pub mod counts;
 #[doc(hidden)] // the window of one store, public for its models
 pub mod datacenter;
+mod draw_floors;
 #[doc(hidden)] // same reason
 pub mod fenced;
-mod heard;
 #[doc(hidden)] // for the windows on caches
 pub mod known;
 #[doc(hidden)] // for the windows on caches
@@ -32,6 +30,8 @@ pub mod options;
 pub mod pace;
 mod sizing;
 mod tiered;
+#[doc(hidden)] // for the windows on caches
+pub mod ttl_cache;
 
 use std::fmt;
 use std::time::Duration;
@@ -98,7 +98,7 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
         Box::pin(async { Ok(()) })
     }
 
-    /// Passes the source's state of a sequence to the window, for example after [`Drawn::Unacquainted`].
+    /// Passes the source's state of a sequence to the window, for example after [`Drawn::UnknownSequence`].
     fn introduce(&self, sequence: &SequenceInfo) {
         let _ = sequence;
     }
@@ -119,7 +119,7 @@ pub enum Drawn<Token> {
     /// Another caller is refilling the window. Draw again after this time.
     Busy(Duration),
     /// The window first needs the identity and bounds of the sequence, through [`Window::introduce`].
-    Unacquainted,
+    UnknownSequence,
 }
 
 /// The outcome of an install.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::counts::{Count, Doubt};
-use super::heard::{Floor, Heard};
+use super::draw_floors::{DrawFloors, Floor};
 use super::{Claimed, Drawn, Installed, Source, Window};
 use idmill::SequenceName;
 use idmill::store::{
@@ -38,7 +38,7 @@ struct Inner<S, W> {
     window: W,
     /// Sequences with an early refill in progress.
     ahead: Mutex<HashSet<SequenceName>>,
-    heard: Heard,
+    heard: DrawFloors,
     lost: Lost,
 }
 
@@ -53,7 +53,7 @@ struct Lost {
 impl<S, W> Tiered<S, W> {
     /// Puts `window` in front of `source`.
     pub fn new(source: S, window: W) -> Self {
-        let (ahead, heard, lost) = (Mutex::default(), Heard::default(), Lost::default());
+        let (ahead, heard, lost) = (Mutex::default(), DrawFloors::default(), Lost::default());
         Self { inner: Arc::new(Inner { source, window, ahead, heard, lost }) }
     }
 
@@ -109,7 +109,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
                     waits += 1;
                     tokio::time::sleep(wait * waits.min(LONGEST_WAIT)).await;
                 }
-                Drawn::Unacquainted => {
+                Drawn::UnknownSequence => {
                     let info = self.acquaint(request).await?;
                     self.window.introduce(&info);
                 }

@@ -6,8 +6,8 @@ mod promotion;
 mod registry;
 mod revoke;
 mod signal;
-mod stripe;
 mod take_end;
+mod thread_block;
 mod turn;
 mod wake;
 
@@ -18,7 +18,7 @@ pub(crate) const MODELS: &[&[Model]] = &[
     promotion::MODELS,
     take_end::MODELS,
     revoke::MODELS,
-    stripe::MODELS,
+    thread_block::MODELS,
     turn::MODELS,
     wake::MODELS,
     cancel::MODELS,

@@ -4,14 +4,14 @@ use std::fmt;
 
 use super::engine::Engine;
 use super::event::{Effect, Event, Output};
+use super::pending_give_back::PendingGiveBack;
 use super::queue::Waiter;
-use super::rest::Rest;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::range::{IdRange, Ranges};
 use crate::sequence::answer::Answer;
+use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::metrics;
 use crate::sequence::parts::{Core, Part, Question, Request};
-use crate::sequence::seen::Seen;
 use crate::sequence::time::Time;
 use crate::store::{Change, GiveBack, Grant, Identity, Reserve};
 use crate::sync::Arc;
@@ -67,7 +67,7 @@ pub(crate) struct Driver {
     /// The actor's timer that has not fired yet.
     armed: Option<Time>,
     /// Ids above the memory limit, or left in memory at close. Boxed, since there are seldom any.
-    rest: Option<Box<Rest>>,
+    rest: Option<Box<PendingGiveBack>>,
     /// The change that raises the stored sequence. Boxed, likewise.
     raise: Option<Box<Change>>,
 }
@@ -88,7 +88,7 @@ impl Driver {
     }
 
     /// Creates a driver with the history of the sequence from before its eviction.
-    pub(crate) fn remembering(core: Arc<Core>, seen: Seen) -> Self {
+    pub(crate) fn remembering(core: Arc<Core>, seen: GrantHistory) -> Self {
         if seen.identity().is_some() {
             core.stats.meet();
         }
@@ -98,7 +98,7 @@ impl Driver {
     }
 
     /// Returns the history of the sequence.
-    pub(crate) fn seen(&self) -> &Seen {
+    pub(crate) fn seen(&self) -> &GrantHistory {
         self.engine.seen()
     }
 
@@ -155,7 +155,7 @@ impl Driver {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         let mut newest = Ranges::none();
         // If they were revoked since, they are a gap.
-        let Some(mut part) = part.filter(|part| stock.stands(part.generation())) else {
+        let Some(mut part) = part.filter(|part| stock.is_current(part.generation())) else {
             return (newest, None);
         };
         let last = part.ids().as_slice().last().and_then(IdRange::last);
@@ -245,7 +245,7 @@ impl Driver {
         self.step(Event::Raised { level: self.core.stock.remaining() }, now)
     }
 
-    /// A shed range has reached the store, or is lost.
+    /// A returned range has reached the store, or is lost.
     pub(crate) fn returned(&mut self, now: Time) -> Option<Reserve> {
         self.step(Event::Returned, now)
     }
@@ -259,13 +259,13 @@ impl Driver {
 
     /// Ends the refills; waiting callers fail with `Closed`. Returns the rest of the ids that were granted
     /// last: they can no longer be drawn.
-    pub(crate) fn close(&mut self, now: Time) -> Option<Rest> {
+    pub(crate) fn close(&mut self, now: Time) -> Option<PendingGiveBack> {
         let _ = self.step(Event::Close, now);
-        self.surplus()
+        self.take_excess()
     }
 
     /// Returns ids above the memory limit, for a store that takes them back.
-    pub(crate) fn surplus(&mut self) -> Option<Rest> {
+    pub(crate) fn take_excess(&mut self) -> Option<PendingGiveBack> {
         self.rest.take().map(|rest| *rest)
     }
 
@@ -392,7 +392,7 @@ impl Driver {
                 let forgotten = self.engine.seen().forgotten();
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
                 self.core.revoke_stock(ErrorKind::Dry);
-                self.core.give_up_stripes();
+                self.core.give_up_thread_blocks();
                 // One more, not the current generation: a concurrent revocation that is not handled yet must
                 // still void the new range.
                 self.sent_under += 1;
@@ -407,7 +407,7 @@ impl Driver {
                     stats.gap_abandoned(range.len());
                 }
             }
-            Effect::Shed { rest, identity } => {
+            Effect::ReturnExcess { rest, identity } => {
                 self.rest = Some(Box::new(self.rest_of(rest, identity)));
             }
             Effect::Reply { waiter, ids } => self.reply(waiter, ids),
@@ -420,7 +420,7 @@ impl Driver {
                     stats.unpublish(rest);
                     stats.gap_revoked(lost.len() - rest);
                 });
-                self.core.give_up_stripes();
+                self.core.give_up_thread_blocks();
                 self.rest = last(&lost).map(|(rest, identity)| Box::new(self.rest_of(rest, identity)));
             }
             Effect::Finish(reason) => {
@@ -435,8 +435,8 @@ impl Driver {
         }
     }
 
-    fn rest_of(&self, rest: IdRange, identity: Identity) -> Rest {
-        Rest::new(self.core.clone(), GiveBack { name: self.core.name.clone(), identity, rest })
+    fn rest_of(&self, rest: IdRange, identity: Identity) -> PendingGiveBack {
+        PendingGiveBack::new(self.core.clone(), GiveBack { name: self.core.name.clone(), identity, rest })
     }
 
     fn reply(&self, waiter: Caller, ids: Ranges) {
@@ -456,7 +456,7 @@ impl Driver {
     /// Joins both parts of a `take`. Empty if the first part was revoked or reset since: the rest may be of
     /// another identity, with the same numbers.
     fn joined(&self, part: Part, rest: Ranges) -> Ranges {
-        if !self.core.stock.stands(part.generation()) {
+        if !self.core.stock.is_current(part.generation()) {
             self.core.stats.gap_dropped(rest.len());
             return Ranges::none();
         }

@@ -26,11 +26,11 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::Scheme;
 use idmill_kit::SharedConnection;
 use idmill_kit::{WindowTarget, WindowView};
-use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::cache;
 use idmill_shared_cache::cache::{Command, Fence, Next, Seen, Taken};
 use idmill_shared_cache::counts::Counts;
 use idmill_shared_cache::known::Known;
+use idmill_shared_cache::ttl_cache::TtlCache;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use tokio::time::Instant;
 
@@ -82,7 +82,7 @@ const NEAR_THE_END: u64 = 1_000;
 pub struct MemcachedWindow {
     options: MemcachedOptions,
     dial: Arc<dyn Dial>,
-    sequences: Acquainted<Known>,
+    sequences: TtlCache<Known>,
     connection: SharedConnection<Connection>,
     counts: Counts,
     /// Creation time; draws are timed from here.
@@ -127,7 +127,7 @@ impl MemcachedWindow {
     pub fn over(options: MemcachedOptions, dial: Arc<dyn Dial>) -> Result<Self> {
         options.check()?;
         Ok(Self {
-            sequences: Acquainted::new(options.window.refresh),
+            sequences: TtlCache::new(options.window.refresh),
             options,
             dial,
             connection: SharedConnection::default(),
@@ -187,7 +187,7 @@ impl MemcachedWindow {
     }
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
-        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
+        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::UnknownSequence) };
         // A caller that cannot hold every id looks first if the window may be near the caller's ceiling:
         // drawn ids that it cannot hold would be lost.
         let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling, 0);

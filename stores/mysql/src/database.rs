@@ -74,16 +74,16 @@ impl Database {
         match tokio::time::timeout(self.timeout, connecting).await {
             Ok(Ok(connection)) => Ok(Session::new(self, connection)),
             Ok(Err(error)) => Err(self.not_connected(error)),
-            Err(_) => Err(self.unreachable(self.silent())),
+            Err(_) => Err(self.unreachable(self.timed_out())),
         }
     }
 
     /// Runs a statement within the timeout.
     pub(super) async fn attempt<T>(&self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
-        tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.silent()))
+        tokio::time::timeout(self.timeout, work).await.unwrap_or_else(|_| Err(self.timed_out()))
     }
 
-    fn silent(&self) -> Fault {
+    fn timed_out(&self) -> Fault {
         self.connections.discard_idle();
         Fault::Silent(self.timeout)
     }

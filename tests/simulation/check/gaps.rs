@@ -53,8 +53,8 @@ fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
     } else if case.plan.order != Order::Thread && snapshot.drawn > had {
         "more was counted than handed out"
     } else if snapshot.drawn - had > case.plan.lease {
-        // The stripe of the only thread. Leases are dropped with their callers.
-        "more was counted than handed out and in the stripe"
+        // The thread block of the only thread. Leases are dropped with their callers.
+        "more was counted than handed out and in the thread block"
     } else if known > snapshot.granted {
         "more is known than was granted"
     } else if known < snapshot.granted {

@@ -106,7 +106,7 @@ impl Subscriber for Listener {
     fn event(&self, event: &Event<'_>) {
         let notice = event.metadata().target() == TARGET;
         if notice {
-            event.record(&mut Heard);
+            event.record(&mut NoticeText);
         }
         let outer = outer();
         if !notice || outer.enabled(event.metadata()) {
@@ -132,9 +132,9 @@ impl Subscriber for Listener {
 }
 
 /// Reads the text of a notice. The driver does not log its code.
-struct Heard;
+struct NoticeText;
 
-impl Visit for Heard {
+impl Visit for NoticeText {
     fn record_str(&mut self, field: &Field, text: &str) {
         if field.name() == "message" && is_of_commit(text, "") {
             POLLED.with_borrow_mut(|polled| {

@@ -26,7 +26,7 @@ pub(crate) enum Mode {
     Batch,
     /// Ranges, fetched ahead
     AsyncBatch,
-    /// Ranges, fetched ahead, and stripes
+    /// Ranges, fetched ahead, and thread blocks
     Thread,
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum Drawing {
     Handle,
     /// One allocator, shared
     Shared,
-    /// One allocator, striped
+    /// One allocator, with a block for each thread
     Thread,
     /// A lease for each thread
     Lease,
@@ -120,7 +120,7 @@ pub(crate) struct Draws {
     /// Ids per reserve; the next reserve starts when half are left
     #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
     pub(crate) step: u64,
-    /// Ids that a lease or stripe takes at a time
+    /// Ids that a lease or thread block takes at a time
     #[arg(long, value_name = "N", default_value = "64", value_parser = length)]
     pub(crate) lease: u64,
     /// Ids per call of the mode `take`

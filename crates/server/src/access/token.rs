@@ -108,7 +108,7 @@ impl Token {
     }
 }
 
-idmill::named! {
+idmill::string_enum! {
     /// A right that a token can grant.
     pub enum Right, "right" {
         /// Draw ids, and read the position of a sequence.

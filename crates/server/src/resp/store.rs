@@ -24,7 +24,7 @@ use crate::store_proxy::StoreProxy;
 const ROWS: usize = 1000;
 
 /// The store's answer; or the failure of the whole request.
-type Told = Result<Result<Said>, Failure>;
+type Reply = Result<Result<Said>, Failure>;
 
 impl Session {
     pub(super) async fn store(&mut self, version: &[u8], request: &[u8]) -> commands::Outcome {
@@ -44,7 +44,7 @@ impl Session {
         Ok(Answer::Bytes(protocol::Answer { number, said }.encode()))
     }
 
-    async fn said(&self, caller: &Caller, ask: Ask) -> Told {
+    async fn said(&self, caller: &Caller, ask: Ask) -> Reply {
         let store = self.state.proxy.drawn();
         let reserves = |name: &str| caller.may(Right::Reserve, name);
         Ok(match ask {
@@ -187,14 +187,14 @@ impl Session {
         did: &'static str,
         name: &SequenceName,
         change: impl Future<Output = Result<SequenceInfo>> + Send + 'static,
-    ) -> Told {
+    ) -> Reply {
         self.administers(caller, did, name)?;
         let outcome = self.state.draws.changing(name, change).await;
         self.noted(caller, did, name, outcome.as_ref().map(Some));
         Ok(outcome.map(Said::Sequence))
     }
 
-    async fn removed(&self, caller: &Caller, name: &SequenceName) -> Told {
+    async fn removed(&self, caller: &Caller, name: &SequenceName) -> Reply {
         self.administers(caller, "remove", name)?;
         let (store, of) = (self.state.proxy.administered(), name.clone());
         let outcome = self.state.draws.changing(name, async move { store.remove(&of).await }).await;

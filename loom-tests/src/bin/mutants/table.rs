@@ -31,7 +31,7 @@ const fn edit(file: &'static str, find: &'static str, replace: &'static str) -> 
 
 const SEGMENT: &str = "src/sequence/segment.rs";
 const STOCK: &str = "src/sequence/stock.rs";
-const STRIPE: &str = "src/sequence/stripe.rs";
+const THREAD_BLOCK: &str = "src/sequence/thread_block.rs";
 const CORE: &str = "src/sequence/state.rs";
 const MAILBOX: &str = "src/sequence/mailbox.rs";
 const DRIVER: &str = "src/refill/driver/mod.rs";
@@ -289,29 +289,29 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "revoke::leases_are_void",
         &[edit(
             "src/sequence/block.rs",
-            "if id == self.end || !stock.stands(self.generation) {",
+            "if id == self.end || !stock.is_current(self.generation) {",
             "let _ = stock; if id == self.end {",
         )],
     ),
     mutant(
-        "whoever-revokes-writes-the-next-id-of-a-stripe",
-        "stripe::a_thread_keeps_what_it_renewed",
+        "whoever-revokes-writes-the-next-id-of-a-thread-block",
+        "thread_block::a_thread_keeps_what_it_renewed",
         &[edit(
-            STRIPE,
+            THREAD_BLOCK,
             "let left = block.give_up(stock, stats);",
             "let left = block.give_up(stock, stats); self.next.store(block.next, Ordering::Relaxed);",
         )],
     ),
     mutant(
-        "a-stripe-is-given-up-twice",
-        "stripe::what_was_given_up_is_void",
+        "a-thread-block-is-given-up-twice",
+        "thread_block::what_was_given_up_is_void",
         &[edit("src/sequence/block.rs", "self.generation = GIVEN_UP;", "")],
     ),
     mutant(
-        "a-stripe-is-given-up-without-the-lock",
-        "stripe::a_thread_keeps_what_it_renewed",
+        "a-thread-block-is-given-up-without-the-lock",
+        "thread_block::a_thread_keeps_what_it_renewed",
         &[edit(
-            STRIPE,
+            THREAD_BLOCK,
             "let _changing = self.changing.lock();\n        let mut block = self.block();\n        let left",
             "let mut block = self.block();\n        let left",
         )],

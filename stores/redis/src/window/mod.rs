@@ -14,9 +14,9 @@ use std::time::Duration;
 use idmill::store::{Grant, Reserve, SequenceInfo, Store, StoreFuture, exhausted};
 use idmill::{Error, ErrorKind, IdRange, Operation, Result};
 use idmill_kit::{WindowTarget, WindowView};
-use idmill_shared_cache::acquainted::Acquainted;
 use idmill_shared_cache::counts::{Counts, late};
 use idmill_shared_cache::known::Known;
+use idmill_shared_cache::ttl_cache::TtlCache;
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window, fenced};
 use tokio::time::Instant;
 
@@ -66,7 +66,7 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 pub struct RedisWindow {
     options: RedisWindowOptions,
-    sequences: Acquainted<Known>,
+    sequences: TtlCache<Known>,
     link: Link,
     counts: Counts,
     /// Creation time; draws are timed from here.
@@ -91,7 +91,7 @@ impl RedisWindow {
     /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
     pub fn new(options: RedisWindowOptions) -> Result<Self> {
         options.check()?;
-        let (sequences, link) = (Acquainted::new(options.window.refresh), Link::new(options.terms()));
+        let (sequences, link) = (TtlCache::new(options.window.refresh), Link::new(options.terms()));
         Ok(Self { options, sequences, link, counts: Counts::default(), began: Instant::now() })
     }
 
@@ -118,7 +118,7 @@ impl RedisWindow {
     }
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<RedisToken>> {
-        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::Unacquainted) };
+        let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::UnknownSequence) };
         // Must be unique, also across processes.
         let token = idmill::store::Identity::fresh().incarnation;
         let count = request.count.clamp(1, fenced::MAX_LEN);

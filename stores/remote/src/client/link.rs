@@ -161,7 +161,7 @@ impl Link {
                 return Ok(line);
             }
             let opened = timeout_at(until.min(Instant::now() + patience), self.open(server)).await;
-            match opened.unwrap_or_else(|_| Err(silent(patience))) {
+            match opened.unwrap_or_else(|_| Err(timed_out(patience))) {
                 Ok(line) => {
                     self.preferred.store(server, Ordering::Relaxed);
                     return Ok(line);
@@ -256,7 +256,7 @@ fn shown(answer: &dyn fmt::Debug) -> String {
     format!("{answer:?}").chars().take(SHOWN).collect()
 }
 
-fn silent(patience: Duration) -> Error {
+fn timed_out(patience: Duration) -> Error {
     Error::new(ErrorKind::Unavailable, format!("no answer within {patience:?}"))
 }
 

@@ -78,7 +78,7 @@ async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<
 
 /// The counts and times of all threads.
 #[derive(Debug)]
-struct Seen {
+struct Totals {
     values: u64,
     retries: u64,
     /// From the common start to the end of the slowest thread.
@@ -89,17 +89,17 @@ struct Seen {
     corrected: Histogram<u64>,
 }
 
-impl Seen {
+impl Totals {
     fn new() -> Self {
         Self { values: 0, retries: 0, elapsed: Duration::ZERO, times: times(), corrected: times() }
     }
 }
 
 /// Runs transactions on all threads at the same time. Each transaction lasts for `hold`.
-fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Seen> {
+fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Totals> {
     let work = |mut way: Way<'_>, since| work(plan, &mut way, hold, since);
     let (each, elapsed) = plan.on_threads(|| subject.way(), work)?;
-    let mut all = Seen { elapsed, ..Seen::new() };
+    let mut all = Totals { elapsed, ..Totals::new() };
     for seen in each {
         all.values += seen.values;
         all.retries += seen.retries;
@@ -109,8 +109,8 @@ fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Seen
     Ok(all)
 }
 
-fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -> Result<Seen> {
-    let (mut seen, mut made, mut busy) = (Seen::new(), 0, 0);
+fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -> Result<Totals> {
+    let (mut seen, mut made, mut busy) = (Totals::new(), 0, 0);
     let mut before = since;
     while !plan.is_done(made, since) {
         match way(hold) {
@@ -157,7 +157,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(mode: Mode, threads: u16, seen: &Seen, subject: &Subject) -> Self {
+    fn new(mode: Mode, threads: u16, seen: &Totals, subject: &Subject) -> Self {
         let seconds = seen.elapsed.as_secs_f64();
         Self {
             mode,

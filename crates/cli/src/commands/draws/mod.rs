@@ -59,7 +59,7 @@ async fn measured(
     args: Arc<Draws>,
     mode: Option<Drawing>,
     plan: Arc<Measurement>,
-) -> Result<(Seen, Counts)> {
+) -> Result<(Totals, Counts)> {
     let Some(mode) = mode else {
         let counter = bare::Counter::default();
         return Ok((off_runtime(move || measure(&plan, || Ok(&counter))).await?, Counts::default()));
@@ -86,7 +86,7 @@ async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allo
     sequence.step(args.step).watermark(watermark).patience(PATIENCE).await
 }
 
-fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) -> Result<Seen> {
+fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) -> Result<Totals> {
     match mode {
         Drawing::Handle | Drawing::Batch => measure(plan, || Ok(allocator.handle())),
         Drawing::Shared | Drawing::Thread | Drawing::Global => measure(plan, || Ok(allocator)),
@@ -102,7 +102,7 @@ fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) 
 
 /// The sum of all threads.
 #[derive(Debug)]
-struct Seen {
+struct Totals {
     ids: u64,
     /// From the common start to the end of the slowest thread.
     elapsed: Duration,
@@ -111,10 +111,10 @@ struct Seen {
 }
 
 /// Draws on all threads at the same time.
-fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> Result<Seen> {
+fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> Result<Totals> {
     let clock = clock();
     let (each, elapsed) = plan.on_threads(make, |mut draw, since| work(plan, clock, &mut draw, since))?;
-    let mut seen = Seen { ids: 0, elapsed, draws: times() };
+    let mut seen = Totals { ids: 0, elapsed, draws: times() };
     for (ids, draws) in each {
         seen.ids += ids;
         seen.draws.add(draws).expect("both count up to the same");

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::Seen;
+use super::Totals;
 use crate::measuring::{Counts, Percentiles, percentiles};
 use crate::output::{Sheet, digits, rate};
 
@@ -29,7 +29,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn new(mode: String, threads: u16, seen: &Seen, counts: Counts) -> Self {
+    pub(super) fn new(mode: String, threads: u16, seen: &Totals, counts: Counts) -> Self {
         let seconds = seen.elapsed.as_secs_f64();
         Self {
             mode,

@@ -78,7 +78,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         return settings.print();
     }
     // Handle SIGHUP before the store is opened, which may take a while.
-    let told = reload::Told::new();
+    let hangups = reload::Hangups::new();
     let traces = Traces::begin()?;
     let log = logging::serve(global, settings.logs_json, traces.layer());
     let metrics = recorder()?;
@@ -99,7 +99,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     };
     tokio::select! {
         () = server.run(told_to_end) => report(&metrics.render()),
-        () = reload::keep(&settings, &figures, told) => {}
+        () = reload::keep(&settings, &figures, hangups) => {}
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
         () = log.keep() => {}
@@ -146,7 +146,7 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
 
 /// Opens the store, and retries transient failures for [`REACHED_WITHIN`].
 async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
-    let (end, mut told) = (Instant::now() + REACHED_WITHIN, false);
+    let (end, mut hangups) = (Instant::now() + REACHED_WITHIN, false);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let failure = match opening::create(global, left).await {
@@ -156,7 +156,7 @@ async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
         if !failure.may_pass() || Instant::now() + RETRY >= end {
             return Err(failure);
         }
-        if !std::mem::replace(&mut told, true) {
+        if !std::mem::replace(&mut hangups, true) {
             tracing::warn!(
                 "the store is unreachable, and is retried for {REACHED_WITHIN:?}: {}",
                 failure.message()

@@ -14,12 +14,12 @@ const LOOK: Duration = Duration::from_secs(5);
 
 /// Reloads tokens and certificates when their files change, and on SIGHUP. An unreadable file changes
 /// nothing.
-pub(super) async fn keep(settings: &Settings, figures: &Figures, mut told: Told) {
+pub(super) async fn keep(settings: &Settings, figures: &Figures, mut hangups: Hangups) {
     let (mut ticks, mut files) = (interval(LOOK), settings.files.clone());
     loop {
         let asked = tokio::select! {
             _ = ticks.tick() => false,
-            () = told.again() => true,
+            () = hangups.again() => true,
         };
         if asked {
             systemd::reloading();
@@ -57,12 +57,12 @@ fn report(what: &str, outcome: Outcome<Option<usize>>) {
 }
 
 /// Receives SIGHUP, which would end a process without a handler.
-pub(super) struct Told {
+pub(super) struct Hangups {
     #[cfg(unix)]
     hangup: Option<tokio::signal::unix::Signal>,
 }
 
-impl Told {
+impl Hangups {
     #[cfg(unix)]
     pub(super) fn new() -> Self {
         Self { hangup: tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).ok() }

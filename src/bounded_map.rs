@@ -7,18 +7,18 @@ use crate::name::SequenceName;
 
 /// Keeps at least the last `MOST` names that were inserted, and at most `2 * MOST`.
 #[derive(Debug)]
-pub struct Recent<T> {
+pub struct BoundedMap<T> {
     latest: HashMap<SequenceName, T>,
     before: HashMap<SequenceName, T>,
 }
 
-impl<T> Default for Recent<T> {
+impl<T> Default for BoundedMap<T> {
     fn default() -> Self {
         Self { latest: HashMap::new(), before: HashMap::new() }
     }
 }
 
-impl<T> Recent<T> {
+impl<T> BoundedMap<T> {
     const MOST: usize = 1 << 15;
 
     /// Inserts a value under this name.
@@ -48,13 +48,13 @@ mod tests {
     #[test]
     fn latest_entries_are_kept_within_twice_the_limit() {
         let name = |n: usize| SequenceName::new(&n.to_string()).unwrap();
-        let mut recent = Recent::default();
-        for n in 0..5 * Recent::<usize>::MOST + 7 {
+        let mut recent = BoundedMap::default();
+        for n in 0..5 * BoundedMap::<usize>::MOST + 7 {
             recent.put(&name(n), n);
         }
-        let all = 5 * Recent::<usize>::MOST + 7;
-        assert!((all - Recent::<usize>::MOST..all).all(|n| recent.get(&name(n)) == Some(&n)));
-        assert!(recent.latest.len() + recent.before.len() <= 2 * Recent::<usize>::MOST);
+        let all = 5 * BoundedMap::<usize>::MOST + 7;
+        assert!((all - BoundedMap::<usize>::MOST..all).all(|n| recent.get(&name(n)) == Some(&n)));
+        assert!(recent.latest.len() + recent.before.len() <= 2 * BoundedMap::<usize>::MOST);
         recent.put(&name(all - 1), 1);
         assert_eq!((recent.take(&name(all - 1)), recent.get(&name(all - 1))), (Some(1), None));
     }

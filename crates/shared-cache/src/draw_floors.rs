@@ -5,13 +5,13 @@
 //! as the sequence has one window. If the name or address now belongs to a different window, that window may
 //! have a range that was claimed earlier.
 
-use idmill::__private::Recent;
+use idmill::__private::BoundedMap;
 use idmill::SequenceName;
 use idmill::store::{Change, Grant, Identity};
 use parking_lot::Mutex;
 
 #[derive(Debug, Default)]
-pub(super) struct Heard(Mutex<Recent<Floor>>);
+pub(super) struct DrawFloors(Mutex<BoundedMap<Floor>>);
 
 /// The known ids when a request was sent. Replies to concurrent requests arrive in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) struct Floor {
     reached: u64,
 }
 
-impl Heard {
+impl DrawFloors {
     /// Returns the known ids. Must be called before the request is sent.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.0.lock().get(name).copied()

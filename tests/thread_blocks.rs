@@ -31,7 +31,7 @@ fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 fn threads_that_draw_once_waste_nothing() {
     let (ids, sequence) = open(Order::Thread, 1000, 64);
     let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking(LONG).next().unwrap())).max().unwrap();
-    // Allows a block for each seat: tests that run concurrently use seats, too.
+    // Allows a block for each slot: tests that run concurrently use slots, too.
     assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
     ids.blocking().close().unwrap();
     let snapshot = sequence.snapshot();
@@ -51,11 +51,11 @@ fn new_thread_skips_inherited_ids_below_its_awaited_id() {
         let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
         builder.await.unwrap()
     });
-    // From now on this thread owns its seat. The first id is waited for.
+    // From now on this thread owns its slot. The first id is waited for.
     for id in 1..=9 {
         assert_eq!(runtime.block_on(sequence.next()).unwrap(), id);
     }
-    assert_eq!(in_a_thread(|| sequence.try_next().unwrap()), 10, "and 11 to 17 stay in the seat");
+    assert_eq!(in_a_thread(|| sequence.try_next().unwrap()), 10, "and 11 to 17 stay in the slot");
     for id in 18..=20 {
         assert_eq!(sequence.try_next().unwrap(), id);
     }

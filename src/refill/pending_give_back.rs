@@ -6,13 +6,13 @@ use crate::sync::Arc;
 
 /// Ids that can no longer be drawn, while it is unknown whether the store takes them back. Until then they
 /// count neither as given back nor as a gap, since neither count may ever go down. Dropped, they are a gap.
-pub(crate) struct Rest {
+pub(crate) struct PendingGiveBack {
     core: Arc<Core>,
     back: GiveBack,
     is_back: bool,
 }
 
-impl Rest {
+impl PendingGiveBack {
     /// Creates a rest of this core, which no longer counts these ids as published.
     pub(crate) fn new(core: Arc<Core>, back: GiveBack) -> Self {
         Self { core, back, is_back: false }
@@ -33,7 +33,7 @@ impl Rest {
     }
 }
 
-impl Drop for Rest {
+impl Drop for PendingGiveBack {
     fn drop(&mut self) {
         if !self.is_back {
             // Counted like ids revoked in memory. In this order, so that they never count as handed out.

@@ -2,18 +2,18 @@
 
 use crate::error::ErrorKind;
 use crate::sequence::parts::Core;
-use crate::sequence::stripes::Stripes;
+use crate::sequence::thread_blocks::ThreadBlocks;
 use crate::sync::Arc;
 
 /// Returns the next id for this thread after its block is used up.
-pub(super) fn draw_on(stripes: &Stripes, core: &Arc<Core>) -> Result<u64, ErrorKind> {
+pub(super) fn draw_slow(blocks: &ThreadBlocks, core: &Arc<Core>) -> Result<u64, ErrorKind> {
     // Before the lock below: a thread that the fork did not copy may hold it.
     if core.stock.is_forked() {
         core.stock.disown();
         return Err(ErrorKind::Closed);
     }
     let mut segment = core.stock.current();
-    let id = stripes.renew(&core.stock, &core.stats, || core.take_some(core.settings.lease, &mut segment));
+    let id = blocks.renew(&core.stock, &core.stats, || core.take_some(core.settings.lease, &mut segment));
     // Without a block, this returns the reason, or an id that has arrived since.
     id.map_or_else(|| core.draw(&mut segment), Ok)
 }

@@ -6,8 +6,8 @@
 //! Only its thread writes `next` and `end`: a draw stores `next` without a lock, so a store by another thread
 //! could undo it and duplicate an id. A revocation only writes `generation`.
 //!
-//! All accesses are `Relaxed`. The thread reads its own writes; the next thread in the seat gets them through
-//! the lock of the free seats. Other threads only read `next` as a level, for counting.
+//! All accesses are `Relaxed`. The thread reads its own writes; the next thread in the slot gets them through
+//! the lock of the free slots. Other threads only read `next` as a level, for counting.
 
 use crate::range::IdRange;
 use crate::sequence::block::Block;
@@ -16,7 +16,7 @@ use crate::sequence::stock::Stock;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 #[derive(Debug)]
-pub(crate) struct Stripe {
+pub(crate) struct ThreadBlock {
     next: AtomicU64,
     end: AtomicU64,
     generation: AtomicU64,
@@ -24,7 +24,7 @@ pub(crate) struct Stripe {
     changing: Mutex<()>,
 }
 
-impl Default for Stripe {
+impl Default for ThreadBlock {
     fn default() -> Self {
         let Block { next, end, generation } = Block::EMPTY;
         Self {
@@ -36,7 +36,7 @@ impl Default for Stripe {
     }
 }
 
-impl Stripe {
+impl ThreadBlock {
     /// Returns the next id of the block, for its thread.
     #[inline]
     pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {

@@ -23,7 +23,7 @@ pub(crate) struct Reached {
 /// any order. So `next` stays above the largest id that this process *holds*: one that was granted and not
 /// given back. Above that, ids may be granted again.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct GrantHistory {
     /// The identity of the last grant, and how far it was granted.
     present: Option<Present>,
     /// Boxed: only used if a sequence is created again, or other processes draw from it.
@@ -71,7 +71,7 @@ impl Present {
     }
 }
 
-impl Seen {
+impl GrantHistory {
     /// Returns how far the present incarnation was granted; `None` before the first grant.
     fn reached(&self) -> Option<Reached> {
         self.present.as_ref().map(Present::reached)
@@ -228,8 +228,8 @@ mod tests {
         Grant { range: IdRange::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
     }
 
-    fn seen(grants: &[Grant]) -> Seen {
-        let mut seen = Seen::default();
+    fn seen(grants: &[Grant]) -> GrantHistory {
+        let mut seen = GrantHistory::default();
         for grant in grants {
             assert_eq!(seen.gone_back(grant), None, "{grant:?}");
             seen.note(grant);
@@ -277,7 +277,7 @@ mod tests {
         assert!(seen(&[last]).raise(&grant(1, 0, 1)).is_none());
     }
 
-    fn granted(seen: &mut Seen, first: u64, last: u64) {
+    fn granted(seen: &mut GrantHistory, first: u64, last: u64) {
         let range = IdRange::new(first, last - first + 1).unwrap();
         let grant = Grant { range, ..grant(1, 0, 1) };
         assert_eq!(seen.gone_back(&grant), None);
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn give_backs_in_reverse_order_free_both_ranges() {
-        let mut seen = Seen::default();
+        let mut seen = GrantHistory::default();
         granted(&mut seen, 1, 100);
         seen.forget_from(11);
         granted(&mut seen, 101, 190);
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn ids_of_others_are_not_held() {
-        let mut seen = Seen::default();
+        let mut seen = GrantHistory::default();
         granted(&mut seen, 11, 20);
         granted(&mut seen, 31, 40);
         seen.forget_from(31);
@@ -321,7 +321,7 @@ mod tests {
         fn largest_held_is_that_of_a_set(
             steps in prop::collection::vec((0..5_u64, 1..8_u64, 0..8_u64), 1..40),
         ) {
-            let (mut seen, mut set, mut next) = (Seen::default(), BTreeSet::new(), 3);
+            let (mut seen, mut set, mut next) = (GrantHistory::default(), BTreeSet::new(), 3);
             for (others, count, back) in steps {
                 let (first, last) = (next + others, next + others + count - 1);
                 granted(&mut seen, first, last);

@@ -1,52 +1,52 @@
 //! The blocks that threads hold of a sequence under [`Order::Thread`](crate::Order::Thread), for `&self`
 //! callers: the draws of different threads share no cache line.
 //!
-//! A thread that ends leaves its block to the next thread in its [seat](super::seat), which draws from it
+//! A thread that ends leaves its block to the next thread in its [slot](super::thread_slot), which draws from it
 //! first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one time.
 //!
-//! *Growing*: a thread keeps its seat while it lives, and is the only one that draws from its stripe. Other
-//! ids of the thread are cut from the stock, after the ids in its stripe: either by the actor, after which
-//! the stripe [catches up](Stripes::catch_up), including inherited ids; or without a stripe, while the thread
+//! *Growing*: a thread keeps its slot while it lives, and is the only one that draws from its thread block. Other
+//! ids of the thread are cut from the stock, after the ids in its thread block: either by the actor, after which
+//! the thread block [catches up](ThreadBlocks::catch_up), including inherited ids; or without a thread block, while the thread
 //! ends.
 
 use std::fmt;
 
 use crate::range::IdRange;
-use crate::sequence::seat::Seat;
 use crate::sequence::stats::Stats;
 use crate::sequence::stock::Stock;
-use crate::sequence::stripe::Stripe;
+use crate::sequence::thread_block::ThreadBlock;
+use crate::sequence::thread_slot::ThreadSlot;
 use crate::sync::{CachePadded, OnceLock};
 
-/// Enough for four million threads; further threads draw without a stripe.
+/// Enough for four million threads; further threads draw without a thread block.
 const ROWS: usize = 20;
 
 /// Created when its thread first draws.
-type Place = OnceLock<Box<CachePadded<Stripe>>>;
+type Place = OnceLock<Box<CachePadded<ThreadBlock>>>;
 
-/// The stripes by seat.
+/// The thread blocks by slot.
 #[derive(Default)]
-pub(crate) struct Stripes {
+pub(crate) struct ThreadBlocks {
     /// Without the extra pointer of the further rows: it costs a thread that draws from many sequences a
     /// cache line.
-    first: [Place; Seat::columns(0)],
+    first: [Place; ThreadSlot::columns(0)],
     /// Each is created when the first of its threads draws.
     further: [OnceLock<Box<[Place]>>; ROWS - 1],
 }
 
-impl Stripes {
+impl ThreadBlocks {
     /// Returns the next id of this thread's block, if it has one.
     #[allow(clippy::inline_always)] // a call costs half of what it does
     #[inline(always)]
     pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {
-        self.at(Seat::mine())?.draw(stock)
+        self.at(ThreadSlot::mine())?.draw(stock)
     }
 
-    /// Returns the next id for this thread: from the block in its seat, or from the ids that `take` returns.
-    /// `None` without a seat, and if memory is empty.
+    /// Returns the next id for this thread: from the block in its slot, or from the ids that `take` returns.
+    /// `None` without a slot, and if memory is empty.
     pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
-        let stripe = Seat::take().and_then(|seat| self.make(seat))?;
-        stripe.draw(stock).or_else(|| stripe.renew(stock, stats, take))
+        let block = ThreadSlot::take().and_then(|slot| self.make(slot))?;
+        block.draw(stock).or_else(|| block.renew(stock, stats, take))
     }
 
     /// Drops smaller ids of this thread's block, after the thread got `id` from the actor. They may be
@@ -54,8 +54,8 @@ impl Stripes {
     /// handed out after `id`.
     #[cold]
     pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
-        if let Some(stripe) = Seat::take().and_then(|seat| self.at(seat)) {
-            stripe.catch_up(stats, id);
+        if let Some(block) = ThreadSlot::take().and_then(|slot| self.at(slot)) {
+            block.catch_up(stats, id);
         }
     }
 
@@ -63,41 +63,41 @@ impl Stripes {
     /// number of ids, which may include the one of a concurrent draw.
     #[cold]
     pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
-        self.iter().map(|stripe| stripe.give_up(stock, stats)).sum()
+        self.iter().map(|block| block.give_up(stock, stats)).sum()
     }
 
     /// Whether a thread holds ids that were not revoked.
     pub(crate) fn hold_ids(&self, stock: &Stock) -> bool {
-        self.iter().any(|stripe| stripe.holds_ids(stock))
+        self.iter().any(|block| block.holds_ids(stock))
     }
 
-    fn iter(&self) -> impl Iterator<Item = &CachePadded<Stripe>> {
+    fn iter(&self) -> impl Iterator<Item = &CachePadded<ThreadBlock>> {
         let further = self.further.iter().filter_map(OnceLock::get).flatten();
-        self.first.iter().chain(further).filter_map(OnceLock::get).map(|stripe| &**stripe)
+        self.first.iter().chain(further).filter_map(OnceLock::get).map(|block| &**block)
     }
 
     #[allow(clippy::inline_always)] // see `draw`
     #[inline(always)]
-    fn at(&self, seat: Seat) -> Option<&Stripe> {
-        let row = match seat.row.checked_sub(1) {
+    fn at(&self, slot: ThreadSlot) -> Option<&ThreadBlock> {
+        let row = match slot.row.checked_sub(1) {
             None => &self.first[..],
             Some(further) => self.further.get(further)?.get()?,
         };
-        Some(row.get(seat.column)?.get()?)
+        Some(row.get(slot.column)?.get()?)
     }
 
-    fn make(&self, seat: Seat) -> Option<&Stripe> {
-        let new = || (0..Seat::columns(seat.row)).map(|_| Place::new()).collect();
-        let row = match seat.row.checked_sub(1) {
+    fn make(&self, slot: ThreadSlot) -> Option<&ThreadBlock> {
+        let new = || (0..ThreadSlot::columns(slot.row)).map(|_| Place::new()).collect();
+        let row = match slot.row.checked_sub(1) {
             None => &self.first[..],
             Some(further) => self.further.get(further)?.get_or_init(new),
         };
-        Some(row.get(seat.column)?.get_or_init(Box::default))
+        Some(row.get(slot.column)?.get_or_init(Box::default))
     }
 }
 
-impl fmt::Debug for Stripes {
+impl fmt::Debug for ThreadBlocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stripes").finish_non_exhaustive()
+        f.debug_struct("ThreadBlocks").finish_non_exhaustive()
     }
 }

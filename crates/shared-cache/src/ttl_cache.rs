@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 /// The value `K` of each sequence, with its expiry.
 #[derive(Debug)]
-pub struct Acquainted<K> {
+pub struct TtlCache<K> {
     by_name: Mutex<HashMap<SequenceName, Entry<K>>>,
     refresh: Duration,
 }
@@ -24,7 +24,7 @@ struct Entry<K> {
     until: Instant,
 }
 
-impl<K: Clone> Acquainted<K> {
+impl<K: Clone> TtlCache<K> {
     /// Creates an empty cache whose entries are valid for `refresh`.
     pub fn new(refresh: Duration) -> Self {
         Self { by_name: Mutex::default(), refresh }
@@ -87,7 +87,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn cached_entry_expires_after_its_ttl() {
-        let (all, s) = (Acquainted::new(Duration::from_secs(5)), name("s"));
+        let (all, s) = (TtlCache::new(Duration::from_secs(5)), name("s"));
         all.update(&s, |_| unreachable!("nothing is known"));
         all.introduce(&s, |before| before.copied().unwrap_or(1));
         tokio::time::advance(Duration::from_secs(4)).await;
@@ -103,8 +103,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_drawn_beyond_the_end_says_that_it_was_raised() {
-        let (all, s, known) =
-            (Acquainted::new(Duration::from_secs(5)), name("s"), Bounds::new(1, 10).unwrap());
+        let (all, s, known) = (TtlCache::new(Duration::from_secs(5)), name("s"), Bounds::new(1, 10).unwrap());
         all.introduce(&s, |_| ());
         assert_eq!(all.bounds_after(&s, IdRange::new(6, 5).unwrap(), known), known);
         assert_eq!(all.get(&s), Some(()));
@@ -115,7 +114,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_million_sequences_that_came_and_went_leave_no_trace() {
-        let all = Acquainted::new(Duration::from_secs(5));
+        let all = TtlCache::new(Duration::from_secs(5));
         for round in 0..20 {
             for n in 0..50 {
                 all.introduce(&name(&format!("{round}-{n}")), |_| ());

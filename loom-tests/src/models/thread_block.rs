@@ -1,13 +1,13 @@
 //! Checks that a thread's block stays its own while others access it.
 //!
-//! *Threads*: a thread that draws from its stripe and renews it; a thread that revokes, and gives up the
-//! blocks of all threads. The actor publishes after the revocation, so that the stripe can be renewed
+//! *Threads*: a thread that draws from its thread block and renews it; a thread that revokes, and gives up the
+//! blocks of all threads. The actor publishes after the revocation, so that the thread block can be renewed
 //! before it is given up. Up to 3 preemptions.
 //!
 //! *Promises*: ids are unique and grow. No draw that begins after a revocation yields an id from before it.
 //! Every id is drawn or counted.
 //!
-//! *Bugs it catches*: a revocation that writes where the stripe's own thread draws; a block that is given
+//! *Bugs it catches*: a revocation that writes where the thread block's own thread draws; a block that is given
 //! up without its generation.
 
 use loom::thread;
@@ -16,23 +16,23 @@ use crate::error::ErrorKind;
 use crate::explore::explore;
 use crate::harness::models;
 use crate::sequence::parts::Core;
-use crate::sequence::stripe::Stripe;
+use crate::sequence::thread_block::ThreadBlock;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::world::{range, sequence};
 
 models![a_thread_keeps_what_it_renewed, what_was_given_up_is_void];
 
-/// The thread's part: `Stripes::draw`, then `Stripes::renew` if the stripe is empty.
-fn draw(core: &Arc<Core>, stripe: &Stripe) -> Option<u64> {
+/// The thread's part: `ThreadBlocks::draw`, then `ThreadBlocks::renew` if the thread block is empty.
+fn draw(core: &Arc<Core>, block: &ThreadBlock) -> Option<u64> {
     let mut segment = core.stock.current();
     let take = || core.take_some(2, &mut segment);
-    stripe.draw(&core.stock).or_else(|| stripe.renew(&core.stock, &core.stats, take))
+    block.draw(&core.stock).or_else(|| block.renew(&core.stock, &core.stats, take))
 }
 
 /// Revokes everything, as `Core::revoke` does. Returns the number of ids that were removed from memory.
-fn revoke(core: &Arc<Core>, stripe: &Stripe) -> u64 {
+fn revoke(core: &Arc<Core>, block: &ThreadBlock) -> u64 {
     let sealed = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
-    stripe.give_up(&core.stock, &core.stats);
+    block.give_up(&core.stock, &core.stats);
     sealed
 }
 
@@ -48,18 +48,18 @@ fn assert_counted(core: &Arc<Core>, drawn: &[u64], sealed: u64, granted: u64) {
 fn a_thread_keeps_what_it_renewed() {
     explore(4_700, Some(3), || {
         let (core, _mailbox) = sequence(4, 0, 100);
-        let stripe = Arc::new(Stripe::default());
+        let block = Arc::new(ThreadBlock::default());
         let thread = {
-            let (core, stripe) = (core.clone(), stripe.clone());
+            let (core, block) = (core.clone(), block.clone());
             thread::spawn(move || -> Vec<u64> {
-                std::iter::repeat_with(|| draw(&core, &stripe)).take(3).flatten().collect()
+                std::iter::repeat_with(|| draw(&core, &block)).take(3).flatten().collect()
             })
         };
         let _nothing = core.stock.revoke(ErrorKind::Dry, |_| {});
         assert!(core.stock.publish(range(1, 3), 0, 1));
-        stripe.give_up(&core.stock, &core.stats);
+        block.give_up(&core.stock, &core.stats);
         let drawn = thread.join().unwrap();
-        let sealed = revoke(&core, &stripe);
+        let sealed = revoke(&core, &block);
         assert_counted(&core, &drawn, sealed, 3);
     });
 }
@@ -68,23 +68,23 @@ fn what_was_given_up_is_void() {
     explore(2_700, Some(3), || {
         let (core, _mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 2), 0, 0));
-        let stripe = Arc::new(Stripe::default());
+        let block = Arc::new(ThreadBlock::default());
         let returned = Arc::new(AtomicBool::new(false));
         let thread = {
-            let (core, stripe, returned) = (core.clone(), stripe.clone(), returned.clone());
+            let (core, block, returned) = (core.clone(), block.clone(), returned.clone());
             thread::spawn(move || {
-                let first = draw(&core, &stripe);
+                let first = draw(&core, &block);
                 let after = returned.load(Ordering::Acquire);
-                let second = draw(&core, &stripe);
+                let second = draw(&core, &block);
                 assert!(!after || second.is_none_or(|id| id > 2), "{second:?} after revocation");
                 [first, second].into_iter().flatten().collect::<Vec<_>>()
             })
         };
-        let mut sealed = revoke(&core, &stripe);
+        let mut sealed = revoke(&core, &block);
         returned.store(true, Ordering::Release);
         assert!(core.stock.publish(range(3, 1), 0, 1));
         let drawn = thread.join().unwrap();
-        sealed += revoke(&core, &stripe);
+        sealed += revoke(&core, &block);
         assert_counted(&core, &drawn, sealed, 3);
     });
 }
