@@ -42,11 +42,11 @@ def messages(source):
 
 
 def comments(path, lead):
-    """Paragraphs in lines that are comments, with the line of the first. A row of a table is one."""
+    """Paragraphs in lines that are comments, with the line of the first. A table row is one. `#- ` is not a comment."""
     run = []
     for number, line in enumerate([*open(path, errors='replace'), ''], 1):
         text = line.strip()
-        comment = text.startswith(lead) and not text.startswith('#!') and 'shellcheck ' not in text
+        comment = text.startswith(lead) and not text.startswith(('#!', '#- ')) and 'shellcheck ' not in text
         text = text.lstrip('#/-:!').strip()
         row = comment and re.search(r'\S {2,}\S', text)
         if run and (row or not comment or not text):

@@ -1,4 +1,4 @@
-//! A service that draws in a transaction on a connection of its pool: both crates use the same rusqlite types.
+//! A service that draws in a transaction of its own connection: both crates use the same rusqlite types.
 
 use idmill_sqlite::idmill::Result;
 use deadpool_sqlite::rusqlite::Transaction;

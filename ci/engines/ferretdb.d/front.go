@@ -17,10 +17,10 @@ type front struct {
 	one      sync.Mutex
 }
 
-// What the wire protocol calls them: every message begins with its length, two ids, and its kind.
+// From the wire protocol. Each message begins with its length, two ids and its kind.
 const (
 	headerLength = 16
-	longest      = 48_000_000 // what MongoDB allows, too
+	longest      = 48_000_000 // MongoDB's limit, too
 	opMsg        = 2013
 	moreToCome   = 1 << 1
 )
@@ -54,7 +54,7 @@ func (f *front) connection(client net.Conn) {
 		if err != nil {
 			return
 		}
-		// Outside the lock: a client that does not read its replies holds nobody up.
+		// Outside the lock: a client that does not read its replies must not block other clients.
 		if _, err := client.Write(reply); err != nil {
 			return
 		}

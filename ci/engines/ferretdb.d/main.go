@@ -58,7 +58,7 @@ func serve(ctx context.Context, data, listen string) error {
 	return ferret.Run(ctx)
 }
 
-// embed makes a FerretDB that keeps its databases in a directory. It listens on a port of its own that nobody is told.
+// embed creates a FerretDB that keeps its databases in a directory. It listens on a free port, for the front only.
 func embed(data string) (*ferretdb.FerretDB, error) {
 	if data == "" {
 		return nil, errors.New("-data names the directory for the databases")
@@ -70,7 +70,7 @@ func embed(data string) (*ferretdb.FerretDB, error) {
 	if err := os.MkdirAll(directory, 0o700); err != nil {
 		return nil, err
 	}
-	// FerretDB wants the slash at the end.
+	// FerretDB requires the slash at the end.
 	store := url.URL{Scheme: "file", OmitHost: true, Path: directory + "/"}
 	return ferretdb.New(&ferretdb.Config{
 		Listener:  ferretdb.ListenerConfig{TCP: "127.0.0.1:0"},

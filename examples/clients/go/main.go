@@ -1,4 +1,4 @@
-// Draws ids by what the command line says; see ../README.md.
+// Draws ids from the command line; see ../README.md.
 package main
 
 import (
@@ -21,7 +21,7 @@ func words(variable, otherwise string) []string {
 	return strings.Split(otherwise, ",")
 }
 
-// Draws in every way until the time is over, and writes down what came from which server.
+// Draws in every way for some seconds, and prints each range with the server that it came from.
 func record(ctx context.Context, ids *idmill.Ids, name string, seconds int64) error {
 	out := bufio.NewWriter(os.Stdout)
 	defer out.Flush()

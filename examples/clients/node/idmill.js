@@ -1,31 +1,31 @@
-// Ids from idmill over the Redis protocol, by node-redis as it is: copy this file into a service.
+// Ids from idmill over the Redis protocol, with node-redis: copy this file into a service.
 
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient, ErrorReply, RESP_TYPES } from 'redis';
 
-// How an error begins that another attempt, or another server, may not meet: the store is away; its answer was
-// lost; the server ends; the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …) stay until
-// somebody changes something.
+// Prefixes of the errors that may not occur on another attempt or another server: the store is unreachable, its reply
+// was lost, the server is shutting down, or the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …)
+// are permanent.
 const TRANSIENT = /^(TRYAGAIN|UNKNOWN|CLOSED|ERR max number of clients)/;
-const TRIES = 10; // about ten seconds in all, where nobody answers
+const TRIES = 10; // about ten seconds in all, if no server answers
 const [PAUSE, LONGEST_PAUSE] = [20, 2000];
-const PATIENCE = 7000; // beyond the server's --patience (5 s), after which it answers TRYAGAIN
+const PATIENCE = 7000; // longer than the server's --patience (5 s), after which it returns TRYAGAIN
 
-/** What did not come from the server, such as a lost connection, is transient. */
+/** An error that the server did not send, such as a lost connection, is transient. */
 export const isTransient = (error) => !(error instanceof ErrorReply) || TRANSIENT.test(error.message);
 
-/** Not all clients at the same time, when a server is back. */
+/** Random, so that clients do not all retry at the same time when a server is reachable again. */
 const jitter = (ms) => ms * (0.5 + Math.random() / 2);
 
 /**
- * Draws from the first of several servers that answers. All of a process share one.
+ * Draws from the first of several servers that answers. Share one in the whole process.
  *
- * A command whose answer was lost is simply sent again: ids are never handed out twice, so the lost one is a gap.
- * node-redis repeats no command that it has sent, and here keeps none for later either.
+ * A command whose reply was lost is sent again: ids are never handed out twice, so a lost id becomes a gap.
+ * node-redis does not retry a command that it has sent, and is configured to queue no commands while disconnected.
  *
- * Ids are BigInts: numbers are exact up to 2^53 only. Of a sequence that was created with a smaller `--max`,
- * `Number(id)` is the id.
+ * Ids are BigInts: numbers are exact only up to 2^53. If a sequence was created with a smaller `--max`, `Number(id)`
+ * is exact.
  */
 export class Ids {
   retries = 0;
@@ -37,31 +37,32 @@ export class Ids {
     this.#servers = urls.map((url) => connect(url, token, this.#end.signal));
   }
 
-  /** One id. */
+  /** Draws one id. */
   next(name) {
     return this.#ask(async (server) => BigInt(await server.incr(name)));
   }
 
-  /** Ids in one round trip, growing. For more than some hundred, `take` is the better way. */
+  /** Draws ids in one round trip, in increasing order. For more than some hundred, use `take`. */
   many(name, n) {
-    // What is sent in one turn of the event loop is one pipeline. If one fails, the others are a gap.
+    // node-redis sends the commands of one turn of the event loop in one pipeline. If one fails, the ids of the others
+    // become a gap.
     const one = async (server) => BigInt(await server.incr(name));
     return this.#ask((server) => Promise.all(Array.from({ length: n }, () => one(server))));
   }
 
-  /** `n` ids in a row: the answer to INCRBY is the last of them. */
+  /** Draws `n` consecutive ids: the reply to INCRBY is the last of them. */
   async block(name, n) {
     const last = await this.#ask(async (server) => BigInt(await server.incrBy(name, n)));
     return { first: last - BigInt(n) + 1n, last };
   }
 
-  /** `n` ids in as few ranges as possible. Unlike `block`, this skips nothing. */
+  /** Draws `n` ids in as few ranges as possible. Unlike `block`, it skips no ids. */
   async take(name, n) {
     const ends = await this.#ask((server) => server.sendCommand(['IDMILL.TAKE', name, String(n)]));
     return ends.flatMap((end, at) => (at % 2 ? [] : [{ first: BigInt(end), last: BigInt(ends[at + 1]) }]));
   }
 
-  /** Which server answers, by its place in the list. */
+  /** The index of the server in use. */
   get server() {
     return this.#at;
   }
@@ -74,7 +75,7 @@ export class Ids {
       } catch (error) {
         if (attempt === TRIES || !isTransient(error)) throw error;
       }
-      // The next server, unless another caller has gone on already.
+      // Switch to the next server, unless another caller already did.
       if (this.#at === at) this.#at = (at + 1) % this.#servers.length;
       this.retries++;
       await sleep(jitter(pause));
@@ -83,15 +84,15 @@ export class Ids {
 
   close() {
     for (const { client } of this.#servers) client.destroy();
-    this.#end.abort(); // `destroy` forgets a connection that is just being made, and it would keep the process alive
+    this.#end.abort(); // `destroy` does not close a connection that is being opened, which would keep the process alive
   }
 }
 
 function connect(url, token, signal) {
   const client = createClient({
-    url, // `rediss://` speaks TLS
+    url, // `rediss://` for TLS
     password: token,
-    disableOfflineQueue: true, // another server may be there
+    disableOfflineQueue: true, // another server may be reachable
     socket: { signal, connectTimeout: 1000, reconnectStrategy: (tries) => jitter(Math.min(PAUSE * 2 ** tries, LONGEST_PAUSE)) },
   });
   // Digits instead of numbers, which BigInt reads.
@@ -104,7 +105,7 @@ function connect(url, token, signal) {
 
 async function answer(server, command) {
   await server.tried;
-  // Such as a wrong token, which a command would not tell.
+  // Such as a wrong token, which the command itself would not report.
   if (!server.client.isReady && server.error) throw server.error;
   let timer;
   const late = new Promise((_, reject) => {
@@ -116,8 +117,8 @@ async function answer(server, command) {
 /**
  * Ids for bulk inserts: drawn a block at a time, handed out from memory.
  *
- * What is left in memory when the process ends is a gap, and is smaller than what others draw meanwhile: so take
- * no larger blocks than are used within a second or so.
+ * Choose a `size` that lasts for about one second: unused ids become a gap when the process ends, and are smaller than
+ * the ids that other processes draw in the meantime.
  */
 export class Block {
   #left = { first: 1n, last: 0n };

@@ -1,4 +1,4 @@
-// Draws ids by what the command line says; see ../README.md.
+// Draws ids from the command line; see ../README.md.
 
 import { Block, Ids, isTransient } from './idmill.js';
 import { draw, Problem } from './idmill-http.js';
@@ -10,7 +10,7 @@ function* each({ first, last }) {
   for (let id = first; id <= last; id++) yield id;
 }
 
-/** Draws in every way until the time is over, and writes down what came from which server. */
+/** Draws in every way for some seconds, and prints each range with the server that it came from. */
 async function record(ids, name, seconds) {
   const block = new Block(ids, name, 20);
   const end = performance.now() + 1000 * seconds;

@@ -1,4 +1,4 @@
-"""Ids from idmill over the Redis protocol, by redis-py as it is: copy this file into a service."""
+"""Ids from idmill over the Redis protocol, with redis-py: copy this file into a service."""
 
 import random
 import threading
@@ -8,22 +8,22 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-# How an error begins that another attempt, or another server, may not meet: the store is away; its answer was
-# lost; the server ends; the server is full. All others (EXHAUSTED, NOTFOUND, NOPERM, …) stay until somebody
-# changes something.
+# Prefixes of the errors that may not occur on another attempt or another server: the store is unreachable, its reply
+# was lost, the server is shutting down, or the server is full. All others (EXHAUSTED, NOTFOUND, NOPERM, …) are
+# permanent.
 TRANSIENT = ("TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients")
-TRIES = 10  # about ten seconds in all, where nobody answers
+TRIES = 10  # about ten seconds in all, if no server answers
 PAUSE, LONGEST_PAUSE = 0.02, 2.0  # seconds
 
 
 def code_of(error):
-    """How the server's error begins, such as NOTFOUND."""
-    # redis-py cuts off the codes that Redis has too, and keeps them apart.
+    """The code at the beginning of the server's error, such as NOTFOUND."""
+    # redis-py removes the codes that Redis also has, and stores them separately.
     return getattr(error, "status_code", None) or str(error).split(" ", 1)[0]
 
 
 def is_transient(error):
-    # Before ConnectionError, of which redis-py makes it a case: a wrong token stays wrong.
+    # Before ConnectionError, which is its base class in redis-py: a wrong token is a permanent error.
     if isinstance(error, redis.AuthenticationError):
         return False
     if isinstance(error, (redis.ConnectionError, redis.TimeoutError)):
@@ -34,54 +34,54 @@ def is_transient(error):
 class Ids:
     """Draws from the first of several servers that answers. Threads may share one.
 
-    A command whose answer was lost is simply sent again: ids are never handed out twice, so the lost one is a gap.
+    A command whose reply was lost is sent again: ids are never handed out twice, so a lost id becomes a gap.
     """
 
     def __init__(self, urls, token=None):
         self.retries = 0
         self._at = 0
-        # One pool for each server. redis-py would repeat commands by itself, as safely; it does not here, since
-        # it would insist on a server that is away. `rediss://` URLs speak TLS.
+        # One pool for each server. Retries of redis-py would be equally safe. They are disabled, since they would retry
+        # the same unreachable server. `rediss://` URLs use TLS.
         self._servers = [
             redis.Redis.from_url(
                 url,
                 password=token,
                 socket_connect_timeout=1,
-                socket_timeout=7,  # beyond the server's --patience (5 s), after which it answers TRYAGAIN
+                socket_timeout=7,  # longer than the server's --patience (5 s), after which it returns TRYAGAIN
                 retry=Retry(NoBackoff(), 0),
             )
             for url in urls
         ]
 
     def next(self, name):
-        """One id."""
+        """Draws one id."""
         return self._ask(lambda server: server.incr(name))
 
     def many(self, name, n):
-        """Ids in one round trip, growing. For more than some hundred, `take` is the better way."""
+        """Draws ids in one round trip, in increasing order. For more than some hundred, use `take`."""
 
         def ask(server):
             pipeline = server.pipeline(transaction=False)
             for _ in range(n):
                 pipeline.incr(name)
-            # Raises the first error; what the other commands drew is a gap then.
+            # Raises the first error. The ids of the other commands become a gap.
             return pipeline.execute()
 
         return self._ask(ask)
 
     def block(self, name, n):
-        """`n` ids in a row, as a range: the answer to INCRBY is the last of them."""
+        """Draws `n` consecutive ids, as a range: the reply to INCRBY is the last of them."""
         last = self._ask(lambda server: server.incrby(name, n))
         return range(last - n + 1, last + 1)
 
     def take(self, name, n):
-        """`n` ids in as few ranges as possible. Unlike `block`, this skips nothing."""
+        """Draws `n` ids in as few ranges as possible. Unlike `block`, it skips no ids."""
         ends = self._ask(lambda server: server.execute_command("IDMILL.TAKE", name, n))
         return [range(first, last + 1) for first, last in zip(ends[::2], ends[1::2])]
 
     @property
     def server(self):
-        """Which server answers, by its place in the list."""
+        """The index of the server in use."""
         return self._at
 
     def _ask(self, command):
@@ -93,11 +93,11 @@ class Ids:
             except redis.RedisError as error:
                 if attempt == TRIES or not is_transient(error):
                     raise
-            # The next server, unless another thread has gone on already.
+            # Switch to the next server, unless another thread already did.
             if self._at == at:
                 self._at = (at + 1) % len(self._servers)
             self.retries += 1
-            # Not all clients at the same time, when a server is back.
+            # Random, so that clients do not all retry at the same time when a server is reachable again.
             time.sleep(pause * random.uniform(0.5, 1))
             pause = min(2 * pause, LONGEST_PAUSE)
 
@@ -109,8 +109,8 @@ class Ids:
 class Block:
     """Ids for bulk inserts: drawn a block at a time, handed out from memory. Threads may share one.
 
-    What is left in memory when the process ends is a gap, and is smaller than what others draw meanwhile: so
-    take no larger blocks than are used within a second or so.
+    Choose a `size` that lasts for about one second: unused ids become a gap when the process ends, and are smaller
+    than the ids that other processes draw in the meantime.
     """
 
     def __init__(self, ids, name, size=100):

@@ -1,4 +1,4 @@
-"""Ids from idmill over HTTP, by the standard library: copy this file into a service."""
+"""Ids from idmill over HTTP, with the standard library: copy this file into a service."""
 
 import http.client
 import json
@@ -13,16 +13,16 @@ PAUSE, LONGEST_PAUSE = 0.02, 2.0  # seconds
 
 
 class Problem(Exception):
-    """What the server said instead of ids, as RFC 9457 has it.
+    """An error of the server, in the format of RFC 9457.
 
-    `kind` tells errors apart (`not_found`, `exhausted`, `denied`, …), and `outcome` what to do: `transient` and
-    `unknown` may be tried again, at the cost of a gap at most; `permanent` stays until somebody changes something.
+    `kind` is the kind of error (`not_found`, `exhausted`, `denied`, …). `outcome` decides whether to retry: you may
+    retry `transient` and `unknown`, which costs a gap at most; `permanent` errors stay until their cause is removed.
     """
 
     def __init__(self, error):
         try:
             said = json.load(error)
-        except ValueError:  # of a proxy in between, perhaps
+        except ValueError:  # perhaps from a proxy
             said = {}
         self.status = error.code
         self.kind = said.get("kind", "unknown")
@@ -32,7 +32,7 @@ class Problem(Exception):
 
 
 def draw(servers, name, n=1, token=None):
-    """`n` ids, from the first of these servers (`http://…` or `https://…`) that answers."""
+    """Draws `n` ids from the first of these servers (`http://…` or `https://…`) that answers."""
     path = f"/v1/sequences/{urllib.parse.quote(name, safe='')}/ids?n={n}"
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     pause = PAUSE
@@ -40,20 +40,20 @@ def draw(servers, name, n=1, token=None):
         server = servers[attempt % len(servers)]
         request = urllib.request.Request(server + path, method="POST", headers=headers)
         try:
-            # Beyond the server's --patience (5 s), after which it answers 503.
+            # Longer than the server's --patience (5 s), after which it returns 503.
             with urllib.request.urlopen(request, timeout=7) as answer:
-                # Ids beyond 2^53 are strings, for the sake of programs that would round them.
+                # Ids beyond 2^53 are strings, since some programs would round numbers.
                 return [int(id) for id in json.load(answer)["ids"]]
         except urllib.error.HTTPError as error:
             problem = Problem(error)
             if problem.outcome == "permanent" or attempt == TRIES - 1:
                 raise problem from None
-            # Another server may have ids at hand: only after a round is it time to wait for this one.
+            # Retry-After applies only after a round: another server may have ids in memory.
             wait = problem.retry_after if (attempt + 1) % len(servers) == 0 else 0
         except (OSError, http.client.HTTPException):
             if attempt == TRIES - 1:
                 raise
             wait = 0
-        # Not all clients at the same time, when a server is back.
+        # Random, so that clients do not all retry at the same time when a server is reachable again.
         time.sleep(wait + pause * random.uniform(0.5, 1))
         pause = min(2 * pause, LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""Draws ids by what the command line says; see ../README.md."""
+"""Draws ids from the command line; see ../README.md."""
 
 import os
 import sys
@@ -18,7 +18,7 @@ def words(variable, default):
 
 
 def record(ids, name, seconds):
-    """Draws in every way until the time is over, and writes down what came from which server."""
+    """Draws in every way for some seconds, and prints each range with the server that it came from."""
     cache = Block(ids, name, 20)
     end = time.monotonic() + seconds
     while time.monotonic() < end:

@@ -1,23 +1,23 @@
 # shellcheck shell=bash
-# Ids from idmill in scripts, by curl or by redis-cli as they are. Sourced, never run.
+# Ids from idmill in scripts, with curl or redis-cli. Source this file, do not run it.
 #
 #   IDMILL_HTTP     servers, between commas: http://… or https://…
 #   IDMILL_SERVERS  the same for redis-cli: redis://… or rediss://…
-#   IDMILL_TOKEN    a token, if they ask for one
+#   IDMILL_TOKEN    a token, if they require one
 #
-# What is told to try again, or not answered, is simply asked again: ids are never handed out twice, so those of a
-# lost answer are a gap. Each function returns 75 (EX_TEMPFAIL) if nobody answered for some time, and 1 for what
-# stays until somebody changes something: no such sequence, an exhausted one, a wrong token.
+# Transient errors and lost replies are retried: ids are never handed out twice, so the ids of a lost reply become a
+# gap. Each function returns 75 (EX_TEMPFAIL) if all attempts fail, and 1 after a permanent error: a missing or
+# exhausted sequence, or a wrong token.
 
-# ids_http NAME [N]: ids, one a line, from the first server that answers. NAME is as a URL has it.
+# ids_http NAME [N]: ids, one a line, from the first server that answers. NAME must be percent-encoded.
 ids_http() {
     local server url answer retries
-    # The token from standard input, since anybody may read a command line.
+    # curl reads the token from standard input: other users can see its command line.
     local config=${IDMILL_TOKEN:+header = \"Authorization: Bearer $IDMILL_TOKEN\"}
-    # Beyond the server's --patience (5 s), after which it answers 503.
+    # Longer than the server's --patience (5 s), after which it returns 503.
     local curl=(curl --silent --show-error --fail-with-body --max-time 7 --request POST --config -)
     curl+=(--retry-max-time 5 --retry-connrefused)
-    # First each in turn. Then curl waits, longer and longer, or as long as Retry-After says.
+    # First each server once. In the second round curl retries, with growing pauses or after Retry-After.
     for retries in 0 4; do
         for server in ${IDMILL_HTTP//,/ }; do
             url=$server/v1/sequences/$1/ids?n=${2:-1}
@@ -26,7 +26,7 @@ ids_http() {
                 sed 's/.*"ids":\[//; s/\].*//; s/"//g' <<<"$answer" | tr ',' '\n'
                 return
             fi
-            # What the server says, as RFC 9457 has it: `outcome` is whether to try again.
+            # An error of the server (RFC 9457). Its `outcome` decides whether to retry.
             [[ -z $answer ]] || printf '%s\n' "$answer" >&2
             [[ $answer != *'"outcome":"permanent"'* ]] || return 1
         done
@@ -34,12 +34,13 @@ ids_http() {
     return 75
 }
 
-# ids_redis WORD…: the numbers that a command answers, such as `INCR orders`, from the first server that does.
+# ids_redis WORD…: the numbers that a command returns, such as `INCR orders`, from the first server that answers.
 ids_redis() {
     local server answer patience=() pause=1 round
-    # The store is away, its answer was lost, the server ends, or is full, or does not answer.
+    # Transient errors: the store is unreachable, its reply was lost, or the server is shutting down, full, unreachable
+    # or too slow.
     local again='TRYAGAIN|UNKNOWN|CLOSED|ERR max number of clients|Could not connect|Error: |no answer'
-    # Not on the command line either.
+    # redis-cli reads the token from the environment, for the same reason.
     [[ -z ${IDMILL_TOKEN:-} ]] || local -x REDISCLI_AUTH=$IDMILL_TOKEN
     ! command -v timeout >/dev/null || patience=(timeout 7)
     for round in 1 2 3 4 5; do
@@ -52,26 +53,26 @@ ids_redis() {
             printf '%s\n' "$answer" >&2
             [[ $answer =~ $again ]] || return 1
         done
-        # Not all scripts at the same time, when a server is back.
+        # Random, so that scripts do not all retry at the same time when a server is reachable again.
         ((round == 5)) || sleep "$pause.$((RANDOM % 10))"
         pause=$((pause * 2))
     done
     return 75
 }
 
-# ids_many NAME N: ids that grow, over one connection.
+# ids_many NAME N: increasing ids, over one connection.
 ids_many() {
     ids_redis -r "$2" INCR "$1"
 }
 
-# ids_block NAME N: ids in a row. The answer to INCRBY is the last of them.
+# ids_block NAME N: consecutive ids. The reply to INCRBY is the last of them.
 ids_block() {
     local last
     last=$(ids_redis INCRBY "$1" "$2") || return
     seq "$((last - $2 + 1))" "$last"
 }
 
-# ids_take NAME N: ids in as few ranges as possible. Unlike ids_block, this skips nothing.
+# ids_take NAME N: ids in as few ranges as possible. Unlike ids_block, it skips no ids.
 ids_take() {
     local ends first last
     ends=$(ids_redis IDMILL.TAKE "$1" "$2") || return

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Draws ids by what the command line says; see ../README.md.
+# Draws ids from the command line; see ../README.md.
 set -euo pipefail
 # shellcheck source=examples/clients/shell/idmill.sh
 source "$(dirname "${BASH_SOURCE[0]}")/idmill.sh"
 
 export IDMILL_SERVERS=${IDMILL_SERVERS:-redis://localhost:7380} IDMILL_HTTP=${IDMILL_HTTP:-http://localhost:7381}
 
-# Writes down each id with the way in which it was drawn, until the time is over.
+# record NAME SECONDS: draws in every way until the time is over, and prints each id or range with the way.
 record() {
     while ((SECONDS < $2)); do
         ids_many "$1" 10 | sed 's/.*/many & &/'

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// Problem is what the server said instead of ids over HTTP, as RFC 9457 has it.
+// Problem is an error of the server over HTTP, in the format of RFC 9457.
 type Problem struct {
 	Status int
-	// Which error it is: not_found, exhausted, denied, …
+	// The kind of error: not_found, exhausted, denied, …
 	Kind   string `json:"kind"`
 	Detail string `json:"detail"`
-	// What to do: transient and unknown may be tried again, at the cost of a gap at most; permanent stays until
-	// somebody changes something.
+	// Whether to retry. You may retry transient and unknown, which costs a gap at most; permanent errors stay until
+	// their cause is removed.
 	Outcome    string `json:"outcome"`
 	RetryAfter time.Duration
 }
@@ -34,7 +34,7 @@ type HTTP struct {
 	Client  http.Client
 }
 
-// Draw is n ids.
+// Draw draws n ids.
 func (server *HTTP) Draw(ctx context.Context, name string, n int) ([]int64, error) {
 	path := fmt.Sprintf("/v1/sequences/%s/ids?n=%d", url.PathEscape(name), n)
 	wait := pause
@@ -45,9 +45,9 @@ func (server *HTTP) Draw(ctx context.Context, name string, n int) ([]int64, erro
 		if err == nil || attempt == tries-1 || ctx.Err() != nil || said && problem.Outcome == "permanent" {
 			return ids, err
 		}
-		// Not all clients at the same time, when a server is back.
+		// Random, so that clients do not all retry at the same time when a server is reachable again.
 		rest := wait/2 + rand.N(wait/2)
-		// Another server may have ids at hand: only after a round is it time to wait for this one.
+		// Retry-After applies only after a round: another server may have ids in memory.
 		if said && (attempt+1)%len(server.Servers) == 0 {
 			rest += problem.RetryAfter
 		}
@@ -89,7 +89,7 @@ func (server *HTTP) post(ctx context.Context, url string) ([]int64, error) {
 	return ids, nil
 }
 
-// A number, or, beyond 2^53, a string, for the sake of programs that would round it.
+// id is a number in JSON, or a string beyond 2^53, since some programs would round a number.
 type id int64
 
 func (id_ *id) UnmarshalJSON(text []byte) error {
@@ -101,7 +101,7 @@ func (id_ *id) UnmarshalJSON(text []byte) error {
 func problemOf(response *http.Response) *Problem {
 	problem := &Problem{Status: response.StatusCode, Kind: "unknown", Detail: response.Status, Outcome: "permanent"}
 	if response.StatusCode >= http.StatusBadGateway || response.StatusCode == http.StatusTooManyRequests {
-		problem.Outcome = "transient" // of a proxy in between, perhaps
+		problem.Outcome = "transient" // perhaps from a proxy
 	}
 	_ = json.NewDecoder(response.Body).Decode(problem)
 	seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))

@@ -1,4 +1,4 @@
-// Package idmill draws ids over the Redis protocol, by go-redis as it is: copy it into a service.
+// Package idmill draws ids over the Redis protocol, with go-redis: copy it into a service.
 package idmill
 
 import (
@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	tries        = 10 // about ten seconds in all, where nobody answers
+	tries        = 10 // about ten seconds in all, if no server answers
 	pause        = 20 * time.Millisecond
 	longestPause = 2 * time.Second
-	// Beyond the server's --patience (5 s), after which it answers TRYAGAIN.
+	// Longer than the server's --patience (5 s), after which it returns TRYAGAIN.
 	patience = 7 * time.Second
 )
 
-// How an error begins that another attempt, or another server, may not meet: the store is away; its answer was
-// lost; the server ends; the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …) stay until
-// somebody changes something.
+// Prefixes of the errors that may not occur on another attempt or another server: the store is unreachable, its reply
+// was lost, the server is shutting down, or the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …)
+// are permanent.
 var transient = []string{"TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients"}
 
-// Ids draws from the first of several servers that answers. All of a process share one.
+// Ids draws from the first of several servers that answers. Share one in the whole process.
 //
-// A command whose answer was lost is simply sent again: ids are never handed out twice, so the lost one is a gap.
+// A command whose reply was lost is sent again: ids are never handed out twice, so a lost id becomes a gap.
 type Ids struct {
 	Retries atomic.Int64
 	at      atomic.Int64
@@ -38,7 +38,7 @@ type Ids struct {
 // Range is the ids from First to Last, both included.
 type Range struct{ First, Last int64 }
 
-// Connect takes the servers' URLs, of which rediss:// speaks TLS, and a token if they ask for one.
+// Connect takes the servers' URLs (rediss:// for TLS), and a token if they require one.
 func Connect(urls []string, token string) (*Ids, error) {
 	ids := &Ids{}
 	for _, url := range urls {
@@ -50,8 +50,8 @@ func Connect(urls []string, token string) (*Ids, error) {
 		options.DialTimeout = time.Second
 		options.ReadTimeout = patience
 		options.ContextTimeoutEnabled = true
-		// go-redis would repeat commands by itself, as safely; it does not here, since it would insist on a
-		// server that is away.
+		// Retries of go-redis would be equally safe. They are disabled, since they would retry the same unreachable
+		// server.
 		options.MaxRetries = -1
 		options.DialerRetries = 1
 		ids.servers = append(ids.servers, redis.NewClient(options))
@@ -59,15 +59,15 @@ func Connect(urls []string, token string) (*Ids, error) {
 	return ids, nil
 }
 
-// Next is one id.
+// Next draws one id.
 func (ids *Ids) Next(ctx context.Context, name string) (int64, error) {
 	return ask(ctx, ids, func(server *redis.Client) (int64, error) { return server.Incr(ctx, name).Result() })
 }
 
-// Many draws n ids in one round trip, growing. For more than some hundred, Take is the better way.
+// Many draws n ids in one round trip, in increasing order. For more than some hundred, use Take.
 func (ids *Ids) Many(ctx context.Context, name string, n int) ([]int64, error) {
 	return ask(ctx, ids, func(server *redis.Client) ([]int64, error) {
-		// The first error; what the other commands drew is a gap then.
+		// Returns the first error. The ids of the other commands become a gap.
 		answers, err := server.Pipelined(ctx, func(pipeline redis.Pipeliner) error {
 			for range n {
 				pipeline.Incr(ctx, name)
@@ -85,7 +85,7 @@ func (ids *Ids) Many(ctx context.Context, name string, n int) ([]int64, error) {
 	})
 }
 
-// Block is n ids in a row: the answer to INCRBY is the last of them.
+// Block draws n consecutive ids: the reply to INCRBY is the last of them.
 func (ids *Ids) Block(ctx context.Context, name string, n int64) (Range, error) {
 	return ask(ctx, ids, func(server *redis.Client) (Range, error) {
 		last, err := server.IncrBy(ctx, name, n).Result()
@@ -93,7 +93,7 @@ func (ids *Ids) Block(ctx context.Context, name string, n int64) (Range, error) 
 	})
 }
 
-// Take is n ids in as few ranges as possible. Unlike Block, this skips nothing.
+// Take draws n ids in as few ranges as possible. Unlike Block, it skips no ids.
 func (ids *Ids) Take(ctx context.Context, name string, n int64) ([]Range, error) {
 	return ask(ctx, ids, func(server *redis.Client) ([]Range, error) {
 		ends, err := server.Do(ctx, "IDMILL.TAKE", name, n).Int64Slice()
@@ -105,7 +105,7 @@ func (ids *Ids) Take(ctx context.Context, name string, n int64) ([]Range, error)
 	})
 }
 
-// Server is which one answers, by its place in the list.
+// Server returns the index of the server in use.
 func (ids *Ids) Server() int { return int(ids.at.Load()) }
 
 // Close closes the connections.
@@ -123,10 +123,10 @@ func ask[T any](ctx context.Context, ids *Ids, command func(*redis.Client) (T, e
 		if err == nil || attempt == tries || ctx.Err() != nil || !IsTransient(err) {
 			return answer, err
 		}
-		// The next server, unless another goroutine has gone on already.
+		// Switch to the next server, unless another goroutine already did.
 		ids.at.CompareAndSwap(at, (at+1)%int64(len(ids.servers)))
 		ids.Retries.Add(1)
-		// Not all clients at the same time, when a server is back.
+		// Random, so that clients do not all retry at the same time when a server is reachable again.
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
 		case <-ctx.Done():
@@ -136,7 +136,7 @@ func ask[T any](ctx context.Context, ids *Ids, command func(*redis.Client) (T, e
 	}
 }
 
-// IsTransient tells whether to try again. What the server did not say, such as a lost connection, is transient.
+// IsTransient reports whether to retry. An error that the server did not send, such as a lost connection, is transient.
 func IsTransient(err error) bool {
 	var said redis.Error
 	if !errors.As(err, &said) {
@@ -152,8 +152,8 @@ func IsTransient(err error) bool {
 
 // Cache hands out ids from memory for bulk inserts, and draws them a block at a time. Goroutines may share one.
 //
-// What is left in memory when the process ends is a gap, and is smaller than what others draw meanwhile: so take
-// no larger blocks than are used within a second or so.
+// Choose a Size that lasts for about one second: unused ids become a gap when the process ends, and are smaller than
+// the ids that other processes draw in the meantime.
 type Cache struct {
 	Ids  *Ids
 	Name string
@@ -163,7 +163,7 @@ type Cache struct {
 	next, past int64
 }
 
-// Next is one id.
+// Next returns one id.
 func (cache *Cache) Next(ctx context.Context) (int64, error) {
 	cache.lock.Lock()
 	defer cache.lock.Unlock()

@@ -14,33 +14,33 @@ import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.util.JedisURIHelper;
 
 /**
- * Ids from idmill over the Redis protocol, by jedis as it is: copy this file into a service.
+ * Ids from idmill over the Redis protocol, with jedis: copy this file into a service.
  *
  * <p>Draws from the first of several servers that answers. Threads may share one.
  *
- * <p>A command whose answer was lost is simply sent again: ids are never handed out twice, so the lost one is a gap.
- * A {@code RedisClient} of jedis repeats no command by itself.
+ * <p>A command whose reply was lost is sent again: ids are never handed out twice, so a lost id becomes a gap. A
+ * {@code RedisClient} of jedis does not retry commands by itself.
  */
 public final class Ids implements AutoCloseable {
     /** The ids from first to last, both included. */
     public record Range(long first, long last) {}
 
     /**
-     * How an error begins that another attempt, or another server, may not meet: the store is away; its answer was
-     * lost; the server ends; the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …) stay until
-     * somebody changes something.
+     * Prefixes of the errors that may not occur on another attempt or another server: the store is unreachable, its
+     * reply was lost, the server is shutting down, or the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS,
+     * NOPERM, …) are permanent.
      */
     private static final List<String> TRANSIENT = List.of("TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients");
 
-    private static final int TRIES = 10; // about ten seconds in all, where nobody answers
+    private static final int TRIES = 10; // about ten seconds in all, if no server answers
     private static final int PAUSE = 20, LONGEST_PAUSE = 2000; // milliseconds
-    private static final int PATIENCE = 7000; // beyond the server's --patience (5 s), after which it answers TRYAGAIN
+    private static final int PATIENCE = 7000; // longer than the server's --patience (5 s)
 
     final AtomicInteger retries = new AtomicInteger();
     private final AtomicInteger at = new AtomicInteger();
     private final List<RedisClient> servers;
 
-    /** The servers' URLs, of which {@code rediss://} speaks TLS; the token is null where they ask for none. */
+    /** Takes the servers' URLs ({@code rediss://} for TLS), and a token, or null if they require none. */
     public Ids(List<String> urls, String token) {
         servers = urls.stream().map(url -> connect(URI.create(url), token)).toList();
     }
@@ -60,30 +60,30 @@ public final class Ids implements AutoCloseable {
                 .build();
     }
 
-    /** One id. */
+    /** Draws one id. */
     public long next(String name) {
         return ask(server -> server.incr(name));
     }
 
-    /** Ids in one round trip, growing. For more than some hundred, {@link #take} is the better way. */
+    /** Draws ids in one round trip, in increasing order. For more than some hundred, use {@link #take}. */
     public List<Long> many(String name, int n) {
         return ask(server -> {
             try (var pipeline = server.pipelined()) {
                 var answers = Stream.generate(() -> pipeline.incr(name)).limit(n).toList();
                 pipeline.sync();
-                // Throws the first error; what the other commands drew is a gap then.
+                // Throws the first error. The ids of the other commands become a gap.
                 return answers.stream().map(Response::get).toList();
             }
         });
     }
 
-    /** Ids in a row: the answer to INCRBY is the last of them. */
+    /** Draws consecutive ids: the reply to INCRBY is the last of them. */
     public Range block(String name, long n) {
         long last = ask(server -> server.incrBy(name, n));
         return new Range(last - n + 1, last);
     }
 
-    /** Ids in as few ranges as possible. Unlike {@link #block}, this skips nothing. */
+    /** Draws ids in as few ranges as possible. Unlike {@link #block}, it skips no ids. */
     public List<Range> take(String name, long n) {
         var ends = (List<?>) ask(server -> server.sendCommand(() -> "IDMILL.TAKE".getBytes(), name, Long.toString(n)));
         var ranges = new ArrayList<Range>();
@@ -93,7 +93,7 @@ public final class Ids implements AutoCloseable {
         return ranges;
     }
 
-    /** Which server answers, by its place in the list. */
+    /** The index of the server in use. */
     public int server() {
         return at.get();
     }
@@ -109,7 +109,7 @@ public final class Ids implements AutoCloseable {
                     throw error;
                 }
             }
-            // The next server, unless another thread has gone on already.
+            // Switch to the next server, unless another thread already did.
             at.compareAndSet(asked, (asked + 1) % servers.size());
             retries.incrementAndGet();
             sleep(pause);
@@ -117,7 +117,7 @@ public final class Ids implements AutoCloseable {
         }
     }
 
-    /** Whether to try again. What the server did not say, such as a lost connection, is transient. */
+    /** Whether to retry. An error that the server did not send, such as a lost connection, is transient. */
     public static boolean isTransient(JedisException error) {
         for (Throwable cause = error; cause != null; cause = cause.getCause()) {
             if (cause instanceof JedisDataException) {
@@ -127,7 +127,7 @@ public final class Ids implements AutoCloseable {
         return true;
     }
 
-    /** Not all clients at the same time, when a server is back. */
+    /** Random, so that clients do not all retry at the same time when a server is reachable again. */
     static void sleep(int pause) {
         try {
             Thread.sleep(ThreadLocalRandom.current().nextInt(pause / 2, pause + 1));
@@ -145,8 +145,8 @@ public final class Ids implements AutoCloseable {
     /**
      * Ids for bulk inserts: drawn a block at a time, handed out from memory. Threads may share one.
      *
-     * <p>What is left in memory when the process ends is a gap, and is smaller than what others draw meanwhile: so take
-     * no larger blocks than are used within a second or so.
+     * <p>Choose a size that lasts for about one second: unused ids become a gap when the process ends, and are smaller
+     * than the ids that other processes draw in the meantime.
      */
     public static final class Block {
         private final Ids ids;

@@ -14,17 +14,17 @@ import java.time.Duration;
 import java.util.List;
 import java.util.stream.StreamSupport;
 
-/** Ids from idmill over HTTP, by the client of the JDK: copy this file into a service. Threads may share one. */
+/** Ids from idmill over HTTP, with the client of the JDK: copy this file into a service. Threads may share one. */
 public final class IdsOverHttp {
     private static final int TRIES = 10;
     private static final int PAUSE = 20, LONGEST_PAUSE = 2000; // milliseconds
-    // Beyond the server's --patience (5 s), after which it answers 503.
+    // Longer than the server's --patience (5 s), after which it returns 503.
     private static final Duration PATIENCE = Duration.ofSeconds(7);
 
     /**
-     * What the server said instead of ids, as RFC 9457 has it. {@code kind} tells errors apart (not_found, exhausted,
-     * denied, …), and {@code outcome} what to do: transient and unknown may be tried again, at the cost of a gap at
-     * most; permanent stays until somebody changes something.
+     * An error of the server, in the format of RFC 9457. {@code kind} is the kind of error (not_found, exhausted,
+     * denied, …). {@code outcome} decides whether to retry: you may retry transient and unknown, which costs a gap at
+     * most; permanent errors stay until their cause is removed.
      */
     public static final class Problem extends IOException {
         public final String kind, outcome;
@@ -59,13 +59,13 @@ public final class IdsOverHttp {
     private final List<String> servers;
     private final String token;
 
-    /** The servers, {@code http://…} or {@code https://…}; the token is null where they ask for none. */
+    /** Takes servers ({@code http://…} or {@code https://…}), and a token, or null if they require none. */
     public IdsOverHttp(List<String> servers, String token) {
         this.servers = servers;
         this.token = token;
     }
 
-    /** So many ids, from the first server that answers. */
+    /** Draws {@code n} ids from the first server that answers. */
     public List<Long> draw(String name, int n) throws IOException, InterruptedException {
         // A path has %20 where a form has +.
         var encoded = URLEncoder.encode(name, StandardCharsets.UTF_8).replace("+", "%20");
@@ -80,7 +80,7 @@ public final class IdsOverHttp {
                 if (attempt == TRIES - 1 || problem != null && problem.outcome.equals("permanent")) {
                     throw error;
                 }
-                // Another server may have ids at hand: only after a round is it time to wait for this one.
+                // Retry-After applies only after a round: another server may have ids in memory.
                 wait = problem != null && (attempt + 1) % servers.size() == 0 ? problem.retryAfter : 0;
             }
             Thread.sleep(wait);
@@ -99,7 +99,7 @@ public final class IdsOverHttp {
             throw new Problem(answer);
         }
         JsonArray ids = JsonParser.parseString(answer.body()).getAsJsonObject().getAsJsonArray("ids");
-        // Beyond 2^53 they are strings, for the sake of programs that would round them; this reads both.
+        // Ids beyond 2^53 are strings, since some programs would round numbers; this reads both.
         return StreamSupport.stream(ids.spliterator(), false).map(JsonElement::getAsLong).toList();
     }
 }

@@ -4,7 +4,7 @@ import java.util.stream.LongStream;
 import java.util.stream.Stream;
 import redis.clients.jedis.exceptions.JedisException;
 
-/** Draws ids by what the command line says; see ../README.md. */
+/** Draws ids from the command line; see ../README.md. */
 public final class Main {
     private static final int TRANSIENT = 75; // EX_TEMPFAIL
 
@@ -16,7 +16,7 @@ public final class Main {
         return LongStream.rangeClosed(range.first(), range.last()).boxed();
     }
 
-    /** Draws in every way until the time is over, and writes down what came from which server. */
+    /** Draws in every way for some seconds, and prints each range with the server that it came from. */
     private static void record(Ids ids, String name, int seconds) {
         var block = new Ids.Block(ids, name, 20);
         for (long end = System.nanoTime() + seconds * 1_000_000_000L; System.nanoTime() < end; ) {
