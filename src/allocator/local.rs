@@ -34,7 +34,7 @@ thread_local! {
 }
 
 /// Returns the next id of the segment that this thread has cached, if there is one and it has ids.
-#[allow(clippy::inline_always)] // a call costs half of what it does
+#[allow(clippy::inline_always)] // a call would cost half as much as the body
 #[inline(always)]
 pub(super) fn draw(core: &Arc<Core>) -> Option<u64> {
     REMEMBERED

@@ -241,7 +241,7 @@ mod tests {
         out.iter().filter_map(ids).collect()
     }
 
-    /// The first caller wants more than each grant contains, and gives up when the third grant arrives.
+    /// The first caller requests more ids than each grant has, and gives up when the third grant arrives.
     #[test]
     fn ranges_requested_before_a_caller_do_not_serve_it() {
         let range = |start| IdRange::new(start, 3).unwrap();

@@ -30,9 +30,10 @@ macro_rules! counters {
             /// plus one; 0 for never.
             dry_since: Counter,
             granted_at: Counter,
-            /// Three values in one word, since there may be a million idle sequences: ids drawn per second,
-            /// as the bits of an `f32`; the latency of the last grant in seconds, as the upper half of the
-            /// bits of an `f32`, 0 before the first grant; and the number of failed reserves since then.
+            /// Three values in one word, since there may be a million idle sequences. The first is the number
+            /// of ids drawn per second, as the bits of an `f32`. The second is the latency of the last grant
+            /// in seconds, as the upper half of the bits of an `f32`, and 0 before the first grant. The third
+            /// is the number of failed reserves since that grant.
             lately: Counter,
         }
 

@@ -36,7 +36,7 @@ pub(crate) struct ThreadBlocks {
 
 impl ThreadBlocks {
     /// Returns the next id of this thread's block, if it has one.
-    #[allow(clippy::inline_always)] // a call costs half of what it does
+    #[allow(clippy::inline_always)] // a call would cost half as much as the body
     #[inline(always)]
     pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {
         self.at(ThreadSlot::mine())?.draw(stock)

@@ -39,8 +39,8 @@ pub enum Failover {
 
 /// The kind of the option `failover`.
 pub const FAILOVER: Kind = text("refuse|allow|skip:N", RULE, |value| read(value).is_some());
-const RULE: &str = "`refuse` (nothing is granted until the next id of the sequence is set), `allow` (what \
-                    follows the ids that are known here), or `skip:N` (the same, after N ids are left out once)";
+const RULE: &str = "`refuse` (no ids until the next id is set), `allow` (continues after the last id here), \
+                    or `skip:N` (skips N ids once)";
 
 fn read(text: &str) -> Option<Failover> {
     match text {

@@ -189,7 +189,7 @@ impl Life {
                 ClaimStep::Nothing => At::Idle,
                 ClaimStep::Corrupt(_) => return state.refuses(p),
             },
-            _ => unreachable!("offered in these alone"),
+            _ => unreachable!("only offered in these states"),
         };
     }
 

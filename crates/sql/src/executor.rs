@@ -97,7 +97,7 @@ impl<'a> Statement<'a> {
         Self { sql, values, writes, patience: Patience::Full, again: true, often: false, durable_at: 0 }
     }
 
-    /// Sets the patience.
+    /// Sets how long the statement may wait for locks.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
         Self { patience, ..self }

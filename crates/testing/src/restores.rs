@@ -131,7 +131,7 @@ impl Drawn {
     /// Checks the state after the store was restored to at least 30 ids ago: ids repeat without a guard,
     /// and do not with one.
     pub async fn went_back(&mut self) {
-        assert_eq!(self.repeated(20).await, 20, "nothing tells that it is not the store of before");
+        assert_eq!(self.repeated(20).await, 20, "without a guard, ids repeat");
         assert_eq!(self.draw(100).await, 1, "it is healed");
         assert_eq!(self.draw(20).await, 0, "for all");
     }

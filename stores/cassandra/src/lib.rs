@@ -19,7 +19,7 @@
 //! without contacting another datacenter. When the range runs low, the window preloads a second one from the
 //! global counter, which all datacenters agree on (SERIAL). [`Sizing`] computes how large a range must be.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! - A quorum acknowledges a range before any of its ids is handed out. Durability depends on the cluster:
 //!   with three replicas, the crash of one machine loses nothing.
@@ -93,12 +93,13 @@ impl CassandraStore {
     /// future is dropped, they may already have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if no node can be reached;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the keyspace or a
-    /// table is missing and the options do not create it, with the CQL that does;
-    /// [`Conflict`](idmill::ErrorKind::Conflict) if a table exists but is not this crate's, or is for another
-    /// consistency level, or if the keyspace has no replicas in the datacenter.
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if no node can be reached.
+    /// - [`Denied`](idmill::ErrorKind::Denied) with wrong credentials, or without permission.
+    /// - [`NotFound`](idmill::ErrorKind::NotFound) if the keyspace or a table is missing and the options do
+    ///   not create it, with the CQL that does.
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if a table exists but is not this crate's, or is for
+    ///   another consistency level, or if the keyspace has no replicas in the datacenter.
     pub async fn open(options: CassandraOptions) -> Result<Self> {
         let opening = async {
             options.check()?;

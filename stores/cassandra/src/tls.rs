@@ -31,7 +31,7 @@ pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
 
 /// Accepts a certificate for the node's address or for a host from the options.
 ///
-/// The driver knows nodes only by address, but certificates are often issued for names.
+/// The driver identifies nodes only by address, but certificates are often issued for names.
 #[derive(Debug)]
 struct Named {
     inner: Arc<WebPkiServerVerifier>,

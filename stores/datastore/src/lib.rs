@@ -9,7 +9,7 @@
 //! [`DatastoreStore`] keeps sequences in Google Cloud Datastore (Firestore in Datastore mode).
 //! [`DatastoreOptions`] describes the URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! The guide describes durability, consistency, and the limits of writes to one entity. If a commit is not
 //! answered, or its status leaves the outcome open, the error is

@@ -245,8 +245,8 @@ fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
     })
 }
 
-/// The text of an error with its causes: `transport error` does not explain anything. Of a [`Status`], only
-/// the message, since it also prints its code and metadata.
+/// The text of an error with its causes, since `transport error` does not explain anything. For a
+/// [`Status`], it has only the message, since a status also prints its code and metadata.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let text = |error: &(dyn StdError + 'static)| match error.downcast_ref::<Status>() {
         Some(status) => status.message().to_owned(),

@@ -8,7 +8,7 @@
 //!
 //! [`EtcdStore`] keeps sequences in etcd. [`EtcdOptions`] describes the URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! The guide describes durability, when a transaction is sent again, and how the store detects an etcd that
 //! went back in time. If repeating a transaction does not settle its outcome, the error is

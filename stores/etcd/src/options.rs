@@ -24,7 +24,8 @@ idmill_kit::options! {
     /// ```
     /// use idmill_etcd::EtcdOptions;
     ///
-    /// let options = EtcdOptions::new(["etcd1", "etcd2:2379"]).prefix("/billing/").credentials("app", "secret");
+    /// let options =
+    ///     EtcdOptions::new(["etcd1", "etcd2:2379"]).prefix("/billing/").credentials("app", "secret");
     /// assert_eq!(options.to_string(), "etcd://app:***@etcd1,etcd2:2379?prefix=/billing/");
     /// ```
     pub struct EtcdOptions at hosts "etcd" as "etcd://HOST:PORT" {

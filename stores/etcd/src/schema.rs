@@ -1,8 +1,7 @@
 //! The key that holds a sequence, and its value.
 //!
 //! The value is JSON, readable with `etcdctl`. Its claim is random and new for every write, so two writes
-//! of a key never have the same bytes: a process that reads back its own bytes knows that its write was
-//! applied.
+//! of a key never have the same bytes: if a process reads back its own bytes, its write was applied.
 
 use idmill::store::{Identity, Page, SequenceInfo};
 use idmill::{Result, SequenceName};

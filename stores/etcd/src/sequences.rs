@@ -7,7 +7,7 @@
 //! `mod_revision` it saw is therefore applied at most once, however many copies are sent and however late
 //! they arrive. Of all transactions that require the same `mod_revision`, at most one is applied. The value
 //! is required too. It contains a claim that is random and new for every write: after a restore, the same
-//! revision may come again, but with another value.
+//! revision may be assigned again, but with another value.
 //!
 //! So the answer to one copy settles the others. If it was applied, the ids are ours. If it was not applied
 //! and the key holds our bytes, an earlier copy was applied, and the ids are ours. If the key holds

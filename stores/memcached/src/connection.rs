@@ -195,7 +195,7 @@ impl Pipeline {
             Either::Left((Ok(_), _)) => Event::Received,
             Either::Left((Err(error), _)) => Event::End(error.to_string().into()),
             Either::Right((Some(exchange), _)) => Event::Send(exchange),
-            Either::Right((None, _)) => Event::End("nobody needs the connection".into()),
+            Either::Right((None, _)) => Event::End("the connection is no longer used".into()),
         }
     }
 

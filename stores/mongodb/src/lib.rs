@@ -8,7 +8,7 @@
 //!
 //! [`MongoStore`] keeps sequences in a MongoDB collection. [`MongoOptions`] describes the URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! The guide describes durability and how ids are reserved. For ids without gaps, on a server with
 //! transactions, see [`InTransaction`].

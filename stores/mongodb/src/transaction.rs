@@ -124,13 +124,16 @@ impl<T: Id> InTransaction<T> {
     /// transaction: if it is committed anyway, there may be a gap.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than
-    /// `count` ids are left; [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type
-    /// cannot hold the next id, or the session is not in a transaction;
-    /// [`Unsupported`](idmill::ErrorKind::Unsupported) if the server has no transactions;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction was faster or the server
-    /// cannot be reached; [`Denied`](idmill::ErrorKind::Denied);
-    /// [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored document is invalid.
+    /// Nothing is taken in any of these cases.
+    ///
+    /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left.
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold the next id,
+    ///   or the session is not in a transaction.
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server has no transactions.
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction was faster or the server
+    ///   cannot be reached.
+    /// - [`Denied`](idmill::ErrorKind::Denied) without permission.
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored document is invalid.
     pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<IdRange<T>> {
         let outcome = self.try_reserve(session, count).await;
         outcome.and_then(typed).map_err(|error| error.of(&self.name).during(Operation::Reserve))

@@ -8,7 +8,7 @@
 //!
 //! [`RedisStore`] keeps sequences on a Redis or Valkey server. [`RedisOptions`] describes the URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! The guide describes which settings make grants durable ([`Keeps`]), how a promoted replica is detected
 //! ([`Failover`]), and which cases are not detected. A reserve is one script on one hash. A script is sent

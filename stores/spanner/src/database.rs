@@ -190,7 +190,7 @@ impl Database {
                     let (answer, mutations) = decide(read(tx, select).await?)?;
                     tx.buffer_write(mutations);
                     if caller.is_closed() {
-                        return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "nobody waits for it")));
+                        return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "the caller is gone")));
                     }
                     // The driver sends COMMIT next. Relaxed: only this task reads the flag.
                     mark.store(true, Ordering::Relaxed);

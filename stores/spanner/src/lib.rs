@@ -8,7 +8,7 @@
 //!
 //! [`SpannerStore`] keeps sequences in a Cloud Spanner database. [`SpannerOptions`] describes its URL.
 //!
-//! # What holds
+//! # Guarantees
 //!
 //! - **Durable**: a range is committed on a majority of the replicas before any of its ids is handed out.
 //! - **Shared**: any number of processes can use one table.
@@ -94,11 +94,12 @@ impl SpannerStore {
     /// If the future is dropped, the table may already have been created.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`NotFound`](ErrorKind::NotFound)
-    /// if the database is missing, or if the table is missing and the mode does not create it;
-    /// [`Denied`](ErrorKind::Denied) without credentials or permission;
-    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached;
-    /// [`Conflict`](ErrorKind::Conflict) if the table exists but does not hold sequences.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
+    /// - [`NotFound`](ErrorKind::NotFound) if the database is missing, or if the table is missing and the
+    ///   mode does not create it.
+    /// - [`Denied`](ErrorKind::Denied) without credentials or permission.
+    /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached.
+    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but does not hold sequences.
     pub async fn open_with(options: SpannerOptions) -> Result<Self> {
         let opening = async {
             let options = options.checked()?;

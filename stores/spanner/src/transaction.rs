@@ -119,12 +119,15 @@ impl<T: Id> InTransaction<T> {
     /// If the future is dropped, ids may already be taken: roll the transaction back.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases. [`Exhausted`](ErrorKind::Exhausted) if fewer than `count`
-    /// ids are left; [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the
-    /// next id; [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached, or aborted the
-    /// transaction: run it again (the driver's `read_write_transaction` and [`until_committed`] do);
-    /// [`NotFound`](ErrorKind::NotFound) if the table is missing; [`Denied`](ErrorKind::Denied);
-    /// [`StoreViolation`](ErrorKind::StoreViolation) if the stored row is invalid.
+    /// Nothing is taken in any of these cases.
+    ///
+    /// - [`Exhausted`](ErrorKind::Exhausted) if fewer than `count` ids are left.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next id.
+    /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached, or aborted the transaction:
+    ///   run it again (the driver's `read_write_transaction` and [`until_committed`] do).
+    /// - [`NotFound`](ErrorKind::NotFound) if the table is missing.
+    /// - [`Denied`](ErrorKind::Denied) without permission.
+    /// - [`StoreViolation`](ErrorKind::StoreViolation) if the stored row is invalid.
     pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let stored = read_for_update(transaction, &self.table, &self.name).await?;

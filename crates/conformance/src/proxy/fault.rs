@@ -28,8 +28,8 @@ pub enum Fault {
     /// delivered. If a later fault holds another of these requests, that one waits behind this one for the
     /// same gate, and its own gate catches nothing.
     Hold(Gate),
-    /// As [`Hold`](Self::Hold), but later requests overtake this one. For protocols that allow it, on a
-    /// proxy that [knows their frames](super::ProxyBuilder::frames).
+    /// As [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
+    /// proxy needs its [frames](super::ProxyBuilder::frames).
     HoldAlone(Gate),
 }
 

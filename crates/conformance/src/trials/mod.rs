@@ -193,7 +193,7 @@ pub fn trials() -> &'static [Trial] {
             records_through_cuts [Records Connection] "When a connection is cut during the write of a record, the reported outcome is true."
         }
         guard {
-            is_guarded [Exact] "A guarded store repeats no id, except after a reset through the guard. An emptied store is rejected. A removed name starts above its old ids."
+            is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is rejected; a removed name starts above its old ids."
             guards_another [Records Durable] "As the witness of a store that goes back in time at any moment, it prevents duplicates."
         }
         callers {

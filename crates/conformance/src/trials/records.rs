@@ -67,7 +67,7 @@ async fn apart_from_sequences(
     let still = client.kept(name).await??;
     check!(
         still.as_deref() == Some(kept),
-        "{kept:?} was kept, and is {still:?} beside a sequence of its name"
+        "the record was {kept:?}, and is {still:?} after a sequence of its name was removed"
     );
     Ok(())
 }

@@ -98,7 +98,7 @@ impl Guard {
             }
             At::Forgetting => at_once(seen, Ledger::forgotten, At::Forgotten),
             At::Withdrawing => at_once(seen, Ledger::taken_back, At::Withdrawn),
-            _ => unreachable!("offered in these alone"),
+            _ => unreachable!("only offered in these states"),
         };
     }
 
@@ -205,7 +205,7 @@ impl Guard {
                 }
                 At::Idle
             }
-            _ => unreachable!("offered in these alone"),
+            _ => unreachable!("only offered in these states"),
         };
     }
 
@@ -434,7 +434,7 @@ impl Protocol for Guard {
                     let life = state.used.len() - 1;
                     state.uses(&granted, life);
                 }
-                _ => unreachable!("offered in these alone"),
+                _ => unreachable!("only offered in these states"),
             },
             Step::Begins { process, task } => {
                 let left = &mut state.left;

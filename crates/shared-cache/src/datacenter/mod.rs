@@ -269,7 +269,7 @@ impl GlobalRow {
             return ClaimStep::Stale;
         }
         if last + 1 < token.generation || token.reached > self.next {
-            return ClaimStep::Corrupt("the global counter knows nothing of a range that the window has");
+            return ClaimStep::Corrupt("the window has a range that the global counter does not record");
         }
         let limit = u128::from(self.bounds.max());
         if self.next > limit.min(u128::from(ceiling)) {

@@ -18,10 +18,10 @@
 //! # Connections of a pool
 //!
 //! Pass the first connection to [`Session::adopt`] when the store is opened. Pass each later one to
-//! [`Session::over`] with the [`Files`] of the first, or to [`Session::adopt_again`] if it may be the only open
-//! connection. After its call, return the connection to the pool if the session
-//! [is idle](Session::is_idle). Otherwise, and whenever a call is dropped, close it: its transaction may still
-//! be open.
+//! [`Session::over`] with the [`Files`] of the first, or to [`Session::adopt_again`] if it may be the only
+//! open connection. After its call, return the connection to the pool if the session
+//! [is idle](Session::is_idle). Otherwise, and whenever a call is dropped, close it: its transaction may
+//! still be open.
 //!
 //! # The table
 //!

@@ -111,7 +111,8 @@ impl<E: Executor> Session<E> {
     }
 
     /// Takes a connection that was opened elsewhere to the file that was opened before. Use it if this may be
-    /// the only open connection: the last connection that closes removes the log, and the next creates another.
+    /// the only open connection: the last connection that closes removes the log, and the next creates
+    /// another.
     ///
     /// # Errors
     /// The errors of [`adopt`](Self::adopt); [`StoreViolation`](ErrorKind::StoreViolation) if it is

@@ -131,7 +131,7 @@ impl OnDemand {
     async fn run(&self) -> Result<()> {
         if self.engine.get().is_none() {
             let Some(engine) = Engine::at(self.name, self.port) else {
-                return Err(Error::new(ErrorKind::Unsupported, format!("{} cannot be had here", self.name)));
+                return Err(Error::new(ErrorKind::Unsupported, format!("{} is not available", self.name)));
             };
             let _ = self.engine.set(engine);
         }
@@ -225,7 +225,7 @@ fn fetch(name: &str) -> Option<String> {
     let said = String::from_utf8_lossy(&fetch.stderr);
     if fetch.status.code() == Some(SKIPPED) {
         let required = std::env::var("CI").is_ok_and(|value| value == "true");
-        assert!(!required, "{name} cannot be had, and CI=true: {said}");
+        assert!(!required, "{name} is not available, and CI=true: {said}");
         println!("skipped: {}", said.trim());
         return None;
     }

@@ -56,11 +56,11 @@ const MOST_VALUES: u64 = 10_000;
 /// too, including those of `serial` and identity columns.
 ///
 /// Other programs may draw from them at the same time with `nextval`, if they interpret the value
-/// in the same way: as one id if the increment is 1, and as the last or the first id of a block if
-/// it is larger ([`PostgresOptions::values`](super::PostgresOptions::values)). A sequence with a
-/// larger increment that idmill did not create is rejected unless the options set `values`. A
-/// sequence that cycles, counts down, caches, is unlogged or temporary is rejected too, with the
-/// statement that fixes it.
+/// in the same way. If the increment is 1, a value is one id. If it is larger, a value is the last
+/// or the first id of a block: see [`PostgresOptions::values`](super::PostgresOptions::values). A
+/// sequence with a larger increment that idmill did not create is rejected unless the options set
+/// `values`. A sequence that cycles, counts down, caches, is unlogged or temporary is rejected too,
+/// with the statement that fixes it.
 ///
 /// A grant may be shorter than requested. The rest of a value's ids is kept for the next grant, and
 /// becomes a gap if this store is dropped. Ids end at 2^63 - 1. If the last ids before the maximum

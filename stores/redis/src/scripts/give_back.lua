@@ -7,7 +7,7 @@ local refused = refusal(sequence, here, 'allow')
 if refused then
   return { ARGV[1], refused }
 end
--- Where another server wrote it, the rest may be somebody else's.
+-- If another server wrote the sequence last, these ids may have been granted again there.
 local same = sequence.incarnation == ARGV[2] and sequence.epoch == ARGV[3] and sequence.next == ARGV[5]
 if not same or elsewhere(sequence, here) or less(wide(ARGV[4]), wide(sequence.start)) then
   return { ARGV[1], 'changed' }

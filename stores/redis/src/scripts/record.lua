@@ -1,6 +1,6 @@
 -- KEYS[1] is the record, KEYS[2] the names of all.
 
--- The record; nil if there is none, or the name of what is in its place instead.
+-- Returns the record, nil if the key does not exist, or 'foreign' if it does not hold a record.
 local function load()
   local held = redis.call('HMGET', KEYS[1], 'format', 'record', 'run', 'replid')
   if not held[1] and redis.call('EXISTS', KEYS[1]) == 0 then

@@ -1,9 +1,9 @@
--- Whether another server wrote what is stored here, of which this one was a replica: what that one wrote last may be missing here.
+-- Returns whether another server wrote the hash last and this one was a replica before: the last writes may be missing here.
 local function elsewhere(stored, here)
   return stored.replid ~= here.replid and not string.match(here.earlier, '^0*$')
 end
 
--- Why nothing may be reserved of what is stored here, or be written over it.
+-- Returns why the hash must not be written, or nil.
 local function refusal(stored, here, failover)
   if not here.master then
     return 'replica'

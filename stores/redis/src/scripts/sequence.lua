@@ -1,7 +1,7 @@
 -- KEYS[1] is the sequence, KEYS[2] the names of all. `next` is one past the last id that was reserved, also beyond max.
 local FIELDS = { 'start', 'max', 'next', 'incarnation', 'epoch', 'run', 'replid' }
 
--- The sequence; nil if there is none, or the name of what is in its place instead.
+-- Returns the sequence, nil if the key does not exist, or 'foreign' if it does not hold a sequence.
 local function load()
   local held = redis.call('HMGET', KEYS[1], 'format', unpack(FIELDS))
   if not held[1] and redis.call('EXISTS', KEYS[1]) == 0 then

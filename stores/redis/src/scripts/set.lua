@@ -14,6 +14,6 @@ for i = 1, 5 do
   end
 end
 sequence.max, sequence.next, sequence.epoch = ARGV[7], ARGV[8], ARGV[9]
--- Who says where to go on has looked. Whoever does not leaves it undecided.
+-- A change that sets the next id confirms it: this server becomes the last writer. Any other change leaves that to `failover`.
 save(sequence, ARGV[10] == 'next' and here or sequence)
 return { ARGV[1], 'done' }

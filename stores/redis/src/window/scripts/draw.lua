@@ -41,7 +41,7 @@ if held[1] == fence then
     return { ARGV[1], 'ids', digits(first), string.format('%.0f', take), base, string.format('%.0f', left), low }
   end
   if ahead then
-    -- Whoever prepares the next range may be gone: from now on it expires as a claim does.
+    -- The process that prepares the next range may be gone: the key expires as soon as a claim would.
     if redis.call('PTTL', KEYS[1]) > tonumber(ARGV[5]) then
       redis.call('PEXPIRE', KEYS[1], ARGV[5])
     end

@@ -1,4 +1,4 @@
--- ARGV: nonce. How far the range goes that draws are served from, and what follows it; changes nothing.
+-- ARGV: nonce. Returns one past the last id of the next range if it is installed, otherwise of the current one. Changes nothing.
 local here = server()
 if not here.master then
   return { ARGV[1], 'replica' }
