@@ -6,7 +6,8 @@
 //! - [`block`], [`thread_block`], [`thread_blocks`], [`thread_slot`]: ids held by threads.
 //! - [`mailbox`]: messages from callers to the actor; [`reply`], [`answer`]: the two ends of its answers.
 //! - [`registry`]: the sequences of a process by name.
-//! - [`grant_history`]: the history of a sequence, and the detection of a store that has lost committed writes.
+//! - [`grant_history`]: the history of a sequence, and the detection of a store that has lost committed
+//!   writes.
 //! - [`settings`], [`stats`], [`snapshot`], [`metrics`]: the settings of a sequence, and its observable
 //!   state.
 //! - [`clock`], [`time`]: the clock for deadlines; [`task`]: work that is aborted when no caller waits for

@@ -1,13 +1,14 @@
 //! The blocks that threads hold of a sequence under [`Order::Thread`](crate::Order::Thread), for `&self`
 //! callers: the draws of different threads share no cache line.
 //!
-//! A thread that ends leaves its block to the next thread in its [slot](super::thread_slot), which draws from it
-//! first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one time.
+//! A thread that ends leaves its block to the next thread in its [slot](super::thread_slot), which draws from
+//! it first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one
+//! time.
 //!
-//! *Growing*: a thread keeps its slot while it lives, and is the only one that draws from its thread block. Other
-//! ids of the thread are cut from the stock, after the ids in its thread block: either by the actor, after which
-//! the thread block [catches up](ThreadBlocks::catch_up), including inherited ids; or without a thread block, while the thread
-//! ends.
+//! *Growing*: a thread keeps its slot while it lives, and is the only one that draws from its thread block.
+//! Other ids of the thread are cut from the stock, after the ids in its thread block: either by the actor,
+//! after which the thread block [catches up](ThreadBlocks::catch_up), including inherited ids; or without a
+//! thread block, while the thread ends.
 
 use std::fmt;
 

@@ -1,14 +1,14 @@
 //! Checks that a thread's block stays its own while others access it.
 //!
-//! *Threads*: a thread that draws from its thread block and renews it; a thread that revokes, and gives up the
-//! blocks of all threads. The actor publishes after the revocation, so that the thread block can be renewed
-//! before it is given up. Up to 3 preemptions.
+//! *Threads*: a thread that draws from its thread block and renews it; a thread that revokes, and gives up
+//! the blocks of all threads. The actor publishes after the revocation, so that the thread block can be
+//! renewed before it is given up. Up to 3 preemptions.
 //!
 //! *Promises*: ids are unique and grow. No draw that begins after a revocation yields an id from before it.
 //! Every id is drawn or counted.
 //!
-//! *Bugs it catches*: a revocation that writes where the thread block's own thread draws; a block that is given
-//! up without its generation.
+//! *Bugs it catches*: a revocation that writes where the thread block's own thread draws; a block that is
+//! given up without its generation.
 
 use loom::thread;
 

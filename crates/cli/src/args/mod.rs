@@ -143,8 +143,8 @@ pub(crate) enum Command {
     Set(Set),
     /// Remove a sequence
     ///
-    /// This cannot be undone and requires --yes. Without a guard, a sequence created later under the same name
-    /// starts from 1 again, unless you set --start, and repeats the ids of this one.
+    /// This cannot be undone and requires --yes. Without a guard, a sequence created later under the same
+    /// name starts from 1 again, unless you set --start, and repeats the ids of this one.
     #[command(after_long_help = include_str!("help/remove.txt"))]
     Remove(Remove),
     /// Make every process drop the ids of a sequence that it holds in memory
