@@ -64,8 +64,8 @@ async fn read_aloud(browser: &Browser) -> Value {
 async fn store_outage_and_recovery_are_shown_with_the_reason() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(1))).await;
-    // The second client takes the ids that are too few for the first. When the first gives up, it puts its ids back,
-    // and the sequence is `failing` until the second has taken them: wait for each text.
+    // The second client takes the ids that are too few for the first. When the first gives up, it puts its
+    // ids back, and the sequence is `failing` until the second has taken them: wait for each text.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("orders", "health", "it === 'serving'").await;
