@@ -1,4 +1,4 @@
-//! A store that has lost committed data: a process does not hand out ids again that it knows to be in use.
+//! A store that has lost committed data: a process detects repeated grants, and hands out none of their ids.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

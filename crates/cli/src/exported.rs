@@ -73,7 +73,7 @@ impl Entry {
     /// Parses a line.
     ///
     /// # Errors
-    /// What is wrong, as a sentence.
+    /// Returns the reason as a sentence.
     pub(crate) fn read(line: &str) -> Result<Self, String> {
         let read: Line = serde_json::from_str(line).map_err(|error| said(&error))?;
         if read.format.0 != FORMAT {

@@ -60,7 +60,7 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
         cli.global.schemes = schemes;
         let runtime = runtime(cli.command.serves())?;
         let outcome = runtime.block_on(until_done_or_told(cli));
-        // Does not wait for a busy database, because nobody reads its answer.
+        // Does not wait for a busy database: its answer is no longer needed.
         runtime.shutdown_background();
         outcome
     });

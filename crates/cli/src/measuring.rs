@@ -1,7 +1,7 @@
 //! Runs a step repeatedly on several threads, and measures latencies. Times are in nanoseconds up to an hour,
 //! with three significant digits.
 
-#![allow(clippy::disallowed_types)] // a counter of progress, with no part in what is measured
+#![allow(clippy::disallowed_types)] // a counter of progress, outside of the measured step
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

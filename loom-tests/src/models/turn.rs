@@ -3,9 +3,11 @@
 //! *Threads*: callers that find no ids in memory, and one that draws while a refill is published; the
 //! actor's turns, with the real mailbox, driver and engine. Unbounded, except for the first model.
 //!
-//! *Bugs it catches*: an actor that sleeps although its last turn left work; a permit that becomes
-//! available again while a reserve is in flight, so that a caller that keeps trying keeps the actor busy; a
-//! permit that is given back after the level was checked, or without a second check.
+//! *Bugs it catches*:
+//! - an actor that sleeps although its last turn left work;
+//! - a permit that becomes available again while a reserve is in flight, so that a caller that keeps trying
+//!   keeps the actor busy;
+//! - a permit that is given back after the level was checked, or without a second check.
 
 use loom::thread;
 

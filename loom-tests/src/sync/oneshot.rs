@@ -11,7 +11,7 @@ use super::{AtomicUsize, Ordering, Unseen};
 const WAITING: usize = 1;
 /// The value was sent, or the sender was dropped.
 const COMPLETE: usize = 2;
-/// The receiver no longer wants the value.
+/// The receiver was closed or dropped.
 const CLOSED: usize = 4;
 
 #[derive(Debug)]

@@ -1,8 +1,8 @@
-//! A store that has lost committed data: a process does not hand out ids again that it knows to be in use,
-//! and does not recreate a sequence that it was granted ids of.
+//! A store that has lost committed data: a process hands out no id twice, and does not recreate a sequence
+//! that it was granted ids of.
 //!
-//! Ids that it did not know of may repeat. So each life is checked separately: within one identity an id
-//! counts once, however often it was granted.
+//! Ids that were granted to other processes may repeat. So each life is checked separately: within one
+//! identity an id counts once, however often it was granted.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -245,12 +245,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether it serves others until it is told to end.
+    /// Whether the command is a server, which runs until a signal.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
 
-    /// Whether a signal is how it ends, and it does so itself.
+    /// Whether the command handles signals itself, as its normal end.
     pub(crate) fn ends_by_signal(&self) -> bool {
         matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
     }
@@ -258,9 +258,9 @@ impl Command {
     /// The state that a signal leaves behind.
     pub(crate) fn when_stopped(&self) -> &'static str {
         match self {
-            Self::Next(_) => "what was reserved and not printed is a gap",
+            Self::Next(_) => "ids that were reserved and not printed are a gap",
             Self::Create(_) | Self::Set(_) | Self::Remove(_) | Self::Revoke(_) => {
-                "the change was made or not: `idmill show` tells"
+                "the change was made or not: check with `idmill show`"
             }
             Self::Import(_) => {
                 "each sequence was imported or left as it was: import the file again for the rest"

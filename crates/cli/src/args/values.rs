@@ -60,7 +60,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
-    // What was being done when the library found out is of no interest here.
+    // The prefix names an operation of the library, which does not help the reader of a usage error.
     SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())
 }
 

@@ -72,7 +72,8 @@ pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     output::result(global.json, &json!({ "removed": removed }), human)
 }
 
-/// Removes a sequence that only the witness knows, because the store was emptied. A new one may follow.
+/// Removes a sequence that only the witness has, because the store was emptied. A new sequence of this name
+/// is then allowed.
 async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
     let name = &args.name;
     let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };

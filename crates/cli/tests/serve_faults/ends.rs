@@ -8,7 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{next, started, with_orders};
 
-/// After a kill, the other servers and the killed server's clients go on.
+/// After a kill, the other servers continue, and the clients of the killed server reconnect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_killed_in_turn_hand_out_no_duplicates() {
     let place = with_orders();
@@ -37,7 +37,7 @@ async fn servers_that_are_told_to_end_account_for_every_id() {
     let place = with_orders();
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
     let mut pace = Pace::default();
-    // Larger than a read, so that a part is unread when the server is told to end.
+    // Larger than a read, so that a part is unread when the server receives SIGTERM.
     pace.ways.push(Way::Incr(5000));
     let load = Load::start(&recorder, &fleet, &pace);
     let mut ended = Totals::default();

@@ -22,7 +22,7 @@ pub(crate) enum Fault {
     Length,
     /// A word does not begin with `$`.
     Word,
-    /// A word does not end where its length says.
+    /// A word does not end at its declared length.
     End,
 }
 
