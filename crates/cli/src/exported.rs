@@ -166,7 +166,7 @@ mod tests {
             ("\"5\"", "9007199254740993", "as a string"),
             ("\"5\"", "18446744073709552000", "whole number"),
             ("\"9\"", "\"0\"", "larger than max"),
-            (r#""1","name""#, r#""2","name""#, "format 2"),
+            (r#""1","name""#, r#""2","name""#, "`format` is 2"),
             ("\"s\"", "\"\"", "is empty"),
             ("\"start\"", "\"strat\"", "unknown field `strat`"),
             ("}", "", "EOF"),

@@ -189,7 +189,7 @@ fn what_is_wrong_with_a_format_is_named_with_its_place() {
         ("pad(8)|base62", "character 8: `base62` cannot come after `pad`: the order is"),
         ("base62|crockford", "character 8: `crockford` cannot come after `base62`"),
         ("base62|reverse(bits=3)", "character 8: `reverse` cannot come after `base62`"),
-        ("prefix(A)|prefix(B)", "character 11: another `prefix`"),
+        ("prefix(A)|prefix(B)", "character 11: duplicate codec `prefix`; keep one"),
         ("base62(check)", "character 8: `base62`: it takes no arguments"),
         ("crockford(chekc)", "character 11: `crockford`: write `crockford` or `crockford(check)`"),
         ("crockford(check,check)", "character 17"),

@@ -377,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_store_that_is_missing_names_its_remedy() {
-        refused("sqlite:ids.db", ErrorKind::Unsupported, "add the crate `idmill-sqlite`; so far");
+        refused("sqlite:ids.db", ErrorKind::Unsupported, "add the crate `idmill-sqlite`; available are");
         refused("rediss://h", ErrorKind::Unsupported, "the crate `idmill-redis`");
         refused("memory:?window=memcached://h", ErrorKind::Unsupported, "the crate `idmill-memcached`");
         refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is not a known store");

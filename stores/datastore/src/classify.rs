@@ -267,7 +267,7 @@ mod tests {
             (403, r#"{"error":{"status":"PERMISSION_DENIED"}}"#, "roles/datastore.user"),
             (400, r#"{"error":{"status":"FAILED_PRECONDITION"}}"#, "Datastore mode"),
             (404, r#"{"error":{"status":"NOT_FOUND"}}"#, "project"),
-            (404, "<html>", "does not look like Datastore"),
+            (404, "<html>", "the server is not Datastore"),
         ] {
             let error = read_failed(Failure::Refused(Refusal::read(http, body.as_bytes())));
             assert!(error.to_string().contains(remedy), "{error}");

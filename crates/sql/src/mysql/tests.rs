@@ -156,9 +156,9 @@ async fn a_write_that_failed_is_the_last_statement() {
         (says(1317), ErrorKind::UnknownOutcome, "(1317)"),
         (says(1213), ErrorKind::Unavailable, "begin it again"),
         (Reply(Ok(Answer::changed(1, None))), ErrorKind::StoreViolation, "check triggers"),
-        (changed(1, 0), ErrorKind::StoreViolation, "the id 0"),
+        (changed(1, 0), ErrorKind::StoreViolation, "id 0 returned"),
         (changed(2, 11), ErrorKind::StoreViolation, "2 rows"),
-        (changed(1, 91), ErrorKind::StoreViolation, "and 1 to 90"),
+        (changed(1, 91), ErrorKind::StoreViolation, "1 to 90"),
     ];
     for (answer, kind, hint) in cases {
         let (calls, mut server) =
@@ -246,7 +246,7 @@ async fn a_table_that_is_not_idmill_s_is_refused() {
     for (mode, more, kind, hint) in [
         (Mode::Create, vec![found([texts(&["MyISAM"])])], ErrorKind::Unsupported, "ENGINE = InnoDB"),
         (Mode::Create, vec![view], ErrorKind::Unsupported, "none, as a view"),
-        (Mode::Create, vec![engine.clone(), other], ErrorKind::Conflict, "columns name varchar, next int;"),
+        (Mode::Create, vec![engine.clone(), other], ErrorKind::Conflict, "other columns: name varchar, next int;"),
         (Mode::Create, vec![engine, keyless], ErrorKind::Conflict, "table=NAME"),
         (Mode::ReadWrite, vec![nothing()], ErrorKind::NotFound, "no table `t` at h:1"),
         (Mode::Create, vec![nothing(), changed(0, 0), nothing()], ErrorKind::Denied, "grant the user SELECT"),
@@ -354,7 +354,7 @@ async fn row_of_another_server_is_adopted_once_if_unchanged() {
     let of = |was: &'static str| found([texts(&["s", "11", "1", "100", "7", "0", "1", was, "server 2"])]);
     let (calls, mut server) = opened([of("server 1")]).await;
     assert_eq!(
-        refused(&calls, &mut server, "on server 1, and this is server 2: ").await,
+        refused(&calls, &mut server, "on server 1, and this is server 2; ").await,
         ErrorKind::Conflict
     );
     // Either this process adopts the row or another was faster; then the reserve is sent again.

@@ -38,8 +38,8 @@ async fn unsafe_or_foreign_witness_table_is_rejected() {
     let (store, s, admin) = (open(&engine).await, name("s"), client(&engine).await);
     for (table, hint) in [
         ("UNLOGGED TABLE idmill_witness (name text PRIMARY KEY, record text)", "SET LOGGED"),
-        ("TABLE idmill_witness (name text PRIMARY KEY, other text)", "the columns name, other"),
-        ("VIEW idmill_witness AS SELECT 's' AS name, 'a' AS record", "the columns name, record"),
+        ("TABLE idmill_witness (name text PRIMARY KEY, other text)", "other columns: name, other"),
+        ("VIEW idmill_witness AS SELECT 's' AS name, 'a' AS record", "other columns: name, record"),
     ] {
         admin.batch_execute(&format!("CREATE {table}")).await.unwrap();
         for error in [

@@ -138,7 +138,7 @@ async fn tables_are_namespaces() {
     assert_ne!(inspect(&a, "s").await.identity.incarnation, inspect(&b, "s").await.identity.incarnation);
     place.raw().execute_batch("CREATE TABLE mine (name, a)").unwrap();
     let mine = SqliteOptions::new(place.file()).table("mine");
-    refused(mine, ErrorKind::Conflict, "columns name, a; name another").await;
+    refused(mine, ErrorKind::Conflict, "other columns: name, a; name another").await;
 }
 
 #[tokio::test]
