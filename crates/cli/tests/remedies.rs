@@ -73,7 +73,7 @@ fn sqlite() {
             args: NEXT,
             code: 4,
             says: &["correct the path", "unless its URL has `mode=rw`"],
-            never: &["`idmill next` and `idmill create` make", LATER],
+            never: &["mode=rwc to create", LATER],
         },
         Row {
             cause: "a table that is missing",

@@ -193,7 +193,7 @@ mod tests {
             ("redis://x?replicas=-1", "replicas=\"-1\" cannot be used: write a whole number, 0 to 100"),
             ("redis://x?replicas=101", "0 to 100, such as replicas=0"),
             ("redis://x?durability=none", "disk (checks the server's settings"),
-            ("redis://x?failover=x", "`refuse` (nothing is granted until"),
+            ("redis://x?failover=x", "`refuse` (no ids until"),
             ("redis://x?ca=/x.pem", "rediss://"),
             ("redis://x?prefix=", "1 to 64 letters"),
             ("redis://x?prefix=a}b", "1 to 64 letters"),

@@ -48,7 +48,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     browser.until_cell("orders", "last", "it === '1'").await;
     browser.is_clean().await;
     access.replace([token(&shop, Rights::ALL)]);
-    browser.until("document.getElementById('token-error').textContent.includes('taken away')").await;
+    browser.until("document.getElementById('token-error').textContent.includes('removed')").await;
     assert_eq!(
         browser.value("[document.querySelectorAll('#rows tr').length, sessionStorage.length]").await,
         json!([0, 0])
