@@ -145,7 +145,9 @@ async fn exists_pays_for_each_name() {
     let secret = Secret::fresh().unwrap();
     let (server, _) = with(with_orders().await, [limited(&secret, |token| few(token, 1000))]).await;
     let mut shop = client(&server, &secret).await;
-    for (names, answer) in [(700, ":700"), (700, "-TRYAGAIN"), (1001, "-NOPERM the token allows a burst of 1000")] {
+    for (names, answer) in
+        [(700, ":700"), (700, "-TRYAGAIN"), (1001, "-NOPERM the token allows a burst of 1000")]
+    {
         let line = shop.ask(&format!("EXISTS{}", " orders".repeat(names))).await;
         assert!(line.starts_with(answer), "{line}, and not {answer}");
     }

@@ -246,7 +246,12 @@ async fn a_table_that_is_not_idmill_s_is_refused() {
     for (mode, more, kind, hint) in [
         (Mode::Create, vec![found([texts(&["MyISAM"])])], ErrorKind::Unsupported, "ENGINE = InnoDB"),
         (Mode::Create, vec![view], ErrorKind::Unsupported, "none, as a view"),
-        (Mode::Create, vec![engine.clone(), other], ErrorKind::Conflict, "other columns: name varchar, next int;"),
+        (
+            Mode::Create,
+            vec![engine.clone(), other],
+            ErrorKind::Conflict,
+            "other columns: name varchar, next int;",
+        ),
         (Mode::Create, vec![engine, keyless], ErrorKind::Conflict, "table=NAME"),
         (Mode::ReadWrite, vec![nothing()], ErrorKind::NotFound, "no table `t` at h:1"),
         (Mode::Create, vec![nothing(), changed(0, 0), nothing()], ErrorKind::Denied, "grant the user SELECT"),
