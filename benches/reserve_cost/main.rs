@@ -64,9 +64,10 @@ impl Costs {
         let [reserve, by_hand, same_row] = [&self.reserve, &self.by_hand, &self.same_row].map(Column::median);
         let of_hand = reserve / by_hand;
         print!("| {engine} | {reserve:.0} | {by_hand:.0} | {of_hand:.2} ");
-        match same_row.is_nan() {
-            true => println!("| | |"),
-            false => println!("| {same_row:.0} | {:.2} |", reserve / same_row),
+        if same_row.is_nan() {
+            println!("| | |");
+        } else {
+            println!("| {same_row:.0} | {:.2} |", reserve / same_row);
         }
     }
 }
