@@ -25,7 +25,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     // The field has the focus, so a keyboard is enough.
     browser.until("document.activeElement.id === 'token'").await;
     assert_eq!(browser.value("document.body.innerText.includes('orders')").await, json!(false));
-    for (secret, told) in [("wrong", "the token is unknown"), (shop.reveal(), "lacks the right `observe`")] {
+    for (secret, told) in [("wrong", "token is unknown"), (shop.reveal(), "lacks the right `observe`")] {
         browser.press(secret).await;
         browser.press(Key::Enter + "").await;
         browser

@@ -91,7 +91,7 @@ async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
         ledger.note(4, &reply);
         match reply {
             Ok(grant) => granted += grant.range.len(),
-            Err(error) if error.to_string().contains("datacenter dc1's window is used up") => {
+            Err(error) if error.to_string().contains("window of datacenter dc1 is used up") => {
                 return (granted, error);
             }
             Err(error) => {

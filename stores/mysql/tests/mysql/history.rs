@@ -67,7 +67,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     let store = open_with(&replica, "").await;
     for sequence in ["s", "same"] {
         assert_eq!(inspect(&store, sequence).await.next, Some(31), "the replica follows the log");
-        let hint = "last written on server 1, and this is server 2: ";
+        let hint = "last written on server 1, and this is server 2; ";
         assert_eq!(refused(&store, sequence, hint).await, ErrorKind::Conflict);
     }
     // A change that does not set the next id does not resolve the conflict.

@@ -124,7 +124,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     let error = reserve(&open(&replica).await, "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains(", timeline 1, and this is cluster "), "{error}");
-    assert!(error.to_string().contains(", timeline 2: "), "{error}");
+    assert!(error.to_string().contains(", timeline 2; "), "{error}");
     let store = open_with(&replica, "&failover=skip:100").await;
     assert_eq!(ids(reserve(&store, "s", 5).await.unwrap().range), (131, 135));
 }

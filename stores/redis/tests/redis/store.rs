@@ -211,7 +211,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("--next"), "{error}");
     let masters = [info(&master, "master_replid"), info(&replica, "master_replid")];
-    let words = format!("last written on master {}, and this is master {}:", masters[0], masters[1]);
+    let words = format!("last written on master {}, and this is master {};", masters[0], masters[1]);
     assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "it can be looked at");
     assert_eq!(first(&store, "new").await.unwrap(), 1, "what is created here is not in doubt");
