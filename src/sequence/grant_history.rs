@@ -316,7 +316,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a set of ids. Each step is a grant after ids of others, then a give-back of its end.
+        /// Compares the history with a set of ids. Each step is a grant after ids of others, then a give-back
+        /// of its end.
         #[test]
         fn largest_held_is_that_of_a_set(
             steps in prop::collection::vec((0..5_u64, 1..8_u64, 0..8_u64), 1..40),

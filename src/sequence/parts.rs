@@ -97,7 +97,7 @@ pub(crate) enum Message {
 pub(crate) enum Ending {
     /// All senders are gone.
     Abandoned,
-    /// A caller closed it, and waits until everything is put away.
+    /// A caller closed the sequences, and waits until everything is put away.
     Asked,
 }
 
