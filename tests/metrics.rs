@@ -156,7 +156,7 @@ fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((draws, dropped, orders.snapshot().drawn), (11, 9, 2));
 }
 
-/// They are not counted as given back before the store has confirmed it.
+/// Ids are not counted as given back before the store has confirmed it.
 fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let before = reader.read();
     let store = FaultyStore::new();

@@ -44,7 +44,7 @@ fn threads_that_draw_once_waste_nothing() {
 /// Two tasks of one thread: one waited for an id, the other draws from the block that the thread inherits.
 #[test]
 fn new_thread_skips_inherited_ids_below_its_awaited_id() {
-    // The actor runs only where this thread lets it.
+    // The actor runs only while this thread is in `block_on`.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sequence = runtime.block_on(async {
         let ids = Sequences::new(MemoryStore::new()).unwrap();
@@ -179,7 +179,7 @@ fn ids_held_by_threads_are_counted_on_close_and_revoke() {
                     }
                     meet.wait();
                     meet.wait();
-                    // It is counted once.
+                    // This draw must not count the ids of the thread's block again.
                     let _ = sequence.try_next().map_err(|error| error.kind());
                 });
             }

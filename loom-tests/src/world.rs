@@ -130,7 +130,7 @@ pub(crate) struct Actor {
     driver: Driver,
     next: u64,
     pub(crate) reserves: usize,
-    /// The ids that it would give back to the store after its end.
+    /// The ids that the actor would give back to the store after its end.
     pub(crate) left: Option<IdRange>,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Sent {
     pub(crate) sequence: usize,
     pub(crate) count: u64,
     pub(crate) tick: u64,
-    /// Whether it creates the sequence if it does not exist.
+    /// Whether the reserve creates the sequence if it does not exist.
     pub(crate) creates: bool,
     pub(crate) grant: Option<Grant>,
 }

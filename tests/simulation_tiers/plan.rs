@@ -33,7 +33,7 @@ pub(crate) struct ProcessPlan {
     pub(crate) datacenter: usize,
     pub(crate) seed: u64,
     pub(crate) callers: usize,
-    /// Ids that it takes at a time.
+    /// Number of ids that the process takes at a time.
     pub(crate) step: u64,
     /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,

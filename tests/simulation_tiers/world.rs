@@ -42,7 +42,7 @@ pub(crate) struct Call {
     pub(crate) began: Duration,
     pub(crate) took: Duration,
     pub(crate) outcome: Result<u64, ErrorKind>,
-    /// Whether its datacenter had no ids left at that moment.
+    /// Whether the datacenter had no ids left at that moment.
     pub(crate) at_end: bool,
     /// After the faults have ended.
     pub(crate) last: bool,
