@@ -32,9 +32,9 @@ struct Case {
 /// The role of the first engine.
 #[derive(Clone, Copy, PartialEq)]
 enum Down {
-    /// It is the store.
+    /// The store.
     Store,
-    /// It is a window before a store that can be inspected without it.
+    /// A window in front of a store that can be inspected without the engine.
     Window,
     /// There is no engine.
     Never,
