@@ -145,7 +145,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// How often it found that the store had gone back.
+    /// Returns how often the guard found that the store had gone back.
     pub fn healed(&self) -> u64 {
         self.guarded.healed()
     }
@@ -156,7 +156,7 @@ impl Process {
         self.guarded.set(&name, Change::new().next(next)).await.map(drop)
     }
 
-    /// Draws, with retries: its connections may be to an engine that was restarted since.
+    /// Draws, with retries: the connections may be to an engine that was restarted since.
     async fn next(&self) -> Result<u64> {
         for _ in 0..TRIES {
             match self.sequence.next().await {
@@ -183,7 +183,7 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies it to a directory next to it.
+    /// Copies `dir` to a directory next to it.
     pub fn of(dir: &Path) -> Self {
         let copy = dir.with_extension("backup");
         copied(dir, &copy);
