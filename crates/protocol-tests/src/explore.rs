@@ -110,7 +110,8 @@ impl<P: Protocol> Model for Explored<P> {
 
     fn next_state(&self, state: &P::State, step: P::Step) -> Option<P::State> {
         let next = self.protocol.after(state, step);
-        // Not if a trace is reported, because a process would change its number in it.
+        // Keep the state as it is if a trace is reported, because processes would change their numbers in the
+        // trace.
         Some(if self.expected.is_none() { self.protocol.canonical(next) } else { next })
     }
 

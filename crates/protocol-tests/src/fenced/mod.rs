@@ -108,7 +108,7 @@ struct Server {
 enum Role {
     Master,
     Follows,
-    /// It was a master, and has stopped.
+    /// A former master that has stopped.
     Deposed,
 }
 
@@ -169,7 +169,7 @@ pub(crate) enum Step {
     Saves {
         server: u8,
     },
-    /// From its last save.
+    /// The server restarts from its last save.
     Restarts {
         server: u8,
     },

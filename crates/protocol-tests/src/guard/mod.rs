@@ -91,7 +91,7 @@ impl Guard {
                 });
                 match (seen, wanted) {
                     (Some(seen), Some(wanted)) => At::Confirmed(known, seen, wanted),
-                    // Others confirmed it, or claimed under another identity.
+                    // Others confirmed the task, or claimed under another identity.
                     _ if known.task == (Task::Removes { forgets: true }) => At::Forgetting,
                     _ => At::Idle,
                 }
@@ -112,7 +112,7 @@ impl Guard {
                 if twice && !is_pending && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
-                // It no longer waits for the administrator.
+                // The process no longer waits for the administrator.
                 state.is_overtaken |= is_pending;
                 At::Refused(granted, top)
             }
@@ -176,7 +176,7 @@ impl Guard {
         if let (At::Claiming(granted, ..), Bug::Lookahead) = (&at, self.bug) {
             state.processes[p].ahead = u64::try_from(granted.range.end()).expect("small") + 2;
         }
-        // The life that the write began, if it did.
+        // The newest life, which the write itself may have begun.
         let life = state.used.len() - 1;
         let (_, done, refused) = at.write(life).expect("as above");
         state.processes[p].at = match outcome {
