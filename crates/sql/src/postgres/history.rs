@@ -19,7 +19,7 @@ const CLUSTER: &str = "'cluster ' || (SELECT system_identifier::text FROM pg_con
 /// `insufficient_privilege`.
 const DENIED: &str = "42501";
 
-/// How statements check the server's history, and the policy if a row was written in another.
+/// How statements check the server's history, and the policy if a row was written in another history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
     /// The current history as an SQL expression; `None` if it is not checked.

@@ -110,7 +110,7 @@ impl<D: Driver> Sessions<D> {
         &self.0.driver
     }
 
-    /// Returns the durability requirement of the server.
+    /// Returns how grants must survive a crash of the server.
     pub fn keeps(&self) -> Keeps {
         self.0.keeps
     }
