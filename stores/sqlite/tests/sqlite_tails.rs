@@ -66,7 +66,7 @@ impl Hooks for Slow {
     }
 }
 
-/// One process over one file.
+/// One process with its own database file.
 struct World {
     store: Slow,
     ids: Allocator,

@@ -63,7 +63,7 @@ impl NativeSequences {
         for (sql, name) in some {
             match self.see(sql, name).await {
                 Ok(Some(seen)) => add(listing, name, seen.info()),
-                // It was dropped in the meantime.
+                // The sequence was dropped in the meantime.
                 Ok(None) => {}
                 Err(error) if error.status() != Status::Permanent => return Err(error),
                 Err(error) => add(listing, name, Err(error)),
