@@ -94,7 +94,7 @@ async fn uncached_sequence_is_not_ready_while_callers_wait() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, ErrorKind::Unavailable)]);
     waiting.await.unwrap().unwrap_err();
-    // No draw is rejected now, and only a caller finds out whether the next one would be.
+    // No draw is waiting or failing now. Only the next draw shows whether the store is still unreachable.
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Failing, ErrorKind::Unavailable)]);
 }
 

@@ -61,7 +61,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!(orders.blocking(hour).take(9).unwrap().len(), 9);
     let waiting = orders.clone();
     let caller = std::thread::spawn(move || waiting.blocking(hour).next().unwrap());
-    // While the store is unreachable nothing else happens, and the caller waits all the time.
+    // Nothing else happens while the store is unreachable, and the caller keeps waiting.
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
         ids.record_metrics();

@@ -51,7 +51,7 @@ fn new_thread_skips_inherited_ids_below_its_awaited_id() {
         let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
         builder.await.unwrap()
     });
-    // From now on this thread owns its slot. The first id is waited for.
+    // From now on this thread owns its slot. The first call waits for its id.
     for id in 1..=9 {
         assert_eq!(runtime.block_on(sequence.next()).unwrap(), id);
     }

@@ -105,8 +105,8 @@ impl<W: Waiter> Engine<W> {
                     Some(error) => out.push(Effect::Fail { waiter, error }),
                     None => self.queue.push(waiter, want, deadline),
                 }
-                // Ids held for a caller that gave up, or brought back by this one, serve the next callers,
-                // even while the store is unreachable.
+                // Serve the next callers from ids that were held for a caller that gave up, or that this one
+                // brought back. This works even while the store is unreachable.
                 if serves || self.queue.first_is_gone() {
                     self.hand_out(None, 0, 0, out);
                 }
