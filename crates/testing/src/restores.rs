@@ -114,8 +114,8 @@ impl Drawn {
         error
     }
 
-    /// As [`refused`](Self::refused), if another sequence has the same name. Then follows the advice in the
-    /// error, after which draws succeed.
+    /// Like [`refused`](Self::refused), for another sequence with the same name. Then follows the advice in
+    /// the error, after which draws succeed.
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();

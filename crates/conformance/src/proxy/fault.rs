@@ -28,7 +28,7 @@ pub enum Fault {
     /// delivered. If a later fault holds another of these requests, that one waits behind this one for the
     /// same gate, and its own gate catches nothing.
     Hold(Gate),
-    /// As [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
+    /// Like [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
     /// proxy needs its [frames](super::ProxyBuilder::frames).
     HoldAlone(Gate),
 }

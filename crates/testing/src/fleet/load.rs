@@ -205,7 +205,7 @@ impl Client {
                 (self.resp, self.http) = (None, None);
                 self.place = (self.place + 1) % self.fleet.places();
             }
-            // No server had any.
+            // No server answered with ids.
             sleep(Duration::from_millis(10)).await;
         }
     }
