@@ -88,7 +88,7 @@ impl World {
         self.ids.snapshot().waits
     }
 
-    /// As [`load`](load()), with the allocator's count of waits.
+    /// Like [`load`](load()), but also returns the allocator's count of waits.
     async fn load(&self, time: Duration, rate: f64) -> (Seen, u64) {
         let before = self.waits();
         let seen = load(&self.ids, time, move |_| rate).await;

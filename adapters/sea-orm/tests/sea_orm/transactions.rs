@@ -101,7 +101,7 @@ async fn server_error_keeps_its_sqlstate_and_cause() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("25P02"), "{error}");
     drop(tx);
-    // Another transaction was first, in a stricter isolation level.
+    // In a stricter isolation level, the draw fails because another transaction was first.
     let serializable = Some(IsolationLevel::Serializable);
     let tx = db.begin_with_config(serializable, None).await.unwrap();
     assert_eq!(number(&tx, "SELECT count(*) FROM idmill_sequences").await, 0);
