@@ -77,12 +77,12 @@ impl History {
         if self.here.is_some() { self.sets() } else { ", history = NULL" }
     }
 
-    /// Like [`sets`](Self::sets), but for a statement without the `session` part.
+    /// Like [`sets`](Self::sets), for a statement without the `session` part.
     pub(super) fn sets_here(self) -> String {
         self.here.map(|here| format!(", history = {here}")).unwrap_or_default()
     }
 
-    /// Like [`holds`](Self::holds), but for a statement without the `session` part.
+    /// Like [`holds`](Self::holds), for a statement without the `session` part.
     pub(super) fn holds_here(self) -> String {
         let holds = |here| format!(" AND (s.history IS NULL OR s.history = {here})");
         self.here.map(holds).unwrap_or_default()

@@ -136,7 +136,7 @@ impl Table {
         )
     }
 
-    /// Like [`reserve`](Self::reserve), but for several rows in one transaction. Parameters: names, counts,
+    /// Like [`reserve`](Self::reserve), for several rows in one transaction. Parameters: names, counts,
     /// ceilings, lock timeout. Locks are taken in the order of the names. For a row that another transaction
     /// holds, only the name is returned.
     pub(super) fn reserve_many(&self, history: History) -> String {
