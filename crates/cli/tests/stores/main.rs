@@ -304,7 +304,7 @@ impl Case {
 
     /// The engine is down: errors report this, and the address.
     fn suffer(&self, user: &User, address: &str) {
-        // The store behind a window is contacted first. Its engine is up, but may be busy.
+        // The store behind a window is contacted first. The engine of that store is up, but may be busy.
         let (url, timeout) = match self.down {
             Down::Window => (user.url.clone(), "12s"),
             Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),
