@@ -92,7 +92,7 @@ const PROMISES: &str = "every promise is kept";
 /// a later find for one property replaces an earlier one while the search for another continues.
 struct Explored<P> {
     protocol: P,
-    /// Only this promise matters.
+    /// The only promise that is checked; `None` for all of them.
     expected: Option<&'static str>,
 }
 

@@ -85,7 +85,7 @@ impl Drawn {
         self.repeated_of(self.schemes.open(&self.url).await.unwrap(), count).await
     }
 
-    /// The same with the guard, if the witness was restored as well.
+    /// Like [`repeated`](Self::repeated), but with the guard, whose witness was restored as well.
     pub async fn repeated_behind_the_guard(&self, count: u32) -> usize {
         self.repeated_of(self.process().await.unwrap().guarded, count).await
     }

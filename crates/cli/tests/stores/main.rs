@@ -355,7 +355,7 @@ fn move_and_return(user: &User) {
     assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
 }
 
-/// All operations are allowed. Reports of measurements name the store, but not its password.
+/// Runs the measurements. All operations are allowed, and reports name the store, but not its password.
 fn measure(user: &User) {
     let report = user.json(&["check", "--samples", "5"]);
     assert!(

@@ -134,9 +134,9 @@ pub(crate) enum Bug {
     ClaimsUnavailable,
     /// Retries when it gets no answer.
     AsksAgain,
-    /// The same, only for rests.
+    /// Retries a give-back when it gets no answer.
     GivesBackAgain,
-    /// The same, only for records, which are then reported as not written.
+    /// Retries a write of a record when it gets no answer, and then reports the record as not written.
     SwapsAgain,
     /// Keeps the connection of a dropped call for the next call.
     TakesLateReplies,
