@@ -175,7 +175,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
     assert_eq!(store.reserves(), 1);
 }
 
-/// Also without a maximum age.
+/// Ids are dropped even without a maximum age.
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {

@@ -137,7 +137,7 @@ fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((come, orders.snapshot().drawn), ([10, 1, 1, 9], 0));
 }
 
-/// Also if nothing was recorded while the lease was held.
+/// The counts are right even if nothing was recorded while the lease was held.
 fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();

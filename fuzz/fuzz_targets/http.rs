@@ -33,7 +33,7 @@ enum Body<'a> {
         max: u64,
     },
     Text(&'a str),
-    /// Without the length that it has.
+    /// A body whose length is not sent.
     Raw(&'a [u8]),
 }
 

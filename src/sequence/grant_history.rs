@@ -180,8 +180,8 @@ impl GrantHistory {
         go_on_after(self.known(grant.identity.incarnation)?.last, grant.identity)
     }
 
-    /// Does the same if the store itself detected the loss. The state of the store is unknown; if nothing was
-    /// lost, this changes nothing.
+    /// Like [`raise`](Self::raise), for a loss that the store itself detected. The state of the store is
+    /// unknown; if nothing was lost, this changes nothing.
     pub(crate) fn raise_unseen(&self) -> Option<Change> {
         let Reached { identity, last } = self.reached()?;
         go_on_after(last, identity)

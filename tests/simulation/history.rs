@@ -114,7 +114,7 @@ impl History {
         }))
     }
 
-    /// The same for two runs with the same events at the same times.
+    /// Returns a hash that is the same for two runs with the same events at the same times.
     pub(crate) fn trace(&self) -> u64 {
         self.trace.finish()
     }

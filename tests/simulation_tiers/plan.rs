@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// The same with more than a thousand processes.
+    /// Like `stormy`, with more than a thousand processes.
     fn crowded(seed: u64, bug: Bug, rng: &mut Rng) -> Self {
         let mut plan = Self::stormy(seed, bug, rng, 8);
         (plan.datacenters, plan.max, plan.range) = (5, u64::MAX, 20_000);

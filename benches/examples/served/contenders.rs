@@ -40,7 +40,7 @@ impl Contender {
         }
     }
 
-    /// For narrow columns.
+    /// Returns a short name, for narrow columns.
     pub(crate) fn short(self) -> &'static str {
         match self {
             Self::Hello => "a constant",
