@@ -29,7 +29,7 @@ pub(crate) enum Befalls {
     RestoreAndRecall,
     /// The window is restored from a backup without a recall: an operator's mistake.
     Restore,
-    /// The same, while the process that saw the window keeps running, with its floor.
+    /// Like `Restore`, while the process that saw the window keeps running, with its floor.
     RestoreUnderway,
     /// The global row is restored from a backup, while the windows stay as they are.
     GlobalRestore,

@@ -107,8 +107,8 @@ impl Guard {
         match self.bug.claim(self.kept, seen.as_ref(), &granted) {
             Ok(wanted) => At::Claiming(granted, seen, wanted),
             Err(Refusal::Claimed { top, twice }) => {
-                // A store that never went back grants nothing twice. (A witness that did may have lost a
-                // give-back, and a pending reset may have taken place.)
+                // A store that never went back grants nothing twice. (A witness that went back may have lost
+                // a give-back, and a pending reset may have been applied.)
                 if twice && !is_pending && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
