@@ -144,7 +144,7 @@ async fn another_cluster_is_refused() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// Also refused for a process with the sequence in memory: it would return the same ids again.
+/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
 #[tokio::test]
 async fn deleted_key_is_not_recreated_after_grants() {
     let Some(engine) = shared().await else { return };

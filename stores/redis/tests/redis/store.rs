@@ -332,7 +332,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert!(first(&store, "s").await.unwrap() > 1);
 }
 
-/// Also refused for a process with the sequence in memory: it would return the same ids again.
+/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
 #[tokio::test]
 async fn flushed_sequence_is_not_recreated_after_grants() {
     let Some(engine) = start(&[]).await else { return };
