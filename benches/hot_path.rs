@@ -29,7 +29,7 @@ fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
     prepare: impl Fn(&S) -> W + Sync + 'static,
 ) -> Row {
     let measure = move |threads: usize, ids: u64| {
-        // Each thread draws its share, so that the total time is per id.
+        // Split the ids among the threads, so that the time divided by `ids` is the time per id.
         together(threads, ids.div_ceil(threads as u64), || prepare(&shared))
     };
     Row { name, against: BARE, goals, measure: Box::new(measure) }

@@ -289,7 +289,7 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
     assert_eq!(error.kind(), ErrorKind::StoreViolation);
     assert!(error.to_string().contains("went back in time"), "{error}");
 
-    // A reset after the backup, which is lost too.
+    // A reset that was made after the backup is lost too.
     let name = idmill::SequenceName::new("o").unwrap();
     let change = idmill::store::Change::new().next(2).backwards(true);
     let backup = store.snapshot();

@@ -148,7 +148,7 @@ impl World {
     }
 
     async fn end(mut self) -> Result<(), TestCaseError> {
-        // Until no call is in flight.
+        // Wait until no call is in flight.
         tokio::time::sleep(Duration::from_secs(60)).await;
         self.ids.close().await;
         self.lease = None;

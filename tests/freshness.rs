@@ -157,7 +157,7 @@ async fn unheld_sequence_is_dropped_in_time() {
     assert_eq!(lazy(&ids).next().await.unwrap(), 2);
     sleep(AGE).await;
     assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
-    // No draw follows when it is revoked again.
+    // Revoke again, without a draw before the next check.
     sleep(AGE / 4).await;
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
     sleep(AGE).await;
@@ -175,7 +175,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
     assert_eq!(store.reserves(), 1);
 }
 
-/// Also without a maximum age.
+/// Ids are dropped even without a maximum age.
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {

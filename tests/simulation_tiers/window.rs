@@ -175,7 +175,7 @@ impl Source<Token> for Global {
     }
 }
 
-/// Only the calls that opening a sequence needs.
+/// Implements only the calls that opening a sequence needs.
 impl Store for Global {
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::Disk).shared(true)

@@ -143,7 +143,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
     tier.set(&request(1).name, Change::new().next(1000)).await.unwrap();
-    // If it were withdrawn before that, it could be refilled with old ids.
+    // The window must be withdrawn last: otherwise it could be refilled with old ids.
     assert_eq!(shelf.with(|item| item.recalled), Some(1000));
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1000);
 }

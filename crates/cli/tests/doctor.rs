@@ -288,7 +288,7 @@ fn store_restored_from_a_copy_is_detected_and_fixed() {
     assert!(ran.code == 7 && ran.out.contains("orders: went_back"), "{ran:?}");
     let ran = guarded(&place, &["doctor", "--fix"]);
     assert!(ran.code == 0 && ran.out.contains("fixed    orders: next 6 -> 11\n"), "{ran:?}");
-    // Also without the guard, because the counter itself was raised.
+    // The next id is the same without the guard, because the counter itself was raised.
     assert_eq!(place.run(&["next", "orders"]).ids(), [11]);
 }
 

@@ -29,7 +29,7 @@ fn one_draw_signals() {
         let mut drawn = vec![draw_one(&segment)];
         drawn.extend(callers.map(|caller| caller.join().unwrap()));
         assert_eq!(drawn.iter().filter(|drawn| drawn.low).count(), 1, "{drawn:?}");
-        // The draw that left two of three ids.
+        // The draw of id 2 crosses the watermark, and only that one signals.
         assert!(drawn.iter().all(|drawn| drawn.low == (drawn.id == 2)), "{drawn:?}");
         assert_each_once(drawn.iter().map(|drawn| drawn.id).collect(), 1, 3);
         assert_eq!(segment.draw(), None);

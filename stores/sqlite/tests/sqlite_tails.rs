@@ -66,7 +66,7 @@ impl Hooks for Slow {
     }
 }
 
-/// One process over one file.
+/// One process with its own database file.
 struct World {
     store: Slow,
     ids: Allocator,
@@ -88,7 +88,7 @@ impl World {
         self.ids.snapshot().waits
     }
 
-    /// As [`load`](load()), with the allocator's count of waits.
+    /// Like [`load`](load()), but also returns the allocator's count of waits.
     async fn load(&self, time: Duration, rate: f64) -> (Seen, u64) {
         let before = self.waits();
         let seen = load(&self.ids, time, move |_| rate).await;

@@ -46,7 +46,7 @@ async fn ids_revoked_during_a_pause_are_soon_dropped() {
         metrics.lines().find_map(|line| line.strip_prefix("idmill_remaining{sequence=\"orders\"} "));
     assert!(remaining.unwrap().parse::<f64>().unwrap() > 1000.0, "more than is drawn below: {remaining:?}");
     server.pause();
-    // It may have stopped during a reserve, with the file locked.
+    // The server may have been paused during a reserve, with the file locked.
     while place.run(&["revoke", "orders"]).code != 0 {
         server.resume();
         sleep(Duration::from_millis(50)).await;

@@ -222,7 +222,7 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
     let back = "SET generation = 1, next = 151, until = 151, preloaded_next = null, preloaded_until = null";
     run(&format!("UPDATE ids.idmill_sequences_windows {back} {}", window("refills"))).await;
     refused(&stranger, "refills").await;
-    // The remedy.
+    // Apply the remedy: raise the next id.
     let forwards = Change::new().next(10_000);
     for text in ["known", "lost", "refills"] {
         until("it is set", || async { stores[1].set(&name(text), forwards).await }).await;
@@ -230,7 +230,7 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
         let grant = insist(&stranger, &request(text, 1), &mut ledger).await;
         assert!(grant.range.start() >= 10_000, "{text}: {grant:?}");
     }
-    // The global counter.
+    // Set the global counter back.
     insist(&stores[0], &request("counter", 1), &mut ledger).await;
     run("UPDATE ids.idmill_sequences SET next = 1, claims = {} WHERE name = 'counter'").await;
     // The window first grants its remaining ids.

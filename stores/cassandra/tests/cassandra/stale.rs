@@ -30,7 +30,7 @@ struct Two {
 impl Two {
     async fn over(cluster: &Cluster) -> Self {
         let proxy = Between::to(cluster.address(0)).await;
-        // A write times out after a quarter of this. The other processes must be done by then.
+        // A write times out after a quarter of the timeout below. The other processes must be done by then.
         let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
         let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
         let [late, prompt] = [Cluster::open(&options).await, Cluster::open(&options).await];

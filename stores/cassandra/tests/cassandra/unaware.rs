@@ -39,7 +39,7 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
         query(&session, "DROP TABLE IF EXISTS momentary.idmill_sequences").await;
         let text = format!("s{round}");
         let reserving = tokio::spawn(async move { store.reserve(&request(&text, 5)).await });
-        // Not a limit: the reserve may find the new table immediately.
+        // This pause is not a limit: the reserve may find the new table immediately.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Cluster::open(&options).await;
         match reserving.await.unwrap() {

@@ -112,7 +112,7 @@ async fn reused_revision_does_not_match_the_cached_value() {
     let Some((engine, store)) = backed_up().await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
     restore(&engine).await;
-    // Far more ids with the same number of writes.
+    // Reserve far more ids with the same number of writes, so that the revision is the same.
     assert_eq!(reserve(&open(&engine, "ids").await, "s", 1000).await.unwrap(), (11, 1000));
     let (start, _) = reserve(&store, "s", 10).await.unwrap();
     assert_eq!(start, 1011, "by the numbers nothing went back, and what others reserved meanwhile is theirs");
@@ -144,7 +144,7 @@ async fn another_cluster_is_refused() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// Also refused for a process with the sequence in memory: it would return the same ids again.
+/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
 #[tokio::test]
 async fn deleted_key_is_not_recreated_after_grants() {
     let Some(engine) = shared().await else { return };

@@ -33,7 +33,7 @@ async fn draw_with_a_lost_reply_is_unknown_and_leaves_a_gap() {
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_after();
     assert_eq!(lost.await.unwrap(), ErrorKind::UnknownOutcome);
-    // For the client it may have been sent: unknown again, though the server never received it.
+    // The client cannot rule out that the draw was sent: unknown again, though the server never received it.
     let drawing = tier.clone();
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_before();
@@ -111,7 +111,7 @@ async fn draw_discards_its_cas_with_its_connection() {
     let p1 = Arc::new(tier(&store, gated(&gate, 2)));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
-    // It receives the cas of the dry window, but loses its connection before it uses it: it draws again.
+    // P1 receives the cas of the dry window, but loses its connection before using the cas: P1 draws again.
     gate.expect("ma").await.pass_and_cut();
     gate.pass("ma").await;
     gate.open();
@@ -210,7 +210,7 @@ async fn only_the_stub_winner_reserves_from_the_store() {
     let first = begin(&p0);
     store0.arrival().await;
     let waiter = begin(&p1);
-    // It has looked several times, and found the stub.
+    // Wait until P1 has looked several times, and found the stub.
     while p1.window().stats().round_trips < 6 {
         assert!(!waiter.is_finished(), "it went to the store");
         tokio::time::sleep(Duration::from_millis(1)).await;

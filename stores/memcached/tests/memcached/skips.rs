@@ -26,7 +26,7 @@ async fn server_without_cas_is_reported_and_costs_no_id() {
     let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));
     for _ in 0..3 {
-        // A stub left behind is waited for.
+        // A stub that was left behind would make the next reserve wait.
         let error = tier.reserve(&request(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("-C"), "{error}");

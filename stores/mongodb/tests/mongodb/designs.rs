@@ -77,7 +77,7 @@ async fn several_instances_share_the_document() {
     assert_eq!(drawn.len(), 200, "an id was handed out twice");
     let next = inspect(&open(server.address()).await, "orders").await.next.unwrap();
     assert!(drawn.first() == Some(&1_000) && drawn.last() < Some(&next), "{drawn:?}, and the next is {next}");
-    // Each of them has less than a batch left over.
+    // Each instance has less than a batch left over.
     assert!(next < 1_200 + 4 * STEP, "{next}");
     for (ids, _) in instances {
         ids.close().await;
@@ -119,7 +119,7 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
         assert!(cause.contains("orders"), "{cause}");
     }
     server.restart().await;
-    // Its driver has to find the server again, which may exceed one caller's deadline.
+    // The driver has to find the server again, which may exceed one caller's deadline.
     let drawing = async {
         loop {
             match orders.next().await {

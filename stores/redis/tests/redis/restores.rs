@@ -94,7 +94,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.went_back().await;
 }
 
-/// The store refuses it, with or without a guard, until the next id is set.
+/// The store refuses the replica, with or without a guard, until the next id is set.
 #[tokio::test]
 async fn a_promoted_replica_that_is_refused() {
     let Some((_master, replica, mut ids)) = promoted("&failover=refuse").await else { return };

@@ -187,7 +187,7 @@ async fn replicas_and_demoted_masters_are_rejected() {
     let Some(other) = start(&[]).await else { return };
     let store = open(&other, "").await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 1);
-    // Even a writable replica.
+    // A writable replica is rejected, too.
     assert_eq!(ask(&other, &["CONFIG", "SET", "replica-read-only", "no"]), "+OK");
     assert_eq!(ask(&other, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
     for _ in 0..3 {
@@ -227,7 +227,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert_eq!(first(&store, "s").await.unwrap(), 3);
 }
 
-/// Several callers detect it concurrently, and no id past the last one is skipped.
+/// Several callers detect the failover concurrently, and no id past the last one is skipped.
 #[tokio::test]
 async fn a_promoted_replica_leaves_ids_out_once() {
     let Some((master, replica)) = pair().await else { return };
@@ -332,7 +332,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert!(first(&store, "s").await.unwrap() > 1);
 }
 
-/// Also refused for a process with the sequence in memory: it would return the same ids again.
+/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
 #[tokio::test]
 async fn flushed_sequence_is_not_recreated_after_grants() {
     let Some(engine) = start(&[]).await else { return };

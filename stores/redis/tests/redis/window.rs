@@ -100,7 +100,7 @@ async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     promote(&replica);
     assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "it is stale");
     let new = tier(&store, &replica, 0);
-    // Also while the old master continues.
+    // No id is repeated while the old master continues.
     for _ in 0..30 {
         seen.draw(&new, 5).await;
         seen.draw(&old, 5).await;
@@ -131,7 +131,7 @@ async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
     assert!(seen.0.len() >= 419, "{}", seen.0.len());
 }
 
-/// It restarts with an old snapshot.
+/// The server restarts with an old snapshot.
 #[tokio::test]
 async fn server_restarted_on_an_old_snapshot_repeats_no_id() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };

@@ -25,7 +25,7 @@ async fn draws_go_on_when_one_of_two_servers_dies() {
             let id = orders.next().await.unwrap();
             assert!(issued.insert(id), "{id} came twice");
         }
-        // Stops them alternately, and starts a replacement over the same store, on any port.
+        // Stops the two servers alternately, and starts a replacement over the same store, on any port.
         let dead = if round % 2 == 0 { &mut one } else { &mut other };
         let began = Running::over(memory.clone()).await;
         let address = std::mem::replace(dead, began).die().await;

@@ -124,7 +124,7 @@ async fn malformed_answer_is_an_error() {
     }
 }
 
-/// None of its ids is handed out.
+/// None of the grant's ids is handed out.
 #[tokio::test]
 async fn a_grant_that_no_store_gives_is_refused() {
     let grants: [fn(u64) -> Vec<u8>; 5] = [

@@ -27,7 +27,7 @@ impl Emulator {
         Self::with(&[]).await
     }
 
-    /// With these flags.
+    /// Starts the emulator with these flags.
     pub(crate) async fn with(flags: &'static [&'static str]) -> Option<Self> {
         // Only to install the emulator, or report why it cannot.
         Engine::down("spanner")?;
