@@ -321,7 +321,7 @@ async fn close_answers_every_caller() {
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
     orders.revoke();
-    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed, "for ever");
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed, "a revocation does not reopen it");
     assert_eq!(ids.sequence::<u64>("p").lazy().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(ids.sequence::<u64>("p").await.unwrap_err().kind(), ErrorKind::Closed);
 }

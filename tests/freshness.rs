@@ -33,7 +33,7 @@ async fn ids_revoked_by_others_are_dropped_in_time() {
     assert_eq!(orders.next().await.unwrap(), 1);
     let revoked = others.revoke("orders").await.unwrap();
     assert_eq!((revoked.identity.epoch, revoked.next), (1, Some(1001)));
-    assert_eq!(orders.next().await.unwrap(), 2, "until it hears of it");
+    assert_eq!(orders.next().await.unwrap(), 2, "the revocation is seen after `freshness`");
     sleep(AGE).await;
     assert_eq!(orders.next().await.unwrap(), 1001);
     assert_eq!(orders.snapshot().gaps.revoked, 998);

@@ -94,7 +94,11 @@ fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
             println!("| {step} | {watermark} | {reserves} | {reserves} | {reserves} |");
             let rest = u64::from(ids.snapshot().remaining > 0);
             sequences.blocking().close().unwrap();
-            assert_eq!(witness.counts(), (all + rest, all + rest), "what is given back is told, once");
+            assert_eq!(
+                witness.counts(),
+                (all + rest, all + rest),
+                "the witness is updated once for the give-back"
+            );
         }
     }
 }

@@ -31,15 +31,12 @@ async fn lost_replies_burn_few_ids_and_none_without_a_handle() {
     let _ = orders.take(60_000).await.unwrap();
     sleep(DAY).await;
     let next = stored(&store, "orders").await.next.unwrap();
-    assert!(
-        next < 200_001 + 500_000,
-        "the first attempt asks for a step, those after it for the least: {next}"
-    );
+    assert!(next < 200_001 + 500_000, "the first attempt requests a step, retries the minimum: {next}");
     drop(orders);
     sleep(Duration::from_secs(20)).await;
     let next = stored(&store, "orders").await.next;
     sleep(DAY).await;
-    assert_eq!(stored(&store, "orders").await.next, next, "nobody is there any more");
+    assert_eq!(stored(&store, "orders").await.next, next, "an unused sequence reserves no ids");
     assert_eq!(ids.len(), 0, "evicted");
 }
 

@@ -23,7 +23,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 
 pub(crate) fn all(world: &World) -> Result<Counted, String> {
     if world.hung {
-        return Err("somebody is never answered".to_owned());
+        return Err("a call never returned".to_owned());
     }
     let history = world.history.lock();
     if let Some(wrong) = history.wrong.first() {
@@ -122,7 +122,7 @@ fn everybody_is_served_at_last(world: &World, history: &History) -> Verdict {
     let late = history.last.iter().find(|took| took.is_none_or(|took| took > PROMPT + gone));
     match late {
         Some(took) if world.plan.lie != Lie::IgnoresCas => {
-            Err(format!("not served though nothing goes wrong: {took:?}"))
+            Err(format!("not served after the faults ended: {took:?}"))
         }
         _ => Ok(()),
     }

@@ -28,7 +28,7 @@ fn lost_on_the_way(case: &Case<'_>) -> Verdict {
     if granted <= heard + unheard {
         return Ok(());
     }
-    Err(format!("{granted} granted, {heard} heard of, at most {unheard} lost on the way"))
+    Err(format!("{granted} granted, {heard} received, at most {unheard} lost in flight"))
 }
 
 fn len(grant: &Grant) -> u128 {
