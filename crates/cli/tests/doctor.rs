@@ -155,7 +155,7 @@ fn fix_raises_what_is_behind_and_touches_nothing_else() {
     let (lines, code) = doctor(&place, &["--fix"]);
     let fixed: Vec<_> = lines.iter().filter(|line| line["fixed"].is_object()).collect();
     assert_eq!(fixed.len(), 2, "{lines:#?}");
-    assert_eq!(code, 7, "what takes a person is still there");
+    assert_eq!(code, 7, "findings without an automatic fix remain");
     assert_eq!(place.json(&["show", "orders", "--json"])["next"], 501);
     must(&place, &["next", "orders"]);
     let (left, _) = doctor(&place, &[]);
@@ -406,7 +406,7 @@ fn a_rate_is_told_from_two_looks() {
     let ran = Ran::from(running.wait_with_output().unwrap());
     let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
     assert_eq!((ran.code, finding["kind"].as_str()), (6, Some("ends_soon")), "{finding}");
-    assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "nobody draws any more");
+    assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "no process draws ids");
 }
 
 /// A running command and its output lines. It ends with the test.
@@ -465,8 +465,12 @@ fn watch_prints_changes_and_exits_with_the_last_verdict() {
     execute(&place, "shop.db", "INSERT INTO t VALUES (30)");
     watching.until("s: in_use");
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(watching.end("-TERM"), Some(7), "what was found last");
-    assert_eq!(watching.1.iter().filter(|line| line.contains("in_use")).count(), 0, "nothing is said twice");
+    assert_eq!(watching.end("-TERM"), Some(7), "the exit code of the last check");
+    assert_eq!(
+        watching.1.iter().filter(|line| line.contains("in_use")).count(),
+        0,
+        "a finding is printed once"
+    );
 }
 
 #[cfg(unix)]
@@ -547,7 +551,7 @@ fn what_is_watched_is_served_as_metrics() {
     assert!(last_look(&found) > looked, "it has looked again");
     place.run(&["set", "s", "--next", "21"]);
     until("the remedy", &|found| value(found) == "0");
-    assert_eq!(watching.end("-TERM"), Some(0), "what was found last");
+    assert_eq!(watching.end("-TERM"), Some(0), "the exit code of the last check");
     let port = TcpListener::bind(address).expect("the address is free again");
     let ran = place.run(&args);
     drop(port);

@@ -52,7 +52,7 @@ async fn a_doctor_of_postgres() {
     assert_eq!(
         user.run_with(&format!("{url}&schema=public"), &["doctor"]).code,
         0,
-        "it is said which is meant"
+        "the URL names the schema"
     );
     admin.batch_execute("DROP TABLE shop.idmill_sequences").await.unwrap();
     assert_eq!(user.run(&["doctor"]).code, 0);
