@@ -112,7 +112,7 @@ async fn what_it_forks_shares_its_fate() {
 async fn child() {
     let Some(address) = std::env::var_os("IDMILL_TEST_DAEMON") else { return };
     let address: SocketAddr = address.to_str().unwrap().parse().unwrap();
-    let engine = Engine::at("memcached", address.port()).expect("the parent had it");
+    let engine = Engine::at("memcached", address.port()).expect("the parent's port is free");
     engine.restart().await;
     std::process::abort();
 }

@@ -137,7 +137,7 @@ async fn what_is_withheld_can_be_let_go_or_cut() {
     in_time(gate.caught()).await;
     engine.has("abc").await;
     is_silent(&mut stream).await;
-    assert_eq!(ask(&mut other, "x").await, "y", "others are answered");
+    assert_eq!(ask(&mut other, "x").await, "y", "other connections are answered");
     assert!(timeout(SHORT, gate.passed()).await.is_err());
     gate.open();
     in_time(gate.passed()).await;
@@ -321,11 +321,11 @@ async fn connections_that_are_forgotten_are_silent_and_stay() {
     assert_eq!(ask(&mut stream, "a").await, "b");
     proxy.forget();
     let mut later = connect(&proxy).await;
-    assert_eq!(ask(&mut later, "b").await, "c", "later ones are as ever");
+    assert_eq!(ask(&mut later, "b").await, "c", "later connections work");
     stream.write_all(b"lost").await.unwrap();
     is_silent(&mut stream).await;
     engine.has("ab").await;
-    assert_eq!(*engine.ended.borrow(), 0, "the engine hears nothing of it either");
+    assert_eq!(*engine.ended.borrow(), 0, "the engine's connection stays open");
     proxy.cut();
     assert_eq!(hear(&mut stream).await, "");
     engine.has("ab").await;
