@@ -97,7 +97,7 @@ async fn refusal<T, F: Future<Output = Result<T>>>(what: &str, attempt: impl Fn(
         match attempt().await {
             Err(error) if error.status() == idmill::Status::Permanent => Ok(error),
             Err(error) => Err(error),
-            Ok(_) => panic!("{what}: it is not refused"),
+            Ok(_) => panic!("{what}: not rejected"),
         }
     };
     until(what, refused).await
@@ -186,8 +186,8 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
         let grant = stores[1].reserve(&s).await?;
         if grant.identity == before { Err(ErrorKind::Unavailable.into()) } else { Ok(grant) }
     };
-    let grant = until("the other datacenter hears of the removal", heard).await;
-    assert!(grant.range.start() <= 151, "and begins anew: {grant:?}");
+    let grant = until("the other datacenter sees the removal", heard).await;
+    assert!(grant.range.start() <= 151, "the new sequence starts at its first id: {grant:?}");
     // A new client checks the era before it serves.
     let back = Change::new().next(1).backwards(true);
     until("it is set back", || stores[0].set(&s.name, back)).await;
