@@ -88,7 +88,7 @@ async fn conflicts_are_retried_and_refusals_are_not() {
     assert_eq!(
         reserve(&store, "s", 10).await.unwrap(),
         (21, 10),
-        "a conflict that was told, not failed with"
+        "a conflict reported in a successful reply is retried"
     );
     assert_eq!(front.count("commit"), 2);
 }
