@@ -115,7 +115,7 @@ async fn reused_revision_does_not_match_the_cached_value() {
     // Far more ids with the same number of writes.
     assert_eq!(reserve(&open(&engine, "ids").await, "s", 1000).await.unwrap(), (11, 1000));
     let (start, _) = reserve(&store, "s", 10).await.unwrap();
-    assert_eq!(start, 1011, "by the numbers nothing went back, and what others reserved meanwhile is theirs");
+    assert_eq!(start, 1011, "the next id did not go back, and the ids of the other store are skipped");
 }
 
 #[tokio::test]

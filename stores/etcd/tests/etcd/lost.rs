@@ -187,7 +187,7 @@ async fn a_rest_is_given_back_once() {
     let grant = store.reserve(&request("s", 10)).await.unwrap();
     let back = |start, len| GiveBack::new(name("s"), grant.identity, IdRange::new(start, len).unwrap());
     assert!(store.give_back(&back(6, 5)).await.unwrap());
-    assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
+    assert!(!store.give_back(&back(6, 5)).await.unwrap(), "the range is no longer the last");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
     // The store's cache is old, and shows this as the end of the sequence; it is not.
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (11, 5));
