@@ -131,7 +131,7 @@ async fn grants_survive_a_kill_and_stopped_server_is_unavailable() {
         (11, 10),
         "nothing reached it meanwhile"
     );
-    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store goes on");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store continues");
 }
 
 /// How a failure was produced, and the expected error.
@@ -166,7 +166,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
     let malformed = MongoStore::new(&client.database("test").collection::<Document>("a$b"));
     vec![
         Taken {
-            what: "nobody listens",
+            what: "no server listens",
             error: MongoStore::open(&url(nobody, "&timeout=400ms")).await.unwrap_err(),
             kind: ErrorKind::Unavailable,
             // Only as text: the driver's error prints its topology in debug format.
