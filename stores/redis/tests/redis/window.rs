@@ -124,7 +124,7 @@ async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
     follow(&master, &replica);
     promote(&master);
     assert_eq!(info(&master, "run_id"), run);
-    assert_eq!(ask(&master, &["HGET", &key, "used"]), stale, "it went back in time");
+    assert_eq!(ask(&master, &["HGET", &key, "used"]), stale, "the window is older than the last draw");
     let again = tier(&store, &master, 0);
     seen.draw(&again, 200).await;
     seen.draw(&first, 200).await;
@@ -160,7 +160,7 @@ async fn ids_grow_across_processes_and_a_replicated_failover() {
         last = id;
     }
     cut_off(&replica);
-    until("the master knows", || info(&master, "connected_slaves") == "0");
+    until("the master lost the replica", || info(&master, "connected_slaves") == "0");
     let error = draw(&tiers[0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     promote(&replica);
@@ -180,7 +180,7 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     ask(&engine, &["DEL", &key]);
     ask(&engine, &["HSET", &key, "fence", &fence, "token", "7"]);
     ask(&engine, &["PEXPIRE", &key, "500"]);
-    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1, "what was in the window is a gap");
+    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1, "the ids of the deleted window are a gap");
     assert_eq!(ask(&engine, &["HGET", &key, "token"]), "$-1");
     let life = ask(&engine, &["TTL", &key]);
     assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
