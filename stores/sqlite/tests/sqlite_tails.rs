@@ -115,7 +115,7 @@ impl World {
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "still not so: {what}");
+        assert!(begun.elapsed() < PATIENCE, "timed out: {what}");
         sleep(Duration::from_millis(1)).await;
     }
 }
