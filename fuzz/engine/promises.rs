@@ -78,8 +78,8 @@ impl Oracle {
                 Event::Failed(error.clone()),
                 Cause { error: for_all.then(|| error.kind()), ..Cause::default() },
             );
-            assert!(!for_all || self.waiting().count() == 0, "such a failure is reported to all");
-            assert!(!no_end || self.ended.is_none(), "no end while ids are on their way back");
+            assert!(!for_all || self.waiting().count() == 0, "the failure is reported to all callers");
+            assert!(!no_end || self.ended.is_none(), "a sequence does not end during a give-back");
             if self.ended.is_some() {
                 self.failed_at = None;
             }
@@ -255,7 +255,7 @@ impl Oracle {
             self.held.push(part.take_front(range.start().saturating_sub(start)));
             let (ids, left) =
                 (u128::from(part.len()), part.end().saturating_sub(range.end()).min(part.len().into()));
-            let _ = part.take_front(u64::try_from(ids - left).expect("fewer than it has"));
+            let _ = part.take_front(u64::try_from(ids - left).expect("the ids fit the part"));
             self.held.push(part);
         }
         assert_eq!(before - self.held.len(), range.len(), "published and returned ids were held");
