@@ -42,7 +42,7 @@ fn what_a_turn_leaves_wakes_the_next() {
             let low = mailbox.receive(MOST_SIGNALS).low;
             for core in &low {
                 let of = |driver: &&mut Driver| Arc::ptr_eq(driver.core(), core);
-                let driver = drivers.iter_mut().find(of).expect("one of the two");
+                let driver = drivers.iter_mut().find(of).expect("a driver for each core");
                 ordered += usize::from(driver.low(NOW).is_some());
             }
             if ordered < 2 {
