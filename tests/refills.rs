@@ -83,7 +83,7 @@ async fn a_take_is_as_large_as_max_take_says() {
     assert!(error.to_string().contains("`max_take` is 20"), "{error}");
     assert_eq!(orders.take(20).await.unwrap().len(), 20);
     let wide = ids.sequence::<u64>("wide").step(2_000_000).await.unwrap();
-    assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "a step is never too many");
+    assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "`take` allows a whole step");
     for outside in [0, (1 << 48) + 1] {
         let error = ids.sequence::<u64>("others").max_take(outside).await.unwrap_err();
         assert!(error.to_string().contains("must be 1 to 2^48"), "{error}");
@@ -299,7 +299,7 @@ async fn a_sequence_is_not_evicted_while_a_reserve_is_under_way() {
     sleep(Duration::from_secs(1)).await;
     waiting.abort();
     sleep(Duration::from_secs(500)).await;
-    assert_eq!(ids.len(), 1, "its answer is still to come");
+    assert_eq!(ids.len(), 1, "the sequence waits for its reserve");
     sleep(Duration::from_secs(1_000)).await;
     assert_eq!(ids.len(), 0);
 }

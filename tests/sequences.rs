@@ -46,7 +46,11 @@ async fn one_sequences_failure_is_its_own() {
     }
     assert_eq!(good.snapshot().failures, 0);
     let (bad_outcome, worse_outcome, bad) = failing.await.unwrap();
-    assert_eq!(bad_outcome.unwrap_err().kind(), ErrorKind::Deadline, "it was worth trying on");
+    assert_eq!(
+        bad_outcome.unwrap_err().kind(),
+        ErrorKind::Deadline,
+        "an unavailable store is retried until the deadline"
+    );
     assert_eq!(worse_outcome.unwrap_err().kind(), ErrorKind::Denied);
     store.heal_sequence("bad");
     assert_eq!(bad.next().await.unwrap(), 1);

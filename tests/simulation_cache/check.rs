@@ -55,7 +55,7 @@ fn growing(history: &History) -> Verdict {
             largest = largest.max(earlier.range.last().unwrap_or(0));
         }
         if draw.range.start() <= largest {
-            return Err(format!("{:?} was asked for after {largest} was returned", draw.range));
+            return Err(format!("{:?} was requested after {largest} was returned", draw.range));
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ fn bounded(world: &World) -> Verdict {
         }
         if miss.skipped > most {
             return Err(format!(
-                "{} ids were skipped at once at {:?}, and no more than {most} should be",
+                "{} ids were skipped at once at {:?}, more than {most}",
                 miss.skipped, miss.at
             ));
         }

@@ -111,7 +111,7 @@ impl Source<u64> for Remembering {
                 permit.forget();
                 return Ok(Claimed::Stale);
             }
-            assert_eq!(request.ceiling, u64::MAX, "the window is for callers of every type");
+            assert_eq!(request.ceiling, u64::MAX, "the window's reserve has no ceiling");
             let grant: Grant = self.store.reserve(request).await?;
             Ok(Claimed::Range { grant, recorded: true })
         })

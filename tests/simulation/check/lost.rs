@@ -42,7 +42,7 @@ fn each_once(grants: impl Iterator<Item = Grant>) -> Vec<Span> {
         for (start, len) in spans {
             let (from, past) = (u128::from(start).max(end), u128::from(start) + u128::from(len));
             if from < past {
-                let narrow = |wide: u128| u64::try_from(wide).expect("an id, and how many");
+                let narrow = |wide: u128| u64::try_from(wide).expect("an id and a length fit u64");
                 all.push((narrow(from), narrow(past - from)));
                 end = past;
             }
