@@ -305,7 +305,11 @@ fn exit_codes_tell_warnings_errors_and_what_is_not_known() {
     assert_eq!(code(&["--check", "orders=sqlite:none.db?column=a.b", "--type", "nobody=i32"]), 7);
     assert_eq!(code(&["--store", "sqlite:none.db"]), 8);
     assert_eq!(code(&["--guard", "file:none.witness"]), 8);
-    assert_eq!(place.files().iter().filter(|file| file.contains("none")).count(), 0, "nothing is made");
+    assert_eq!(
+        place.files().iter().filter(|file| file.contains("none")).count(),
+        0,
+        "`doctor` creates no file"
+    );
     for wrong in [&["--check", "orders"][..], &["--check", "orders=sqlite:a.db"], &["--type", "orders=int"]] {
         assert_eq!(code(wrong), 2, "{wrong:?}");
     }
@@ -485,7 +489,7 @@ fn a_watch_looks_each_minute_unless_it_is_told_otherwise() {
 /// Returns the metrics at this address: each with its labels and its value.
 #[cfg(unix)]
 fn served(address: SocketAddr) -> BTreeMap<String, String> {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the metrics address accepts connections");
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -548,7 +552,7 @@ fn what_is_watched_is_served_as_metrics() {
     execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
     let value = |found: &BTreeMap<String, String>| found.get(in_use).cloned().unwrap_or_default();
     let found = until("the fault", &|found| value(found) == "1");
-    assert!(last_look(&found) > looked, "it has looked again");
+    assert!(last_look(&found) > looked, "`doctor` has checked again");
     place.run(&["set", "s", "--next", "21"]);
     until("the remedy", &|found| value(found) == "0");
     assert_eq!(watching.end("-TERM"), Some(0), "the exit code of the last check");
@@ -556,5 +560,5 @@ fn what_is_watched_is_served_as_metrics() {
     let ran = place.run(&args);
     drop(port);
     assert!(ran.code == 2 && ran.err.contains("cannot serve metrics at 127.0.0.1:"), "{ran:?}");
-    assert_eq!(place.run(&["doctor", "--metrics", &metrics]).code, 2, "once is not to be watched");
+    assert_eq!(place.run(&["doctor", "--metrics", &metrics]).code, 2, "--metrics requires --watch");
 }

@@ -92,7 +92,7 @@ async fn recovers(resp: SocketAddr) {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(LONG, served).await.expect("there are places again");
+    tokio::time::timeout(LONG, served).await.expect("the server accepts connections again");
 }
 
 /// There are files for only a few clients. These are served, others are rejected until some have

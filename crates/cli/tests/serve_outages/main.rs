@@ -93,7 +93,7 @@ async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Ou
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LONG, recovers).await.expect("it recovers by itself");
+    timeout(LONG, recovers).await.expect("the server recovers by itself");
     is_ready(server, true).await;
 }
 
@@ -104,7 +104,7 @@ async fn is_ready(server: &Server, ready: bool) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LONG, says).await.unwrap_or_else(|_| panic!("it does not say that ready is {ready}"));
+    timeout(LONG, says).await.unwrap_or_else(|_| panic!("/readyz does not report ready={ready}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -176,7 +176,7 @@ async fn restored_store_with_a_guard_hands_out_no_duplicates() {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(LONG, draws).await.unwrap_or_else(|_| panic!("no ids come any more"));
+        timeout(LONG, draws).await.unwrap_or_else(|_| panic!("no ids are drawn any more"));
     };
     drawn(2000).await;
     let backup = Backup::of_engine(&engine, &engine.dir().join("data")).await;
