@@ -55,7 +55,7 @@ impl Events {
                 return data;
             }
         }
-        panic!("it never came");
+        panic!("the expected event never arrived");
     }
 }
 
