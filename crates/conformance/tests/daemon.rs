@@ -62,7 +62,7 @@ async fn dropped_or_stopped_it_is_gone_even_when_paused() {
     engine.pause();
     drop(engine);
     assert!(group_is_gone(pid));
-    let engine = Engine::start("memcached").await.expect("as before");
+    let engine = Engine::start("memcached").await.expect("the engine starts again");
     let pid = engine.pid().unwrap();
     engine.pause();
     engine.stop(LONG).await;
@@ -153,5 +153,5 @@ async fn readiness_is_more_than_a_connection() {
         }
     });
     daemon.start().await.unwrap();
-    assert_eq!(asked.load(Ordering::Relaxed), 4, "it answered each time, and was ready at the last");
+    assert_eq!(asked.load(Ordering::Relaxed), 4, "`ready` is called until it succeeds");
 }
