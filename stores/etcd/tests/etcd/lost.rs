@@ -43,7 +43,7 @@ impl Between {
     /// Cuts all current connections of the store, and holds nothing back on later ones. Requests that
     /// reached etcd are unaffected.
     fn cut(&self) {
-        assert!(self.proxy.disarm() > 0, "nothing was held back: the test proves nothing");
+        assert!(self.proxy.disarm() > 0, "no fault was triggered: nothing was tested");
         self.proxy.cut();
     }
 }
@@ -70,7 +70,7 @@ async fn next_is(store: &EtcdStore, sequence: &str, next: u64) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), becomes).await.expect("it comes to that");
+    tokio::time::timeout(Duration::from_secs(60), becomes).await.expect("the next id is reached");
 }
 
 #[tokio::test]
@@ -84,8 +84,8 @@ async fn a_lost_answer_is_found_out_and_costs_nothing() {
     });
     next_is(&direct, "s", 21).await;
     proxy.cut();
-    assert_eq!(reserving.await.unwrap().unwrap(), (11, 10), "the very range that was reserved");
-    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "which was reserved once");
+    assert_eq!(reserving.await.unwrap().unwrap(), (11, 10), "the range that was reserved");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the range was reserved once");
 }
 
 #[tokio::test]
@@ -229,7 +229,7 @@ async fn silence_ends_with_the_timeout() {
         ErrorKind::Unavailable,
         "a read reserves nothing"
     );
-    assert_eq!(inspect(&direct, "s").await.next, Some(21), "reserved once, whatever was sent");
+    assert_eq!(inspect(&direct, "s").await.next, Some(21), "only one reserve was applied");
     proxy.proxy.disarm();
     // The connection without answers is replaced.
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
