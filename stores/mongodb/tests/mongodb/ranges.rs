@@ -120,7 +120,7 @@ async fn bounds_are_exact() {
     );
     let error = store.reserve(&narrow).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")));
-    assert_eq!(reserve(&store, "s", u64::MAX).await.unwrap(), (16, 5), "what is left");
+    assert_eq!(reserve(&store, "s", u64::MAX).await.unwrap(), (16, 5), "the remaining ids");
     for _ in 0..2 {
         assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
     }
