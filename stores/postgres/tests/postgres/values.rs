@@ -208,7 +208,12 @@ async fn native_with_hibernate_repeats_only_if_misconfigured() {
         assert_eq!(theirs.len(), 5_000);
         let all: BTreeSet<_> = ours.iter().chain(&theirs).collect();
         let twice = ours.len() + theirs.len() - all.len();
-        assert_eq!(twice > 0, repeated, "{optimizer} beside values={values}: {twice} of {} twice", all.len());
+        assert_eq!(
+            twice > 0,
+            repeated,
+            "{optimizer} beside values={values}: {twice} of {} are duplicates",
+            all.len()
+        );
     }
 }
 
