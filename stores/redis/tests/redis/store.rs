@@ -251,7 +251,7 @@ async fn a_promoted_replica_leaves_ids_out_once() {
     assert_eq!(stores[0].reserve(&small).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(first(&open(&replica, "failover=allow").await.unwrap(), "t").await.unwrap(), 2);
     let refuses = open(&replica, "").await.unwrap();
-    assert_eq!(first(&refuses, "t").await.unwrap(), 3, "written here by now");
+    assert_eq!(first(&refuses, "t").await.unwrap(), 3, "the sequence was last written on this master");
 }
 
 /// The last writes may be missing in it, and the records about them.
@@ -274,7 +274,10 @@ async fn promoted_replica_keeps_records_unless_failover_allowed() {
         "a record written on this master is accepted"
     );
     assert!(open(&replica, "failover=allow").await.unwrap().swap_record(&s, Some("a"), "c").await.unwrap());
-    assert!(store.swap_record(&s, Some("c"), "d").await.unwrap(), "written here by now");
+    assert!(
+        store.swap_record(&s, Some("c"), "d").await.unwrap(),
+        "the record was last written on this master"
+    );
 }
 
 #[tokio::test]

@@ -70,7 +70,10 @@ async fn window_end_includes_prepared_range_of_this_server_only() {
         let stored = store.inspect(&request(1).name).await.unwrap().unwrap();
         let end = tier.window().end(&stored).await.unwrap().expect("it has ids");
         let reached = store.inspect(&stored.name).await.unwrap().unwrap().reached();
-        assert!(end > u128::from(id) && end <= reached, "{id} of a window up to {end}; the store: {reached}");
+        assert!(
+            end > u128::from(id) && end <= reached,
+            "expected id {id} < window end {end} <= stored {reached}"
+        );
         let key = ask(&engine, &["KEYS", KEYS]);
         let following = ask(&engine, &["HMGET", &key, "nbase", "nlen"]);
         if let Some((base, len)) = following.split_once('\n').filter(|(base, _)| !base.starts_with('$')) {
@@ -98,7 +101,7 @@ async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     let used = ask(&replica, &["HGET", &key, "used"]);
     seen.draw(&old, 10).await;
     promote(&replica);
-    assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "it is stale");
+    assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "the replica's window is stale");
     let new = tier(&store, &replica, 0);
     // Also while the old master continues.
     for _ in 0..30 {
@@ -201,7 +204,7 @@ async fn store_slower_than_a_claim_costs_one_reported_block() {
     assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1);
     assert_eq!(store.reserves(), 2, "the second claim outlived its refill");
     let granted = store.inspect(&request(1).name).await.unwrap().unwrap().next;
-    assert_eq!(granted, Some(BLOCK + 2), "no more than was asked for, until one is served");
+    assert_eq!(granted, Some(BLOCK + 2), "only the requested ids are reserved until a claim succeeds");
 }
 
 #[tokio::test]
