@@ -144,7 +144,7 @@ async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
         let before = world.store.reserves();
         let (seen, counted) = world.load(AFTER + 40 * LATENCY, rate).await;
         assert_eq!((seen.most(), counted), (0, 0), "{rate}/s: {seen:?}");
-        assert!(world.store.reserves() - before > 2, "the slow store was asked: {before}");
+        assert!(world.store.reserves() - before > 2, "too few reserves at the slow store, after {before}");
     }
 }
 
