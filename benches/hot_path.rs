@@ -203,7 +203,7 @@ fn poll_next(allocator: &Allocator<u64>, n: u64) {
     for _ in 0..n {
         match pin!(allocator.next()).poll(&mut context) {
             Poll::Ready(id) => keep(id),
-            Poll::Pending => panic!("the step is larger than what is drawn"),
+            Poll::Pending => panic!("no ids in memory: raise the step"),
         }
     }
 }

@@ -155,7 +155,12 @@ impl World {
         self.workers.drain(..).for_each(Worker::end);
         let snapshot = self.sequence.snapshot();
         prop_assert_eq!(snapshot.remaining, 0);
-        prop_assert_eq!(snapshot.drawn, self.received, "drawn is what callers got: {:?}", snapshot);
+        prop_assert_eq!(
+            snapshot.drawn,
+            self.received,
+            "drawn is not the number of received ids: {:?}",
+            snapshot
+        );
         let (granted, accounted) = Self::accounts(&snapshot);
         prop_assert_eq!(granted, accounted, "{:?}", snapshot);
         Ok(())

@@ -69,7 +69,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
         if seen["idmill_dry_milliseconds_total"] > 0 && seen["idmill_failures_in_a_row"] > 0 {
             break seen;
         }
-        assert!(Instant::now() < limit, "nobody is told: {seen:?}");
+        assert!(Instant::now() < limit, "the metrics do not show the outage: {seen:?}");
         std::thread::sleep(Duration::from_millis(5));
     };
     assert_eq!((seen["idmill_health"], orders.snapshot().health()), (0, Health::Dry));
@@ -81,7 +81,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!(orders.snapshot().health(), Health::Serving);
     // The caller receives its ids a moment before it counts as served.
     while orders.snapshot().is_dry {
-        assert!(Instant::now() < limit, "it counts as waiting for ever");
+        assert!(Instant::now() < limit, "the served caller still counts as waiting");
         std::thread::yield_now();
     }
     ids.blocking().close().unwrap();

@@ -84,7 +84,7 @@ impl Place {
                     return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
                 }
                 Taken::Again => {}
-                Taken::Gap => return Err(silent(answer.expect_err("nobody answered"))),
+                Taken::Gap => return Err(silent(answer.expect_err("the outcome is unknown"))),
             }
         }
     }

@@ -82,6 +82,6 @@ fn the_permit_is_not_lost_and_does_not_pile_up() {
             caller.join().unwrap();
         }
         assert!(!(look() && look()), "signals piled up");
-        assert_eq!(ordered, 1, "one id of four is left, two are the watermark");
+        assert_eq!(ordered, 1, "one id left, below the watermark of two, needs one reserve");
     });
 }

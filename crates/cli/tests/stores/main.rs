@@ -372,7 +372,7 @@ fn measure(user: &User) {
 }
 
 fn remove(user: &User) {
-    assert_eq!(user.run(&["remove", "orders"]).code, 5, "nobody said that it is meant");
+    assert_eq!(user.run(&["remove", "orders"]).code, 5, "`remove` requires --yes");
     user.done(&["remove", "orders", "--yes"]);
     assert_eq!(user.json(&["list"])["sequences"], Value::Array(Vec::new()));
     assert_eq!(user.run(&["remove", "orders", "--yes"]).code, 4);

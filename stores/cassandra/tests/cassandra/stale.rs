@@ -71,7 +71,10 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     two.prompt.set(&s.name, back).await.unwrap();
     let mut ledger = Ledger::default();
     let first = insist(&two.prompt, &s, &mut ledger).await;
-    assert_eq!(first.range, before.range, "the window is not where the take expects it: this proves nothing");
+    assert_eq!(
+        first.range, before.range,
+        "the window is not at the position that the take expects: nothing was tested"
+    );
     take.open();
     let late = late.await.unwrap();
     assert_eq!(late.identity, first.identity, "ids of the era before: {late:?}");

@@ -49,7 +49,7 @@ async fn store_slower_than_the_stub_costs_one_reported_block() {
     );
     assert_eq!((tier.abandoned(), tier.uncertain()), (1_000, 0));
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1_001);
-    assert_eq!(granted(&store).await, 1_001, "no more than was asked for, until one is served");
+    assert_eq!(granted(&store).await, 1_001, "only the requested ids are reserved until a claim succeeds");
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1_002);
     assert_eq!(granted(&store).await, 2_001);
 }

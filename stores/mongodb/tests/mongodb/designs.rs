@@ -111,11 +111,11 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
     let orders = orders.patience(Duration::from_secs(12)).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1_000);
     server.kill();
-    assert_eq!(orders.take(9).await.unwrap().len(), 9, "what is in memory is served");
+    assert_eq!(orders.take(9).await.unwrap().len(), 9, "ids in memory are served during the outage");
     for outcome in callers(&orders, 50).await {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
-        let cause = std::error::Error::source(&error).expect("what the store said").to_string();
+        let cause = std::error::Error::source(&error).expect("the error of the store").to_string();
         assert!(cause.contains("orders"), "{cause}");
     }
     server.restart().await;
@@ -128,7 +128,8 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
             }
         }
     };
-    let id = tokio::time::timeout(Duration::from_secs(120), drawing).await.expect("the store goes on");
+    let id =
+        tokio::time::timeout(Duration::from_secs(120), drawing).await.expect("draws resume after the outage");
     assert!(id >= 1_010, "{id}");
     ids.close().await;
 }

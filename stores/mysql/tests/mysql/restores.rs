@@ -113,7 +113,7 @@ async fn cut_off(primary: &Engine, replica: &Engine) {
     let mut replica = root(replica.address()).await;
     let (end,) = one::<(String,)>(&mut root(primary.address()).await, "SELECT @@gtid_binlog_pos").await;
     let (late,) = one::<(i64,)>(&mut replica, &format!("SELECT MASTER_GTID_WAIT('{end}', 60)")).await;
-    assert_eq!(late, 0, "it has all up to {end}");
+    assert_eq!(late, 0, "the replica has not reached {end}");
     run(&mut replica, &["STOP SLAVE"]).await;
 }
 

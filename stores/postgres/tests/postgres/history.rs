@@ -54,7 +54,7 @@ async fn another_cluster_is_rejected_until_next_id_is_set() {
             assert!(error.to_string().contains(words), "{error}");
         }
     }
-    assert_eq!(ids(batch[1].clone().unwrap().range), (1, 1), "it has no other history");
+    assert_eq!(ids(batch[1].clone().unwrap().range), (1, 1), "a new sequence has no other history");
     // A change that does not set the next id does not resolve the conflict.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);

@@ -143,7 +143,7 @@ async fn a_grant_that_no_store_gives_is_refused() {
     }
     let stranger = Stranger::saying(|request| granted(request.number, 46, 10, (1, 100))).await;
     let request = Reserve::new(name("s"), 10).ceiling(55);
-    assert!(stranger.open().await.reserve(&request).await.is_ok(), "the check refuses what may be");
+    assert!(stranger.open().await.reserve(&request).await.is_ok(), "a valid grant was rejected");
 }
 
 #[tokio::test]
