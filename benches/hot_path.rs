@@ -29,7 +29,7 @@ fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
     prepare: impl Fn(&S) -> W + Sync + 'static,
 ) -> Row {
     let measure = move |threads: usize, ids: u64| {
-        // Each thread draws its share, so that the total time is per id.
+        // Split the ids among the threads, so that the time divided by `ids` is the time per id.
         together(threads, ids.div_ceil(threads as u64), || prepare(&shared))
     };
     Row { name, against: BARE, goals, measure: Box::new(measure) }
@@ -203,7 +203,7 @@ fn poll_next(allocator: &Allocator<u64>, n: u64) {
     for _ in 0..n {
         match pin!(allocator.next()).poll(&mut context) {
             Poll::Ready(id) => keep(id),
-            Poll::Pending => panic!("the step is larger than what is drawn"),
+            Poll::Pending => panic!("no ids in memory: raise the step"),
         }
     }
 }

@@ -27,8 +27,8 @@ macro_rules! string_enum {
             /// All values, in declaration order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// Returns its stable name, for logs, metric labels and JSON. `Display` prints it and `FromStr`
-            /// parses it.
+            /// Returns the stable name of this value, for logs, metric labels and JSON. `Display` prints it
+            /// and `FromStr` parses it.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+

@@ -121,7 +121,7 @@ fn administration_needs_no_runtime_of_the_caller() {
     let (polled, name) = (ids.clone(), String::from("orders"));
     let future = std::thread::spawn(move || {
         let info = futures_util::FutureExt::now_or_never(polled.create(&name, Bounds::of::<u64>()));
-        assert!(info.is_none(), "it takes a while");
+        assert!(info.is_none(), "the store has not answered yet");
     });
     future.join().unwrap();
     ids.blocking().close().unwrap();

@@ -116,7 +116,7 @@ fn thread_blocks_take_memory_in_proportion_to_the_threads() {
         end.wait();
         (of_the_last, threads.into_iter().map(|thread| thread.join().unwrap()).sum())
     });
-    assert!(of_the_last <= 17 * 1024, "{of_the_last} bytes for the one thread that draws");
+    assert!(of_the_last <= 17 * 1024, "{of_the_last} bytes for the first draw of the last thread");
     // Includes the state of arc-swap for each thread.
     assert!(bytes <= LIVE * 400, "{} bytes a thread", bytes / LIVE);
 }

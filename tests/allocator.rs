@@ -252,9 +252,9 @@ async fn store_reset_takes_effect_with_the_next_range() {
     let change = idmill::store::Change::new().next(1).backwards(true);
     store.set(&name, change).await.unwrap();
     for _ in 0..5 {
-        assert!(orders.next().await.unwrap() > 15, "from memory");
+        assert!(orders.next().await.unwrap() > 15, "ids in memory are used first");
     }
-    assert_eq!(orders.next().await.unwrap(), 1, "as the administrator wanted it");
+    assert_eq!(orders.next().await.unwrap(), 1, "ids continue at the next id that was set");
     assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
 }
 
@@ -289,12 +289,12 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
     assert_eq!(error.kind(), ErrorKind::StoreViolation);
     assert!(error.to_string().contains("went back in time"), "{error}");
 
-    // A reset after the backup, which is lost too.
+    // A reset that was made after the backup is lost too.
     let name = idmill::SequenceName::new("o").unwrap();
     let change = idmill::store::Change::new().next(2).backwards(true);
     let backup = store.snapshot();
     store.set(&name, change).await.unwrap();
-    assert_eq!(orders.next().await.unwrap(), 2, "as the administrator wanted it");
+    assert_eq!(orders.next().await.unwrap(), 2, "ids continue at the next id that was set");
     store.restore(&backup);
     for _ in 0..9 {
         orders.next().await.unwrap();
@@ -321,7 +321,7 @@ async fn close_answers_every_caller() {
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed);
     orders.revoke();
-    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed, "for ever");
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Closed, "a revocation does not reopen it");
     assert_eq!(ids.sequence::<u64>("p").lazy().unwrap_err().kind(), ErrorKind::Closed);
     assert_eq!(ids.sequence::<u64>("p").await.unwrap_err().kind(), ErrorKind::Closed);
 }

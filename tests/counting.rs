@@ -148,14 +148,19 @@ impl World {
     }
 
     async fn end(mut self) -> Result<(), TestCaseError> {
-        // Until no call is in flight.
+        // Wait until no call is in flight.
         tokio::time::sleep(Duration::from_secs(60)).await;
         self.ids.close().await;
         self.lease = None;
         self.workers.drain(..).for_each(Worker::end);
         let snapshot = self.sequence.snapshot();
         prop_assert_eq!(snapshot.remaining, 0);
-        prop_assert_eq!(snapshot.drawn, self.received, "drawn is what callers got: {:?}", snapshot);
+        prop_assert_eq!(
+            snapshot.drawn,
+            self.received,
+            "drawn is not the number of received ids: {:?}",
+            snapshot
+        );
         let (granted, accounted) = Self::accounts(&snapshot);
         prop_assert_eq!(granted, accounted, "{:?}", snapshot);
         Ok(())

@@ -116,7 +116,10 @@ fn forked(setting: Option<&str>) -> (String, String) {
 fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());
-    assert!(ids.iter().all(|id| id.parse::<u64>().unwrap() <= last), "only what was in memory: {ids:?}");
+    assert!(
+        ids.iter().all(|id| id.parse::<u64>().unwrap() <= last),
+        "ids that were not in memory at the fork: {ids:?}"
+    );
     for line in &rest {
         assert!(line.starts_with("Closed: ") && line.contains("this process was forked"), "{line}");
     }
@@ -128,7 +131,11 @@ fn ids_of_a_child(child: &str, last: u64) -> usize {
 fn forked_child_gets_an_error_and_its_parent_continues() {
     let (parent, child) = forked(None);
     let all: Vec<_> = (2..=1 + DRAWS).map(|id| id.to_string()).collect();
-    assert_eq!(parent.lines().take(DRAWS).collect::<Vec<_>>(), all, "the parent has what it always had");
+    assert_eq!(
+        parent.lines().take(DRAWS).collect::<Vec<_>>(),
+        all,
+        "the fork does not change the parent's ids"
+    );
     // The 8th id of the range is the draw that crosses the watermark.
     assert!(ids_of_a_child(&child, 8) <= 7, "{child}");
 }

@@ -33,7 +33,7 @@ async fn ids_revoked_by_others_are_dropped_in_time() {
     assert_eq!(orders.next().await.unwrap(), 1);
     let revoked = others.revoke("orders").await.unwrap();
     assert_eq!((revoked.identity.epoch, revoked.next), (1, Some(1001)));
-    assert_eq!(orders.next().await.unwrap(), 2, "until it hears of it");
+    assert_eq!(orders.next().await.unwrap(), 2, "the revocation is seen after `freshness`");
     sleep(AGE).await;
     assert_eq!(orders.next().await.unwrap(), 1001);
     assert_eq!(orders.snapshot().gaps.revoked, 998);
@@ -157,7 +157,7 @@ async fn unheld_sequence_is_dropped_in_time() {
     assert_eq!(lazy(&ids).next().await.unwrap(), 2);
     sleep(AGE).await;
     assert_eq!(lazy(&ids).next().await.unwrap(), 1001);
-    // No draw follows when it is revoked again.
+    // Revoke again, without a draw before the next check.
     sleep(AGE / 4).await;
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
     sleep(AGE).await;
@@ -175,7 +175,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
     assert_eq!(store.reserves(), 1);
 }
 
-/// Also without a maximum age.
+/// Ids are dropped even without a maximum age.
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {
@@ -183,7 +183,7 @@ async fn open_drops_ids_of_another_identity() {
         let ids = Sequences::new(store.clone()).unwrap();
         let open = || ids.sequence::<u64>("orders").step(1000).watermark(0).lease_size(1000).order(order);
         assert_eq!(open().await.unwrap().next().await.unwrap(), 1);
-        assert_eq!(open().await.unwrap().next().await.unwrap(), 2, "the same is kept");
+        assert_eq!(open().await.unwrap().next().await.unwrap(), 2, "ids of the same identity are kept");
         store.set(&name(), Change::new().revoke(true)).await.unwrap();
         assert_eq!(open().await.unwrap().next().await.unwrap(), 1001, "{order:?}");
         assert_eq!(open().await.unwrap().next().await.unwrap(), 1002, "{order:?}");
@@ -240,7 +240,7 @@ impl Hooks for Inspected {
             self.calls.fetch_add(1, Ordering::Relaxed);
             let left = |left: usize| left.checked_sub(1);
             let panics = self.panics.fetch_update(Ordering::Relaxed, Ordering::Relaxed, left).is_ok();
-            assert!(!panics, "as the test asked for");
+            assert!(!panics, "injected panic");
             while self.blocks.load(Ordering::Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }
@@ -263,7 +263,7 @@ async fn freshness_outlives_a_panic_of_the_store() {
     assert_eq!(orders.next().await.unwrap(), 1);
     hooked.panics.store(1, Ordering::Relaxed);
     sleep(AGE).await;
-    assert_eq!(orders.next().await.unwrap(), 2, "one failed look is not enough");
+    assert_eq!(orders.next().await.unwrap(), 2, "one failed check does not drop the ids");
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
     sleep(AGE).await;
     assert_eq!(orders.next().await.unwrap(), 1001);
@@ -291,7 +291,7 @@ async fn freshness_outlives_a_blocked_store_thread() {
     let waiting = Arc::strong_count(&hooked) - before;
     hooked.blocks.store(false, Ordering::Relaxed);
     assert_eq!(remaining, 0, "ids in memory are too old");
-    assert!(waiting <= 1, "{waiting} questions wait for the thread");
+    assert!(waiting <= 1, "{waiting} checks wait for the thread");
 }
 
 #[tokio::test(start_paused = true)]

@@ -124,7 +124,7 @@ async fn an_answer_that_is_lost_is_not_asked_for_again() {
     let orders = drawn(&ids, "orders", 3).await;
     store.push_fault(Fault::LostReply);
     ids.close().await;
-    assert_eq!(outcome(&orders), (0, 7), "whether it was taken is unknown: counted as a gap");
+    assert_eq!(outcome(&orders), (0, 7), "a give-back with an unknown outcome is a gap");
     assert_eq!(stored(&store, "orders").await.next, Some(4));
     assert_eq!(store.reserve(&request("orders", 7)).await.unwrap().range, IdRange::new(4, 7).unwrap());
     assert_eq!(stored(&store, "orders").await.next, Some(11));
@@ -143,7 +143,7 @@ async fn silent_store_delays_close_by_at_most_its_timeout() {
     assert_eq!(
         mine.next().await.unwrap_err().kind(),
         idmill::ErrorKind::Closed,
-        "callers do not wait for that"
+        "callers do not wait for the give-back"
     );
     closing.await.unwrap();
     assert_eq!((began.elapsed().as_secs(), outcome(&orders)), (3, (0, 7)));

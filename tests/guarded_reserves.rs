@@ -83,7 +83,7 @@ fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
             let sequences = Sequences::builder(guarded).own_thread().start().unwrap();
             let sequence = |name| sequences.sequence::<u64>(name).patience(PATIENCE);
             let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
-            assert_eq!(witness.counts(), (0, 0), "opening asks for nothing");
+            assert_eq!(witness.counts(), (0, 0), "opening does not use the witness");
             draw(&ids, IDS);
             // The same actor serves this sequence, after all earlier signals of the other.
             draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
@@ -94,7 +94,11 @@ fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
             println!("| {step} | {watermark} | {reserves} | {reserves} | {reserves} |");
             let rest = u64::from(ids.snapshot().remaining > 0);
             sequences.blocking().close().unwrap();
-            assert_eq!(witness.counts(), (all + rest, all + rest), "what is given back is told, once");
+            assert_eq!(
+                witness.counts(),
+                (all + rest, all + rest),
+                "the witness is updated once for the give-back"
+            );
         }
     }
 }

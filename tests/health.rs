@@ -94,7 +94,7 @@ async fn uncached_sequence_is_not_ready_while_callers_wait() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, ErrorKind::Unavailable)]);
     waiting.await.unwrap().unwrap_err();
-    // No draw is rejected now, and only a caller finds out whether the next one would be.
+    // No draw is waiting or failing now. Only the next draw shows whether the store is still unreachable.
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Failing, ErrorKind::Unavailable)]);
 }
 
@@ -154,7 +154,7 @@ async fn exhausted_sequence_stays_ended_without_draws() {
     let others = ids.sequence::<u64>("others").max(10).await.unwrap();
     store.set(&"others".parse().unwrap(), Change::new().next(Some(10))).await.unwrap();
     assert_eq!(reached.take(3).await.unwrap().len(), 3);
-    // The rest of it belongs to another process.
+    // The rest of the sequence belongs to another process.
     let other = start(&store).sequence::<u64>("others").await.unwrap();
     assert_eq!(other.next().await.unwrap(), 10);
     assert_eq!(reached.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -167,7 +167,7 @@ async fn exhausted_sequence_stays_ended_without_draws() {
     }
     let asked = store.reserves();
     assert!(asked < 20, "asked {asked} times in 200 s");
-    // It is served again without a draw.
+    // Both sequences are served again without a draw.
     for name in ["reached", "others"] {
         store.set(&name.parse().unwrap(), Change::new().max(Some(1000))).await.unwrap();
     }

@@ -193,7 +193,7 @@ async fn batch_is_answered_before_its_repairs_end() {
     assert!(matches!(healthy, (Ok(11), after) if *after < Duration::from_secs(1)), "{healthy:?}");
     for (outcome, after) in repaired {
         assert_eq!(outcome.as_ref().unwrap_err().kind(), ErrorKind::StoreViolation);
-        assert!((1..2).contains(&after.as_secs()), "its own repair, and no other: {after:?}");
+        assert!((1..2).contains(&after.as_secs()), "a caller waits only for its own repair: {after:?}");
     }
     assert_eq!(draw(&all[20], 1).await, [21]);
 }

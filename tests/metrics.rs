@@ -61,7 +61,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!(orders.blocking(hour).take(9).unwrap().len(), 9);
     let waiting = orders.clone();
     let caller = std::thread::spawn(move || waiting.blocking(hour).next().unwrap());
-    // While the store is unreachable nothing else happens, and the caller waits all the time.
+    // Nothing else happens while the store is unreachable, and the caller keeps waiting.
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
         ids.record_metrics();
@@ -69,7 +69,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
         if seen["idmill_dry_milliseconds_total"] > 0 && seen["idmill_failures_in_a_row"] > 0 {
             break seen;
         }
-        assert!(Instant::now() < limit, "nobody is told: {seen:?}");
+        assert!(Instant::now() < limit, "the metrics do not show the outage: {seen:?}");
         std::thread::sleep(Duration::from_millis(5));
     };
     assert_eq!((seen["idmill_health"], orders.snapshot().health()), (0, Health::Dry));
@@ -81,7 +81,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!(orders.snapshot().health(), Health::Serving);
     // The caller receives its ids a moment before it counts as served.
     while orders.snapshot().is_dry {
-        assert!(Instant::now() < limit, "it counts as waiting for ever");
+        assert!(Instant::now() < limit, "the served caller still counts as waiting");
         std::thread::yield_now();
     }
     ids.blocking().close().unwrap();
@@ -137,7 +137,7 @@ fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((come, orders.snapshot().drawn), ([10, 1, 1, 9], 0));
 }
 
-/// Also if nothing was recorded while the lease was held.
+/// The counts are right even if nothing was recorded while the lease was held.
 fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
@@ -156,7 +156,7 @@ fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((draws, dropped, orders.snapshot().drawn), (11, 9, 2));
 }
 
-/// They are not counted as given back before the store has confirmed it.
+/// Ids are not counted as given back before the store has confirmed it.
 fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let before = reader.read();
     let store = FaultyStore::new();

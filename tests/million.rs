@@ -11,7 +11,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, IdRange, Result, SequenceName, Sequences};
 
-/// All of them in a release build; enough for a measurement in a debug build.
+/// A million in a release build; enough for a measurement in a debug build.
 const SEQUENCES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
 /// The feature `metrics` adds the last recorded values of eleven counters.
@@ -78,7 +78,7 @@ async fn a_million_sequences_take_at_most_900_bytes_each() {
     println!("{SEQUENCES} sequences, each drawn from: {each} bytes each");
     assert_eq!(ids.len() as u64, SEQUENCES);
     assert!(each <= MOST, "{each} bytes each");
-    // They are all still there: the second id comes from memory.
+    // All sequences are still in memory: the second id of each comes from there.
     for n in (0..SEQUENCES).step_by(997) {
         assert_eq!(open(n).try_next().unwrap(), 2);
     }

@@ -31,15 +31,12 @@ async fn lost_replies_burn_few_ids_and_none_without_a_handle() {
     let _ = orders.take(60_000).await.unwrap();
     sleep(DAY).await;
     let next = stored(&store, "orders").await.next.unwrap();
-    assert!(
-        next < 200_001 + 500_000,
-        "the first attempt asks for a step, those after it for the least: {next}"
-    );
+    assert!(next < 200_001 + 500_000, "the first attempt requests a step, retries the minimum: {next}");
     drop(orders);
     sleep(Duration::from_secs(20)).await;
     let next = stored(&store, "orders").await.next;
     sleep(DAY).await;
-    assert_eq!(stored(&store, "orders").await.next, next, "nobody is there any more");
+    assert_eq!(stored(&store, "orders").await.next, next, "an unused sequence reserves no ids");
     assert_eq!(ids.len(), 0, "evicted");
 }
 
@@ -86,7 +83,7 @@ async fn a_take_is_as_large_as_max_take_says() {
     assert!(error.to_string().contains("`max_take` is 20"), "{error}");
     assert_eq!(orders.take(20).await.unwrap().len(), 20);
     let wide = ids.sequence::<u64>("wide").step(2_000_000).await.unwrap();
-    assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "a step is never too many");
+    assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "`take` allows a whole step");
     for outside in [0, (1 << 48) + 1] {
         let error = ids.sequence::<u64>("others").max_take(outside).await.unwrap_err();
         assert!(error.to_string().contains("must be 1 to 2^48"), "{error}");
@@ -302,7 +299,7 @@ async fn a_sequence_is_not_evicted_while_a_reserve_is_under_way() {
     sleep(Duration::from_secs(1)).await;
     waiting.abort();
     sleep(Duration::from_secs(500)).await;
-    assert_eq!(ids.len(), 1, "its answer is still to come");
+    assert_eq!(ids.len(), 1, "the sequence waits for its reserve");
     sleep(Duration::from_secs(1_000)).await;
     assert_eq!(ids.len(), 0);
 }

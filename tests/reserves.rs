@@ -95,7 +95,7 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
         thread::yield_now();
     }
     let seen = ids.snapshot();
-    assert_eq!(store.reserves(), seen.reserves + 3, "what the allocator counts is what the store saw");
+    assert_eq!(store.reserves(), seen.reserves + 3, "the allocator's count differs from the store's");
     sequences.blocking().close().unwrap();
     seen
 }

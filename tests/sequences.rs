@@ -46,7 +46,11 @@ async fn one_sequences_failure_is_its_own() {
     }
     assert_eq!(good.snapshot().failures, 0);
     let (bad_outcome, worse_outcome, bad) = failing.await.unwrap();
-    assert_eq!(bad_outcome.unwrap_err().kind(), ErrorKind::Deadline, "it was worth trying on");
+    assert_eq!(
+        bad_outcome.unwrap_err().kind(),
+        ErrorKind::Deadline,
+        "an unavailable store is retried until the deadline"
+    );
     assert_eq!(worse_outcome.unwrap_err().kind(), ErrorKind::Denied);
     store.heal_sequence("bad");
     assert_eq!(bad.next().await.unwrap(), 1);
@@ -64,10 +68,10 @@ async fn idle_sequences_are_let_go_and_come_back() {
     }
     assert_eq!(ids.len(), 101);
     tokio::time::sleep(Duration::from_secs(200)).await;
-    assert_eq!(ids.len(), 1, "only what somebody still holds");
+    assert_eq!(ids.len(), 1, "only the sequence in use remains");
     assert_eq!(kept.try_next().unwrap(), 2);
     let back = ids.sequence::<u64>("passing-7").step(10).lazy().unwrap();
-    assert_eq!(back.next().await.unwrap(), 11, "what it had in memory is a gap");
+    assert_eq!(back.next().await.unwrap(), 11, "the ids of the evicted sequence are a gap");
 }
 
 #[tokio::test]
@@ -253,6 +257,6 @@ async fn locked_sequence_is_retried_outside_the_batch() {
         .collect();
     waiting.await.unwrap().unwrap();
     let (company, alone) = (held.in_company.load(Ordering::SeqCst), held.alone.load(Ordering::SeqCst));
-    assert!(company <= 1 && alone >= REFUSALS, "{company} times with others, {alone} times alone");
+    assert!(company <= 1 && alone >= REFUSALS, "{company} times in a batch, {alone} times in its own call");
     others.iter().for_each(tokio::task::JoinHandle::abort);
 }

@@ -44,14 +44,14 @@ fn threads_that_draw_once_waste_nothing() {
 /// Two tasks of one thread: one waited for an id, the other draws from the block that the thread inherits.
 #[test]
 fn new_thread_skips_inherited_ids_below_its_awaited_id() {
-    // The actor runs only where this thread lets it.
+    // The actor runs only while this thread is in `block_on`.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sequence = runtime.block_on(async {
         let ids = Sequences::new(MemoryStore::new()).unwrap();
         let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
         builder.await.unwrap()
     });
-    // From now on this thread owns its slot. The first id is waited for.
+    // From now on this thread owns its slot. The first call waits for its id.
     for id in 1..=9 {
         assert_eq!(runtime.block_on(sequence.next()).unwrap(), id);
     }
@@ -179,7 +179,7 @@ fn ids_held_by_threads_are_counted_on_close_and_revoke() {
                     }
                     meet.wait();
                     meet.wait();
-                    // It is counted once.
+                    // This draw must not count the ids of the thread's block again.
                     let _ = sequence.try_next().map_err(|error| error.kind());
                 });
             }

@@ -15,7 +15,7 @@ id_type! {
 }
 id_type! { struct Positive(NonZeroU32); }
 
-/// Only with the derives of its author.
+/// A type that has only the derives of its author.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Bare(i64);
 id_type!(Bare(i64));

@@ -161,7 +161,7 @@ impl MutexAndFetch {
             range: Mutex::new((0, 0)),
             store: Arc::new(slow_store(latency)),
             request: Reserve::new(name, step).ceiling(create.max()).create(create),
-            runtime: runtime.expect("a thread can be had"),
+            runtime: runtime.expect("the runtime starts"),
             fetching: AtomicBool::new(false),
             fetched: AtomicU64::new(0),
             waited: AtomicU64::new(0),

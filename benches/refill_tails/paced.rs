@@ -20,7 +20,7 @@ use crate::contenders::{Bare, Contender, Idmill, MutexAndFetch};
 use crate::plot::{Line, Plot};
 use crate::times::{histogram, nanos, pretty};
 
-/// Of all threads together.
+/// The rate of all threads together.
 const IDS_PER_SECOND: u64 = 1_000_000;
 const LATENCY: Duration = Duration::from_millis(10);
 /// One refill every tenth of a second, started when the remaining ids last for four latencies.
@@ -193,7 +193,7 @@ fn plot(rows: &[&Row]) -> Plot {
     }
 }
 
-/// From the median to the last draw but one.
+/// Returns the points from the median to the second-largest latency.
 fn points(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
     let most = (latencies.len() as f64).log10();
     let nines = (0..).map(|step| 0.3 + f64::from(step) * 0.02).take_while(|nines| *nines < most);

@@ -40,7 +40,7 @@ pub(crate) use error::Error;
 
 mod refill;
 mod sequence;
-/// The same part that the models use.
+/// The same part of `store` that the models use.
 #[path = "../../loom-tests/src/store.rs"]
 #[allow(unexpected_cfgs, unused_imports, reason = "a part of it is used here")]
 mod store;

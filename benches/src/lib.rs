@@ -21,7 +21,7 @@ pub fn sequence(order: Order, step: u64) -> (Sequences, Allocator<u64>) {
 
 /// The sequences of a store, refilled by a separate thread.
 pub fn sequences(store: impl Store + 'static) -> Sequences {
-    Sequences::builder(store).own_thread().start().expect("a thread can be had")
+    Sequences::builder(store).own_thread().start().expect("the thread starts")
 }
 
 /// A memory store that answers after `latency`.

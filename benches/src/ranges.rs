@@ -33,7 +33,7 @@ const REPEATS: usize = 15;
 /// The approximate duration of one measurement.
 const SPAN: Duration = Duration::from_millis(6);
 
-/// Measures and prints. With `--test` among the arguments, only checks that everything can be measured.
+/// Measures and prints. The argument `--test` only checks that everything can be measured.
 pub fn main(threads: &[usize], rows: impl Fn() -> Vec<Row>) {
     if std::env::args().any(|argument| argument == "--test") {
         for row in rows() {

@@ -29,7 +29,7 @@ pub fn policy(data: &[u8]) {
     let (mut now, mut total) = (Duration::ZERO, 0_u64);
     while !bytes.is_empty() {
         now += Duration::from_nanos(bytes.number());
-        // Backwards too: the counters that the total is computed from are read one after the other.
+        // The total may also decrease: the counters that it is computed from are read one after the other.
         total = if bytes.below(8) == 0 { bytes.number() } else { total.saturating_add(bytes.number()) };
         policy.drawn(total, now);
         let before = policy.plan();

@@ -203,7 +203,10 @@ impl Oracle {
             Event::Request { waiter: Caller { number, gone }, want, taken, known, deadline },
             Cause { error, ..Cause::default() },
         );
-        assert!(error.is_none() || self.callers[number].answered, "refused immediately: that is certain");
+        assert!(
+            error.is_none() || self.callers[number].answered,
+            "a request that cannot succeed fails immediately"
+        );
     }
 
     /// Number of ids that the store has left.
@@ -235,7 +238,7 @@ impl Oracle {
         let low = self.prefetches() && level < watermark.max(1);
         self.on(Event::Low { level }, Cause::default());
         let delayed = self.ended.is_some() || self.failed_at.is_some() || self.returning > 0;
-        assert!(!low || delayed || self.flight.is_some(), "low water is answered by a reserve");
+        assert!(!low || delayed || self.flight.is_some(), "a level below the watermark starts a reserve");
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
@@ -299,8 +302,8 @@ impl Oracle {
             Cause { tick: true, error: Some(ErrorKind::Deadline), ..Cause::default() },
         );
         let now = self.now;
-        assert!(!self.waiting().any(|asked| asked.deadline <= now), "answered by the deadline");
-        assert!(self.engine.next_timer().is_none_or(|due| due > now), "no timer storm");
+        assert!(!self.waiting().any(|asked| asked.deadline <= now), "no caller waits beyond its deadline");
+        assert!(self.engine.next_timer().is_none_or(|due| due > now), "the next timer is in the future");
     }
 
     /// A caller draws from memory.
@@ -325,21 +328,27 @@ impl Oracle {
         }
         self.ended = self.ended.filter(|reason| *reason == ErrorKind::Closed);
         self.on(Event::Revoked, Cause::default());
-        assert!(self.held.is_empty(), "what was held is revoked too");
+        assert!(self.held.is_empty(), "a revocation drops the held ids");
     }
 
     fn close(&mut self) {
         self.flight = None;
         self.on(Event::Close, Cause { error: Some(ErrorKind::Closed), ..Cause::default() });
-        assert_eq!(self.ended, Some(ErrorKind::Closed), "closed");
-        assert_eq!(self.waiting().count(), 0, "nobody waits for what is closed");
-        assert!(self.engine.next_timer().is_none() && self.engine.waiting() == 0, "closed is quiet");
+        assert_eq!(self.ended, Some(ErrorKind::Closed), "`Close` ends the sequence with `Closed`");
+        assert_eq!(self.waiting().count(), 0, "no caller waits after the close");
+        assert!(
+            self.engine.next_timer().is_none() && self.engine.waiting() == 0,
+            "no timer and no request remain after the close"
+        );
     }
 
     fn abandoned(&mut self) {
         self.engine.abandoned();
         let waits = self.engine.waiting() > 0 || self.returning > 0;
-        assert!(waits || self.flight.is_some() || self.engine.is_idle(), "nothing is reserved for nobody");
+        assert!(
+            waits || self.flight.is_some() || self.engine.is_idle(),
+            "without callers, reserves and give-backs the engine is idle"
+        );
     }
 
     fn measure(&mut self, bytes: &mut Bytes<'_>) {
@@ -359,7 +368,7 @@ impl Oracle {
     fn raise(&mut self, bytes: &mut Bytes<'_>) {
         let max = self.stored.bounds.max().saturating_add(bytes.number());
         let change = Change::new().max(max);
-        self.stored.apply(&change).expect("forwards");
+        self.stored.apply(&change).expect("raising max is allowed");
     }
 
     fn end(&mut self) {
@@ -368,7 +377,7 @@ impl Oracle {
             self.tick();
         }
         self.close();
-        assert!(self.held.is_empty(), "nothing is held for nobody");
+        assert!(self.held.is_empty(), "no ids are held after the close");
     }
 }
 
@@ -387,7 +396,7 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
             Sizing::Adaptive(Adaptive { outage_budget, max_waste, min_step: step.min(max_waste) })
         }
     };
-    sizing.check().expect("settings that can be");
+    sizing.check().expect("the sizing is valid");
     let ceiling = if bytes.below(4) == 0 { start.saturating_add(bytes.number()) } else { u64::MAX };
     Settings { order, sizing, bounds, ceiling, seed: Some(bytes.number()), ..Settings::of::<u64>() }
 }

@@ -78,8 +78,8 @@ impl Oracle {
                 Event::Failed(error.clone()),
                 Cause { error: for_all.then(|| error.kind()), ..Cause::default() },
             );
-            assert!(!for_all || self.waiting().count() == 0, "such a failure is reported to all");
-            assert!(!no_end || self.ended.is_none(), "no end while ids are on their way back");
+            assert!(!for_all || self.waiting().count() == 0, "the failure is reported to all callers");
+            assert!(!no_end || self.ended.is_none(), "a sequence does not end during a give-back");
             if self.ended.is_some() {
                 self.failed_at = None;
             }
@@ -99,12 +99,16 @@ impl Oracle {
         let other = identity.filter(|identity| self.origin != Some(*identity));
         let Output { mut reserve, mut effects } = self.engine.on(event, self.now);
         if let [Effect::Raise(change)] = effects.as_slice() {
-            assert_eq!(reserve, None, "raised before anything else");
+            assert_eq!(reserve, None, "a raise precedes the next reserve");
             let is_above = change.next.is_some_and(|next| u128::from(next) >= self.kept_to());
-            assert!(is_above, "raised above all that is held");
+            assert!(is_above, "raised above every granted id");
             Output { reserve, effects } = self.engine.on(Event::Raised { level: self.level() }, self.now);
         }
-        assert_eq!(other.is_some(), effects.iter().any(|c| matches!(c, Effect::Discard)), "discards");
+        assert_eq!(
+            other.is_some(),
+            effects.iter().any(|c| matches!(c, Effect::Discard)),
+            "another identity discards memory"
+        );
         if other.is_some() {
             (self.origin, self.handed_to) = (other, 0);
         }
@@ -114,16 +118,19 @@ impl Oracle {
         if let Some(count) = reserve {
             self.reserve(count);
         }
-        assert_eq!(self.cause.judged, self.cause.deserves, "a grant is judged, and rightly");
-        assert!(!self.cause.left || self.held.is_empty(), "those who wait come first");
+        assert_eq!(self.cause.judged, self.cause.deserves, "the grant gets the expected verdict");
+        assert!(
+            !self.cause.left || self.held.is_empty(),
+            "ids are published or returned only if no caller needs them"
+        );
         self.check_between_events();
     }
 
     fn check(&mut self, effect: Effect<Caller>) {
         match effect {
-            Effect::Raise(_) => panic!("raised before anything else"),
+            Effect::Raise(_) => panic!("a raise comes with no other effect"),
             Effect::Accept(grant) => {
-                assert_eq!(Some(grant.range), self.cause.grant, "accepted before anything is done with it");
+                assert_eq!(Some(grant.range), self.cause.grant, "the accepted range is the granted one");
                 self.tried = false;
                 self.held.push(grant.range);
                 self.judge(Judged::Sound);
@@ -133,7 +140,11 @@ impl Oracle {
                 self.judge(Judged::Void);
             }
             Effect::Distrust(error) => {
-                assert_eq!(Some(error.kind()), self.cause.error, "distrusted for what happened");
+                assert_eq!(
+                    Some(error.kind()),
+                    self.cause.error,
+                    "the grant is rejected with the expected error"
+                );
                 self.judge(Judged::Mad);
             }
             Effect::Discard => {
@@ -160,39 +171,42 @@ impl Oracle {
     }
 
     fn reopen(&mut self) {
-        assert_eq!(self.ended.take(), Some(ErrorKind::Exhausted), "nothing else ends for a while");
-        assert!(self.now >= self.ended_at + END_STANDS, "the end stands for a while");
-        assert_eq!(self.level(), 0, "nothing overtakes what is in memory");
+        assert_eq!(self.ended.take(), Some(ErrorKind::Exhausted), "only an exhausted sequence reopens");
+        assert!(self.now >= self.ended_at + END_STANDS, "an exhausted sequence reopens after END_STANDS");
+        assert_eq!(self.level(), 0, "a sequence reopens with no ids in memory");
     }
 
     fn judge(&mut self, judged: Judged) {
-        assert_eq!(self.cause.judged.replace(judged), None, "judged once");
+        assert_eq!(self.cause.judged.replace(judged), None, "a grant gets one verdict");
     }
 
     fn reserve(&mut self, count: u64) {
         assert!(self.flight.is_none(), "at most one reserve in flight");
         assert!(self.ended.is_none(), "nothing is reserved after the end");
-        assert!((1..=MAX_LEN).contains(&count), "{count} ids fit a segment");
+        assert!((1..=MAX_LEN).contains(&count), "a reserve of {count} ids does not fit a segment");
         let at_once = self.failed_for_all && self.waiting().next().is_some();
         let waited = at_once || self.failed_at.is_none_or(|at| self.now >= at + SHORTEST_RETRY);
-        assert!(waited, "a reserve that failed is not repeated at once");
+        assert!(waited, "a failed reserve is retried too early");
         let plan = self.engine.policy().plan();
         let prefetches = self.prefetches() && (plan.watermark > 0 || self.tried);
-        assert!(prefetches || self.waiting().next().is_some(), "nothing is reserved that nobody asked for");
+        assert!(
+            prefetches || self.waiting().next().is_some(),
+            "a reserve is a prefetch or has a waiting caller"
+        );
         let wanted: u128 = self.waiting().map(|asked| u128::from(asked.want)).sum();
         let missing = wanted.saturating_sub(self.held.len().into());
         let step = if self.doubtful { self.settings.sizing.least_step() } else { plan.step };
         let most = if self.prefetches() { missing.max(step.into()) } else { missing.max(1) };
-        assert!(u128::from(count) <= most, "reserves {count}, more than the {most} that are of use");
+        assert!(u128::from(count) <= most, "reserves {count} ids, more than the {most} needed");
         self.failed_at = None;
         let (callers, overtakes) = (self.callers.len(), self.returning > 0);
         self.flight = Some(Flight { count, callers, revoked: false, overtakes });
     }
 
     fn publish(&mut self, range: IdRange, watermark: u64) {
-        assert!(self.prefetches(), "Global publishes nothing");
-        assert!(watermark <= self.engine.policy().plan().step, "one refill leads above the watermark");
-        assert!(!self.cause.answered, "before the replies, so that whoever has one finds ids in memory");
+        assert!(self.prefetches(), "`Order::Global` publishes no ids");
+        assert!(watermark <= self.engine.policy().plan().step, "one refill reaches the watermark");
+        assert!(!self.cause.answered, "ids are published before the replies");
         assert!(u128::from(range.start()) >= self.handed_to, "ids grow");
         self.leave(range);
         self.memory.push(range);
@@ -202,11 +216,11 @@ impl Oracle {
         assert_eq!(
             (Some(identity), rest.end()),
             (self.origin, self.kept_to()),
-            "the last ids that were granted"
+            "only the last granted ids are returned"
         );
-        assert!(self.flight.is_none(), "none is under way that could be granted it");
+        assert!(self.flight.is_none(), "ids are returned only without a reserve in flight");
         let most = self.settings.sizing.most_in_memory();
-        assert_eq!(self.level(), most, "as many as may be stay in memory");
+        assert_eq!(self.level(), most, "memory stays full after a return");
         self.leave(rest);
         self.returning += 1;
         self.lost += u128::from(rest.len());
@@ -241,14 +255,14 @@ impl Oracle {
             self.held.push(part.take_front(range.start().saturating_sub(start)));
             let (ids, left) =
                 (u128::from(part.len()), part.end().saturating_sub(range.end()).min(part.len().into()));
-            let _ = part.take_front(u64::try_from(ids - left).expect("fewer than it has"));
+            let _ = part.take_front(u64::try_from(ids - left).expect("the ids fit the part"));
             self.held.push(part);
         }
-        assert_eq!(before - self.held.len(), range.len(), "ids come of a sound grant, or of memory");
+        assert_eq!(before - self.held.len(), range.len(), "published and returned ids were held");
     }
 
     fn gap(&mut self, ids: u64) {
-        assert_eq!(self.held.take_front(ids).len(), ids, "a gap is of ids that were held");
+        assert_eq!(self.held.take_front(ids).len(), ids, "the ids of a gap were held");
         self.lost += u128::from(ids);
     }
 
@@ -258,8 +272,8 @@ impl Oracle {
         assert_eq!(ids.len(), self.callers[number].want, "the requested number of ids");
         let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
-        assert!(self.prefetches() || !late, "Global: only who waited before it was asked for");
-        assert_eq!(*ids, self.held.take_front(ids.len()), "in order, from the head of what is held");
+        assert!(self.prefetches() || !late, "`Global` serves only callers that waited before the reserve");
+        assert_eq!(*ids, self.held.take_front(ids.len()), "the reply has the first held ids, in order");
         ids.as_slice().iter().for_each(|range| self.hand_out(*range));
         self.callers[number].answered = true;
         self.cause.answered = true;
@@ -269,7 +283,7 @@ impl Oracle {
         if range.is_empty() {
             return;
         }
-        assert!(u128::from(range.start()) >= self.handed_to, "ids grow, none twice: {range:?}");
+        assert!(u128::from(range.start()) >= self.handed_to, "ids grow without duplicates: {range:?}");
         self.handed_to = range.end();
         self.handed += u128::from(range.len());
     }
@@ -278,25 +292,34 @@ impl Oracle {
         let asked = &mut self.callers[number];
         assert!(!asked.answered, "answered once");
         asked.answered = true;
-        assert_eq!(self.cause.error, Some(kind), "refused for what happened");
-        assert!(!self.cause.tick || asked.deadline <= self.now, "not before the deadline");
+        assert_eq!(self.cause.error, Some(kind), "the caller fails with the expected error");
+        assert!(
+            !self.cause.tick || asked.deadline <= self.now,
+            "a timer fails no caller before its deadline"
+        );
     }
 
     fn check_between_events(&mut self) {
         let (level, held) = (self.level(), self.held.len());
         let known = self.handed + self.lost + u128::from(level) + u128::from(held);
         assert_eq!(self.granted, known, "granted ids are accounted for");
-        assert!(held == 0 || (self.engine.waiting() > 0 && level == 0), "held for those who wait");
-        assert!(level <= self.settings.sizing.most_in_memory(), "no more in memory than may be");
+        assert!(
+            held == 0 || (self.engine.waiting() > 0 && level == 0),
+            "ids are held only for waiting callers"
+        );
+        assert!(level <= self.settings.sizing.most_in_memory(), "memory exceeds its limit");
         let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);
-        assert!(self.ended != Some(ErrorKind::Exhausted) || doubted, "an end is doubted after a while");
+        assert!(
+            self.ended != Some(ErrorKind::Exhausted) || doubted,
+            "an exhausted sequence is retried within END_STANDS"
+        );
         let Some(deadline) = self.waiting().map(|asked| asked.deadline).min() else { return };
         let timer = self.engine.next_timer();
         assert!(timer.is_some_and(|timer| timer <= deadline), "a timer for each deadline");
         let retries = timer.is_some_and(|timer| timer <= self.now + LONGEST_RETRY);
         assert!(
             self.flight.is_some() || retries || self.returning > 0,
-            "where somebody waits, something is under way"
+            "a waiting caller needs a reserve, a retry or a give-back"
         );
     }
 

@@ -19,13 +19,13 @@ libfuzzer_sys::fuzz_target!(|input: (&str, u64, &str)| {
 
 fn check(format: &Format, id: u64, other: &str) {
     let printed = format.to_string();
-    let again = Format::parse_with(&printed, |_| Ok(Key::from(7_u64))).expect("reads back");
+    let again = Format::parse_with(&printed, |_| Ok(Key::from(7_u64))).expect("a printed format parses");
     assert_eq!(again.to_string(), printed);
     assert_eq!(&again, format);
     match format.encode(id) {
         Ok(text) => {
             assert!(format.domain().contains(id));
-            assert_eq!(format.decode(&text).expect("was written"), id, "{text:?}");
+            assert_eq!(format.decode(&text).expect("an encoded text decodes"), id, "{text:?}");
         }
         Err(error) => {
             assert!(!format.domain().contains(id));
@@ -34,7 +34,7 @@ fn check(format: &Format, id: u64, other: &str) {
     }
     for text in [other, &format!("{other}{}", format.encode(0).expect("0 is in every domain"))] {
         match format.decode(text) {
-            Ok(id) => assert_eq!(plain(&format.encode(id).expect("was read")), plain(text)),
+            Ok(id) => assert_eq!(plain(&format.encode(id).expect("a decoded id encodes")), plain(text)),
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),
         }
     }

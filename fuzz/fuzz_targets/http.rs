@@ -33,7 +33,7 @@ enum Body<'a> {
         max: u64,
     },
     Text(&'a str),
-    /// Without the length that it has.
+    /// A body whose length is not sent.
     Raw(&'a [u8]),
 }
 
@@ -162,7 +162,7 @@ libfuzzer_sys::fuzz_target!(|input: (Vec<Request<'_>>, &[u8], u8)| {
     requests.iter().for_each(|request| request.write(&mut bytes));
     bytes.extend(raw);
     let whole = answers(&bytes, usize::MAX, |server, stream| server.http_client(stream));
-    // The answer to HEAD has the length of a body that does not follow.
+    // Answers to HEAD are not compared: they have the length of a body that does not follow.
     if bytes.windows(4).any(|word| word == b"HEAD") {
         return;
     }

@@ -121,7 +121,7 @@ libfuzzer_sys::fuzz_target!(|input: (Vec<Piece<'_>>, u8)| {
     let whole = answers(&bytes, usize::MAX, |server, stream| server.resp_client(stream));
     let mut rest = &whole[..];
     while !rest.is_empty() {
-        rest = after_reply(rest).unwrap_or_else(|| panic!("no whole replies: {}", whole.escape_ascii()));
+        rest = after_reply(rest).unwrap_or_else(|| panic!("incomplete reply: {}", whole.escape_ascii()));
     }
     if !bytes.to_ascii_lowercase().windows(4).any(|word| word == b"info") {
         let parts = answers(&bytes, part.into(), |server, stream| server.resp_client(stream));

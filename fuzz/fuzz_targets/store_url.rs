@@ -9,7 +9,7 @@ static SCHEMES: LazyLock<Schemes> =
     LazyLock::new(|| Schemes::default().with(idmill_sqlite::SCHEMES).expect("one crate has `sqlite:`"));
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    // Unchanged, and after a scheme, which the fuzzer would first have to guess.
+    // Parse the text unchanged, and after a scheme, which the fuzzer would otherwise have to guess.
     for text in [text, &format!("sqlite:{text}"), &format!("sqlite:x?{text}")] {
         if let Ok(url) = SCHEMES.parse(text) {
             let printed = url.to_string();

@@ -51,7 +51,7 @@ where
     let mut answers = Vec::new();
     let (_, read) = tokio::join!(writer, reading.read_to_end(&mut answers));
     read.unwrap();
-    // It did not panic.
+    // The server did not panic.
     served.await.unwrap();
     answers
 }

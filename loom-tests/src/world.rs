@@ -95,10 +95,10 @@ pub(crate) fn sequence(step: u64, watermark: u64, last: u64) -> (Arc<Core>, Arc<
     (core(settings(step, watermark, last), &mailbox), mailbox)
 }
 
-/// As `Allocator::next`: draws, or else waits for the actor.
+/// Like `Allocator::next`: draws, or else waits for the actor.
 pub(crate) fn next(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     match core.draw(&mut core.stock.current()) {
-        Err(ErrorKind::Dry) => wait(core).map(|ids| ids.ids().next().expect("one was wanted")),
+        Err(ErrorKind::Dry) => wait(core).map(|ids| ids.ids().next().expect("the reply has one id")),
         outcome => outcome,
     }
 }
@@ -116,9 +116,9 @@ pub(crate) fn asked(
 ) -> Reply {
     let pending = Reply::ask(core, 1, NEVER, None).expect("open");
     let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
-        panic!("was queued")
+        panic!("the mailbox has no request")
     };
-    assert!(driver(request).is_some(), "nothing is in memory");
+    assert!(driver(request).is_some(), "no ids in memory, so a reserve is needed");
     pending
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Actor {
     driver: Driver,
     next: u64,
     pub(crate) reserves: usize,
-    /// The ids that it would give back to the store after its end.
+    /// The ids that the actor would give back to the store after its end.
     pub(crate) left: Option<IdRange>,
 }
 

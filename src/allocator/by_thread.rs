@@ -7,7 +7,7 @@ use crate::sync::Arc;
 
 /// Returns the next id for this thread after its block is used up.
 pub(super) fn draw_slow(blocks: &ThreadBlocks, core: &Arc<Core>) -> Result<u64, ErrorKind> {
-    // Before the lock below: a thread that the fork did not copy may hold it.
+    // Check for a fork before taking the lock below: a thread that the fork did not copy may hold the lock.
     if core.stock.is_forked() {
         core.stock.disown();
         return Err(ErrorKind::Closed);

@@ -130,8 +130,8 @@ impl Memory {
 }
 
 impl Slot {
-    /// Returns whether its segment has no other owner: the sequence has moved on to another segment, or is
-    /// gone.
+    /// Returns whether the held segment has no other owner: the sequence has moved on to another segment, or
+    /// is gone.
     fn is_over(&self) -> bool {
         Arc::strong_count(&self.segment) == 1
     }

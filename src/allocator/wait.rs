@@ -31,7 +31,7 @@ pub(super) async fn wait(
 
 async fn queue(tenant: &CoreRef, question: Question, patience: Duration) -> Result<Ranges> {
     let (core, shared) = (tenant.core.clone(), &tenant.shared);
-    // Before any wait or lock: the actor and the timers belong to the parent process.
+    // Check for a fork before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
         return Err(forked());
     }

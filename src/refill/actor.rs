@@ -285,7 +285,7 @@ impl Actor {
             Poll::Pending
         })
         .await;
-        // Forked while it was in flight: the answer belongs to the parent.
+        // The process was forked while the reserve was in flight: the answer belongs to the parent.
         if self.mailbox.is_forked() {
             return;
         }
@@ -360,7 +360,7 @@ impl Actor {
 impl Drop for Actor {
     fn drop(&mut self) {
         self.mailbox.close(Ending::Abandoned);
-        // Before the runtime's timers end: callers that wait for a place use them.
+        // Close the places before the runtime's timers end: callers that wait for a place use these timers.
         self.places.close();
         // No more messages arrive. The requests queued here are answered when the drivers close.
         for message in self.mailbox.receive(0).messages {
@@ -368,7 +368,7 @@ impl Drop for Actor {
         }
         // Nothing can give these ids back any more.
         let _ = self.end();
-        // Not earlier: given-back ids are no gap, and counters cannot go down.
+        // Record the counters last: ids that were given back are no gap, and counters cannot go down.
         let now = self.clock.now();
         self.drivers.iter().flatten().for_each(|driver| record(driver.core(), now));
     }

@@ -105,8 +105,8 @@ impl<W: Waiter> Engine<W> {
                     Some(error) => out.push(Effect::Fail { waiter, error }),
                     None => self.queue.push(waiter, want, deadline),
                 }
-                // Ids held for a caller that gave up, or brought back by this one, serve the next callers,
-                // even while the store is unreachable.
+                // Serve the next callers from ids that were held for a caller that gave up, or that this one
+                // brought back. This works even while the store is unreachable.
                 if serves || self.queue.first_is_gone() {
                     self.hand_out(None, 0, 0, out);
                 }
@@ -288,8 +288,8 @@ impl<W: Waiter> Engine<W> {
             self.retry.hold(now);
             return;
         }
-        // Before `Accept`, which notes the new identity: ids in memory are never of an earlier identity than
-        // noted.
+        // Drop the old ids before `Accept` notes the new identity: ids in memory are never of an earlier
+        // identity than the noted one.
         let level = if self.take_over(&grant, out) { 0 } else { level };
         out.push(Effect::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };
@@ -375,7 +375,7 @@ impl<W: Waiter> Engine<W> {
             return;
         }
         if !self.prefetches() {
-            // Under `Order::Global`: it was reserved before later callers started to wait.
+            // Drop held ids under `Order::Global`: they were reserved before later callers started to wait.
             return self.lose_held(out);
         }
         // On close, all ids go back together with those in memory.
@@ -454,7 +454,7 @@ impl<W: Waiter> Engine<W> {
             return;
         }
         if let Some(flight) = self.flight.take() {
-            // Its outcome will never be known.
+            // The outcome of this reserve will never be known.
             out.push(Effect::Unknown(flight.count));
         }
         self.ended = Some(reason);

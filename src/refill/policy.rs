@@ -36,7 +36,7 @@ pub(crate) struct Plan {
     pub(crate) watermark: u64,
 }
 
-/// Measuring time of the rate in seconds, and of the pace in latencies.
+/// The rate is measured over this time in seconds, and the pace over this number of latencies.
 const RATE_OVER: f64 = 2.0;
 const PACE_OVER: f64 = 1.0;
 /// The minimum age of a rate, in seconds, and its maximum: an older start of the measurement does not matter.

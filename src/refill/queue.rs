@@ -9,7 +9,7 @@ use crate::sequence::time::Time;
 
 /// The engine's view of a waiting caller.
 pub(crate) trait Waiter {
-    /// Whether it has given up: ids sent to it would be lost.
+    /// Whether the caller has given up: ids sent to it would be lost.
     fn is_gone(&self) -> bool;
 }
 
@@ -208,8 +208,8 @@ impl<W: Waiter> Queue<W> {
         self.0.as_mut()?.held.pop()
     }
 
-    /// Frees its memory when it is empty, since most sequences are idle. Tickets continue while a reserve is
-    /// in flight, which serves only earlier tickets.
+    /// Frees the queue's memory when the queue is empty, since most sequences are idle. Tickets continue
+    /// while a reserve is in flight, which serves only earlier tickets.
     pub(super) fn shrink(&mut self, in_flight: bool) {
         let Some(filled) = self.0.as_mut().filter(|filled| filled.callers.is_empty()) else { return };
         if in_flight || !filled.held.is_empty() {

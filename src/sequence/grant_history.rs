@@ -180,8 +180,8 @@ impl GrantHistory {
         go_on_after(self.known(grant.identity.incarnation)?.last, grant.identity)
     }
 
-    /// Does the same if the store itself detected the loss. The state of the store is unknown; if nothing was
-    /// lost, this changes nothing.
+    /// Like [`raise`](Self::raise), for a loss that the store itself detected. The state of the store is
+    /// unknown; if nothing was lost, this changes nothing.
     pub(crate) fn raise_unseen(&self) -> Option<Change> {
         let Reached { identity, last } = self.reached()?;
         go_on_after(last, identity)
@@ -316,7 +316,8 @@ mod tests {
     }
 
     proptest! {
-        /// Compares with a set of ids. Each step is a grant after ids of others, then a give-back of its end.
+        /// Compares the history with a set of ids. Each step is a grant after ids of others, then a give-back
+        /// of its end.
         #[test]
         fn largest_held_is_that_of_a_set(
             steps in prop::collection::vec((0..5_u64, 1..8_u64, 0..8_u64), 1..40),

@@ -57,7 +57,7 @@ impl Drop for Part {
 }
 
 impl Message {
-    /// Whether it has no effect any more.
+    /// Whether the message has no effect any more.
     fn is_idle(&self) -> bool {
         matches!(self, Self::Request(request) if request.reply.is_closed() && request.question.part.is_none())
     }

@@ -34,7 +34,8 @@ pub(crate) struct Core {
     pub(crate) told: Reported,
     pub(super) mailbox: Arc<Mailbox>,
     /// The low-water permit: set while a signal is on its way to the actor, or the actor has noted that
-    /// memory is low. It is neither lost nor duplicated. It belongs to the signal, and then to the actor.
+    /// memory is low. The permit is neither lost nor duplicated. It belongs to the signal, and then to the
+    /// actor.
     pub(super) low: AtomicBool,
     /// Whether the actor has yet to handle a revocation; set under the lock of its mailbox.
     pub(super) revoked: AtomicBool,
@@ -97,7 +98,7 @@ pub(crate) enum Message {
 pub(crate) enum Ending {
     /// All senders are gone.
     Abandoned,
-    /// A caller closed it, and waits until everything is put away.
+    /// A caller closed the sequences, and waits until everything is put away.
     Asked,
 }
 

@@ -135,7 +135,7 @@ impl Segment {
     /// Draws up to `n` ids; fewer, or none, if not enough are left.
     pub(crate) fn take(&self, n: u64) -> Taken {
         let n = n.min(self.len);
-        // Does not move the cursor of a dry segment, so that no number of large draws makes it wrap.
+        // Do not move the cursor of a dry segment: repeated large draws could otherwise make it wrap.
         // Relaxed: a hint; the fetch_add decides.
         if self.cursor.offset.load(Ordering::Relaxed) >= self.len {
             return Taken { range: IdRange::EMPTY, low: false };

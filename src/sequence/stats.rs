@@ -127,7 +127,7 @@ impl Stats {
     /// Returns the bounds from the last grant; `None` before the first.
     pub(crate) fn bounds(&self) -> Option<Bounds> {
         self.identity()?;
-        // Read separately, they may be of two grants.
+        // The two values are read separately, so they may be of two grants.
         Bounds::new(self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)).ok()
     }
 

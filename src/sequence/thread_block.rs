@@ -69,7 +69,7 @@ impl ThreadBlock {
         left
     }
 
-    /// Whether its thread holds ids that were not revoked.
+    /// Whether the thread of this block holds ids that were not revoked.
     pub(crate) fn holds_ids(&self, stock: &Stock) -> bool {
         self.block().draw(stock).is_some()
     }
@@ -83,7 +83,7 @@ impl ThreadBlock {
         }
     }
 
-    /// Only for its thread.
+    /// Only the block's own thread may call this.
     fn change<R>(&self, change: impl FnOnce(&mut Block) -> R) -> R {
         let _changing = self.changing.lock();
         let mut block = self.block();

@@ -59,7 +59,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Before another thread can get the number. If this fails, every other access fails too.
+        // Mark the slot as ended before another thread can get its number. If this access fails, every other
+        // one fails too.
         let _ = SLOT.try_with(|slot| slot.set(ENDED));
         FREE.lock().given_back.push(Reverse(self.0));
     }

@@ -84,7 +84,7 @@ impl Sequences {
         // In a task, which a caller cannot cancel: a `set` that was sent may be applied at any later time.
         let revoking = self.shared.runtime.spawn(async move {
             let outcome = ids.set(&revoked, Change::new().revoke(true)).await;
-            // Even if the outcome is unknown.
+            // Discard the ids even if the outcome is unknown.
             ids.discard(&revoked);
             outcome
         });

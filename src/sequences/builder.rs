@@ -250,7 +250,7 @@ impl<T: Id> SequenceBuilder<T> {
 /// Drops the ids in memory that are of this identity, which the store no longer has. Empty memory is left
 /// alone: revoking would turn the reserve in flight into a gap, once for each caller that opens the sequence.
 fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
-    // In this order: an identity is noted before its ids are published.
+    // Check for ids before reading the identity: an identity is noted before its ids are published.
     if core.holds_ids() && core.stats.identity() == identity {
         let ids = core.revoke();
         tracing::warn!(sequence = %core.name, ids, "reset or created again: dropped the ids in memory");

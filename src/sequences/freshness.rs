@@ -107,7 +107,7 @@ impl Freshness {
                         Some(State::Same { at, .. }) => *at,
                         Some(State::Dropped(_)) | None => last,
                     };
-                    // Also with empty memory: leases and threads hold ids.
+                    // Check the sequence even if memory is empty: leases and threads may still hold ids.
                     asked.extend(core.stats.identity().map(|held| Asked { core, held, same_at }));
                 }
             }

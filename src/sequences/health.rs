@@ -10,7 +10,8 @@ use crate::sequence::parts::Core;
 use crate::sequence::snapshot::{Health, Snapshot};
 use crate::sync::Arc;
 
-/// Whether every open sequence can serve, and the ones that cannot. Returned by [`Sequences::health`].
+/// The worst health of all open sequences, and the sequences that are not fully served. Returned by
+/// [`Sequences::health`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthReport {

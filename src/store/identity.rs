@@ -5,13 +5,13 @@ use std::hash::{BuildHasher, RandomState};
 /// Identifies a sequence beyond its name.
 ///
 /// A sequence that is dropped and created again under the same name gets another *incarnation* (random, never
-/// 0). A sequence that is reset or set backwards gets the next *epoch*. Ranges of different identities may
-/// overlap, so an allocator whose sequence's identity changes drops all ids in memory.
+/// 0). A sequence that is reset, set backwards or revoked gets the next *epoch*. Ranges of different
+/// identities may overlap, so an allocator whose sequence's identity changes drops all ids in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Random, set when the sequence is created.
     pub incarnation: u64,
-    /// Counts resets of this incarnation, from 0.
+    /// Counts resets and revocations of this incarnation, from 0.
     pub epoch: u64,
 }
 

@@ -46,8 +46,7 @@ impl SequenceInfo {
         let Some(start) = self.next.filter(|next| *next <= last_allowed) else {
             return Err(exhausted(&self.name, last_allowed));
         };
-        // `last_allowed - start` cannot overflow, and neither can adding a length that
-        // is no larger than it plus one.
+        // The sum saturates, and is then limited to `last_allowed`, which is at least `start`.
         let last = start.saturating_add(count.max(1) - 1).min(last_allowed);
         self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
         // Only the range of all u64 has a length that does not fit; the next reserve grants its last id.

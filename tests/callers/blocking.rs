@@ -84,14 +84,14 @@ fn self_blocking_wait_is_rejected_at_once() {
             ids.close().await;
             let ids = builder(FaultyStore::new()).start().unwrap();
             tokio::spawn(async move { refuses_to_wait(&ids) }).await.unwrap();
-            // Without a budget of steps.
+            // Without tokio's cooperative budget.
             let ids = builder(FaultyStore::new()).start().unwrap();
             unconstrained(async { refuses_to_wait(&ids) }).await;
             ids.close().await;
             let ids = builder(FaultyStore::new()).start().unwrap();
             tokio::spawn(unconstrained(async move { refuses_to_wait(&ids) })).await.unwrap();
         });
-        // The only worker, and a task on it.
+        // In a task on the only worker thread.
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let ids = runtime.block_on(async { builder(FaultyStore::new()).start().unwrap() });
         runtime.block_on(runtime.spawn(async move { refuses_to_wait(&ids) })).unwrap();

@@ -90,7 +90,7 @@ fn cancelled_callers_use_no_memory_while_the_store_hangs() {
     cancelled(1000, &turn);
     let known = kept(|| cancelled(10_000, &turn));
     let unheard = kept(|| cancelled(10_000, &|| ()));
-    assert!(known < 40_000 && unheard < 40_000, "{known} bytes with the actor, {unheard} until it runs");
+    assert!(known < 40_000 && unheard < 40_000, "{known} bytes after the actor ran, {unheard} before");
 }
 
 #[test]

@@ -31,5 +31,5 @@ fn returns<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
 fn invalid<T: std::fmt::Debug>(outcome: Result<T>, instead: &str) {
     let error = outcome.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
-    assert!(error.to_string().contains(instead), "{error} names no way out");
+    assert!(error.to_string().contains(instead), "{error} names no alternative");
 }

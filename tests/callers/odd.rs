@@ -40,7 +40,7 @@ struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        panic!("dropped, as this test wants it");
+        panic!("injected panic in a drop");
     }
 }
 
@@ -50,7 +50,7 @@ impl Hooks for Odd {
     }
 
     fn capabilities(&self) -> Capabilities {
-        assert!(!matches!(self.way, Way::CannotSay), "as this test wants it");
+        assert!(!matches!(self.way, Way::CannotSay), "injected panic");
         self.store.capabilities().batches(false)
     }
 
@@ -94,7 +94,7 @@ struct Panics;
 
 impl Wake for Panics {
     fn wake(self: Arc<Self>) {
-        panic!("as this test wants it");
+        panic!("injected panic");
     }
 }
 
@@ -168,15 +168,15 @@ mod recorder {
         fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
         fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
-            panic!("as this test wants it");
+            panic!("injected panic");
         }
 
         fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-            panic!("as this test wants it");
+            panic!("injected panic");
         }
 
         fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-            panic!("as this test wants it");
+            panic!("injected panic");
         }
     }
 

@@ -56,7 +56,7 @@ async fn unheld_sequences_are_evicted() {
     drop(ids.sequence::<u64>("opened").await.unwrap());
     assert_eq!(ids.len(), 10_002);
     tokio::time::sleep(Duration::from_secs(200)).await;
-    assert_eq!(ids.len(), 1, "only what somebody still holds");
+    assert_eq!(ids.len(), 1, "only the sequence in use remains");
     assert_eq!(kept.next().await.unwrap(), 1);
 }
 

@@ -38,11 +38,11 @@ async fn trying_alone_starts_a_refill() {
     let mut lease = ids.sequence::<u64>("lease").order(Order::Thread).lazy().unwrap().lease(4).unwrap();
     assert_eq!(try_until(|| lease.try_next()).await, Some(1));
     let global = ids.sequence::<u64>("global").order(Order::Global).lazy().unwrap();
-    assert_eq!(try_until(|| global.try_next()).await, None, "a range is for those who wait");
+    assert_eq!(try_until(|| global.try_next()).await, None, "`Global` reserves only for waiting callers");
     assert_eq!(global.snapshot().reserves, 0);
 }
 
-/// The sequence that they try stays empty.
+/// The sequence that these callers try stays empty.
 #[test]
 fn callers_that_only_try_hold_no_other_up() {
     returns(|| {

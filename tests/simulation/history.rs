@@ -61,7 +61,7 @@ pub(crate) struct Sent {
     pub(crate) sequence: usize,
     pub(crate) count: u64,
     pub(crate) tick: u64,
-    /// Whether it creates the sequence if it does not exist.
+    /// Whether the reserve creates the sequence if it does not exist.
     pub(crate) creates: bool,
     pub(crate) grant: Option<Grant>,
 }
@@ -114,7 +114,7 @@ impl History {
         }))
     }
 
-    /// The same for two runs with the same events at the same times.
+    /// Returns a hash that is the same for two runs with the same events at the same times.
     pub(crate) fn trace(&self) -> u64 {
         self.trace.finish()
     }

@@ -23,7 +23,7 @@ const PROMPT: Duration = Duration::from_secs(1);
 
 pub(crate) fn all(world: &World) -> Result<Counted, String> {
     if world.hung {
-        return Err("somebody is never answered".to_owned());
+        return Err("a call never returned".to_owned());
     }
     let history = world.history.lock();
     if let Some(wrong) = history.wrong.first() {
@@ -55,7 +55,7 @@ fn growing(history: &History) -> Verdict {
             largest = largest.max(earlier.range.last().unwrap_or(0));
         }
         if draw.range.start() <= largest {
-            return Err(format!("{:?} was asked for after {largest} was returned", draw.range));
+            return Err(format!("{:?} was requested after {largest} was returned", draw.range));
         }
     }
     Ok(())
@@ -90,7 +90,7 @@ fn bounded(world: &World) -> Verdict {
         }
         if miss.skipped > most {
             return Err(format!(
-                "{} ids were skipped at once at {:?}, and no more than {most} should be",
+                "{} ids were skipped at once at {:?}, more than {most}",
                 miss.skipped, miss.at
             ));
         }
@@ -117,12 +117,12 @@ fn everybody_is_served_at_last(world: &World, history: &History) -> Verdict {
     if history.last.len() != world.plan.processes.len() {
         return Err("not every process lived to the end".to_owned());
     }
-    // A crashed process is waited for as long as a slow refill takes, or a stub lives.
+    // Others wait for a crashed process as long as a slow refill takes, or a stub lives.
     let gone = (world.plan.store.longest * 2).max(world.plan.stub);
     let late = history.last.iter().find(|took| took.is_none_or(|took| took > PROMPT + gone));
     match late {
         Some(took) if world.plan.lie != Lie::IgnoresCas => {
-            Err(format!("not served though nothing goes wrong: {took:?}"))
+            Err(format!("not served after the faults ended: {took:?}"))
         }
         _ => Ok(()),
     }

@@ -12,7 +12,7 @@ type Verdict = Result<(), String>;
 
 pub(crate) fn all(world: &World) -> Verdict {
     if world.hung {
-        return Err("somebody is never answered".to_owned());
+        return Err("a call never returned".to_owned());
     }
     let history = world.history.lock();
     unique(&history)?;
@@ -91,9 +91,9 @@ fn everybody_is_served_at_last(history: &History) -> Verdict {
     }
     let unserved = last.values().find(|call| !matches!(call.outcome, Ok(_) | Err(ErrorKind::Exhausted)));
     if let Some(call) = unserved {
-        return Err(format!("not served though nothing goes wrong: {call:?}"));
+        return Err(format!("not served after the faults ended: {call:?}"));
     }
-    if last.is_empty() { Err("nobody lived to the end".to_owned()) } else { Ok(()) }
+    if last.is_empty() { Err("no process lived to the end".to_owned()) } else { Ok(()) }
 }
 
 /// No caller fails or waits during the isolation that the sizes allow for. In a much longer isolation, every
@@ -110,8 +110,8 @@ fn nobody_noticed(world: &World, history: &History, isolation: Duration) -> Verd
     }
     let failed: Vec<_> = there().filter(|call| call.outcome.is_err()).collect();
     if failed.is_empty() {
-        return Err("cut off twice as long, and never without ids: nothing was tested".to_owned());
+        return Err("isolated for twice the limit without running out of ids: nothing was tested".to_owned());
     }
     let wrong = failed.iter().find(|call| call.outcome != Err(ErrorKind::Deadline));
-    wrong.map_or(Ok(()), |call| Err(format!("cut off, and told something else: {call:?}")))
+    wrong.map_or(Ok(()), |call| Err(format!("expected a timeout during the isolation: {call:?}")))
 }

@@ -33,9 +33,9 @@ pub(crate) struct Weather {
 /// The reason for a missing answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// It was certainly not applied.
+    /// The request was certainly not applied.
     Unavailable,
-    /// It may have been applied, or may be later.
+    /// The request may have been applied, or may still be applied later.
     Unknown,
 }
 

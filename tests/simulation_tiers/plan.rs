@@ -33,7 +33,7 @@ pub(crate) struct ProcessPlan {
     pub(crate) datacenter: usize,
     pub(crate) seed: u64,
     pub(crate) callers: usize,
-    /// Ids that it takes at a time.
+    /// Number of ids that the process takes at a time.
     pub(crate) step: u64,
     /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// The same with more than a thousand processes.
+    /// Like `stormy`, with more than a thousand processes.
     fn crowded(seed: u64, bug: Bug, rng: &mut Rng) -> Self {
         let mut plan = Self::stormy(seed, bug, rng, 8);
         (plan.datacenters, plan.max, plan.range) = (5, u64::MAX, 20_000);

@@ -84,7 +84,7 @@ impl Place {
                     return Ok(Drawn::Ids { grant: ids.granted(window.era, window.bounds), low });
                 }
                 Taken::Again => {}
-                Taken::Gap => return Err(silent(answer.expect_err("nobody answered"))),
+                Taken::Gap => return Err(silent(answer.expect_err("the outcome is unknown"))),
             }
         }
     }
@@ -175,7 +175,7 @@ impl Source<Token> for Global {
     }
 }
 
-/// Only the calls that opening a sequence needs.
+/// Implements only the calls that opening a sequence needs.
 impl Store for Global {
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::Disk).shared(true)

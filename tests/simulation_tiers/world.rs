@@ -42,7 +42,7 @@ pub(crate) struct Call {
     pub(crate) began: Duration,
     pub(crate) took: Duration,
     pub(crate) outcome: Result<u64, ErrorKind>,
-    /// Whether its datacenter had no ids left at that moment.
+    /// Whether the datacenter had no ids left at that moment.
     pub(crate) at_end: bool,
     /// After the faults have ended.
     pub(crate) last: bool,
@@ -54,7 +54,7 @@ pub(crate) struct History {
     pub(crate) calls: Vec<Call>,
     /// The life, and its grant.
     pub(crate) grants: Vec<(usize, Grant)>,
-    /// For processes that lived to the end.
+    /// The final snapshots of processes that lived to the end.
     pub(crate) left: Vec<(usize, Snapshot)>,
     /// When the datacenter was cut off for which windows are sized.
     pub(crate) cut_at: Option<Duration>,

@@ -54,7 +54,7 @@ async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
             world.load(SETTLED, move |_| rate).await;
             let seen = world.load(AFTER, move |_| 10.0 * rate).await;
             assert!(seen.most() <= most, "{rate}/s over {latency:?} with {budget:?}: {seen:?}");
-            assert!(seen.longest <= latency, "no longer than one reserve takes: {seen:?}");
+            assert!(seen.longest <= latency, "a wait was longer than one reserve: {seen:?}");
         }
     }
 }

@@ -176,7 +176,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
                 (1, Some(lease)) => lease.blocking(LONG).next().unwrap(),
                 _ => handle.blocking(LONG).next().unwrap(),
             };
-            assert!(id > before, "{id}, although all up to {before} was revoked");
+            assert!(id > before, "{id} was handed out after all ids up to {before} were revoked");
             all.push(id);
         }
         all

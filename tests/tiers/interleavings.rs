@@ -36,7 +36,7 @@ async fn process(tier: Rc<Tier>, request: Reserve, issued: Rc<Cell<BTreeSet<u64>
                 continue;
             }
         };
-        assert!(grant.range.start() > before, "{grant:?} was asked for after {before} was returned");
+        assert!(grant.range.start() > before, "{grant:?} was requested after {before} was returned");
         let mut all = issued.take();
         grant.range.ids().for_each(|id| assert!(all.insert(id), "{id} was handed out twice"));
         issued.set(all);
@@ -83,7 +83,7 @@ fn no_interleaving_repeats_an_id_or_steps_back() {
         assert!(known <= outcome.granted, "seed {seed}");
         issued += outcome.issued.len();
     }
-    assert!(issued > 50_000, "{issued} ids were drawn at all");
+    assert!(issued > 50_000, "only {issued} ids were drawn");
 }
 
 #[test]
@@ -95,5 +95,5 @@ fn without_lost_replies_every_id_is_accounted_for() {
         assert_eq!(outcome.granted, outcome.issued.len() as u64 + outcome.elsewhere, "seed {seed}");
         elsewhere += outcome.elsewhere;
     }
-    assert!(elsewhere > 2_000, "{elsewhere} ids were evicted at all");
+    assert!(elsewhere > 2_000, "only {elsewhere} ids were evicted");
 }

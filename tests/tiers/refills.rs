@@ -72,7 +72,7 @@ async fn a_refill_ahead_of_need_that_fails_is_tried_again() {
     for left in [8, 17] {
         tier.reserve(&request(1)).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        assert_eq!(shelf.with(|item| item.left()), left, "the caller did not hear of it");
+        assert_eq!(shelf.with(|item| item.left()), left, "a failed prefetch did not reach the caller");
     }
 }
 
@@ -111,7 +111,7 @@ impl Source<u64> for Remembering {
                 permit.forget();
                 return Ok(Claimed::Stale);
             }
-            assert_eq!(request.ceiling, u64::MAX, "the window is for callers of every type");
+            assert_eq!(request.ceiling, u64::MAX, "the window's reserve has no ceiling");
             let grant: Grant = self.store.reserve(request).await?;
             Ok(Claimed::Range { grant, recorded: true })
         })
@@ -143,7 +143,7 @@ async fn a_window_is_withdrawn_after_the_store_is_set() {
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
     tier.set(&request(1).name, Change::new().next(1000)).await.unwrap();
-    // If it were withdrawn before that, it could be refilled with old ids.
+    // The window must be withdrawn last: otherwise it could be refilled with old ids.
     assert_eq!(shelf.with(|item| item.recalled), Some(1000));
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1000);
 }

@@ -23,7 +23,7 @@ pub(crate) struct Shelf {
     pub(crate) stretches: bool,
     /// Reports that it runs low when this number of ids is left, and then holds one more range.
     pub(crate) low: Option<u64>,
-    /// Its store, which it reads when it is recalled.
+    /// The store, which is read when the window is recalled.
     pub(crate) behind: Option<FaultyStore>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Item {
     pub(crate) evicted: u64,
     /// Drawn, but received by no caller.
     pub(crate) lost: u64,
-    /// The value of `next` in the store when it was recalled.
+    /// The value of `next` in the store when the window was recalled.
     pub(crate) recalled: Option<u64>,
 }
 

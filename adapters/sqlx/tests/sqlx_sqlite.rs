@@ -192,7 +192,7 @@ async fn opening_makes_no_more_than_it_may() {
     // A missing file is detected, and not recreated.
     std::fs::rename(&file, dir.path().join("aside.db")).unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::StoreViolation);
-    // Not even by the connection that replaces a lost one.
+    // The file is not recreated by the connection that replaces a lost one either.
     std::fs::rename(dir.path().join("aside.db"), &file).unwrap();
     drop(tokio::time::timeout(Duration::ZERO, reserve(&store, "s", 1)).await);
     std::fs::rename(&file, dir.path().join("aside.db")).unwrap();

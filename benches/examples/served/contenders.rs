@@ -40,7 +40,7 @@ impl Contender {
         }
     }
 
-    /// For narrow columns.
+    /// Returns a short name, for narrow columns.
     pub(crate) fn short(self) -> &'static str {
         match self {
             Self::Hello => "a constant",
@@ -112,7 +112,7 @@ impl Drop for Running {
     }
 }
 
-/// Both are bound at the same time, so that they differ.
+/// Both ports are bound at the same time, so that they differ.
 fn free_ports() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("its address").port())

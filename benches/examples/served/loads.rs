@@ -102,7 +102,7 @@ fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> (f64, f
 fn http(running: &Running, clients: u32, seconds: u32) -> (f64, f64, f64) {
     let path = if running.contender == Contender::Idmill { "/v1/sequences/orders/ids" } else { "/" };
     let script = tempfile::Builder::new().suffix(".lua").tempfile().expect("a file");
-    script.as_file().write_all(b"wrk.method = 'POST'\n").expect("it can be written");
+    script.as_file().write_all(b"wrk.method = 'POST'\n").expect("the script is written");
     let mut command = Command::new("wrk");
     command
         .args(["--latency", "-t1", &format!("-c{clients}"), &format!("-d{seconds}s"), "-s"])
@@ -112,7 +112,7 @@ fn http(running: &Running, clients: u32, seconds: u32) -> (f64, f64, f64) {
     assert!(!text.contains("Non-2xx"), "{text}");
     let of = |label: &str| {
         let line = text.lines().find_map(|line| line.trim().strip_prefix(label));
-        line.unwrap_or_else(|| panic!("wrk does not say {label}: {text}")).trim().to_owned()
+        line.unwrap_or_else(|| panic!("wrk printed no `{label}`: {text}")).trim().to_owned()
     };
     let rate: f64 = of("Requests/sec:").parse().expect("a number");
     (rate, milliseconds(&of("99%")), rate * f64::from(seconds))
@@ -122,7 +122,7 @@ fn milliseconds(time: &str) -> f64 {
     let (unit, factor) = [("us", 0.001), ("ms", 1.0), ("s", 1000.0)]
         .into_iter()
         .find(|(unit, _)| time.ends_with(unit))
-        .unwrap_or_else(|| panic!("{time} is no time"));
+        .unwrap_or_else(|| panic!("invalid time {time}"));
     time.trim_end_matches(unit).parse::<f64>().expect("a number") * factor
 }
 

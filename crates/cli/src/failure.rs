@@ -104,7 +104,7 @@ impl Failure {
         Self(Box::new(Report { kind, status: "permanent", exit_code, message, ..Report::default() }))
     }
 
-    /// Whether a retry can succeed without a change.
+    /// Returns whether a retry of the same call can succeed.
     #[cfg(feature = "serve")]
     pub(crate) fn may_pass(&self) -> bool {
         self.0.status != Status::Permanent.as_str()

@@ -142,7 +142,7 @@ fn for_each<T>(
         } else {
             given.into_iter().try_for_each(|one| write(one, &mut lines))
         };
-        // Flush also the lines before a failed one.
+        // Also flush the lines before a failed one.
         let flushed = lines.flush().map_err(unwritten);
         outcome.and(flushed)
     })
@@ -216,7 +216,7 @@ impl<W: Write> Lines<W> {
     /// Writes the buffered lines.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let outcome = self.out.write_all(&self.buffer).and_then(|()| self.out.flush());
-        // Also after an error: a part may have been written, and must not be written again.
+        // Clear the buffer even after an error: a part may have been written, and must not be written again.
         self.buffer.clear();
         let lines = std::mem::take(&mut self.buffered);
         outcome?;

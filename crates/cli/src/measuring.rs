@@ -36,7 +36,7 @@ pub(crate) enum Goal {
 pub(crate) struct Measurement {
     pub(crate) threads: u16,
     pub(crate) goal: Goal,
-    /// In steps of the progress bar.
+    /// The progress, in steps of the progress bar.
     progress: AtomicU64,
 }
 

@@ -120,7 +120,7 @@ fn markdown_prints_tables_and_published_rejects_settings() {
     assert!(ran.code == 2 && ran.err.contains("`in-transaction` is not supported"), "{ran:?}");
 }
 
-/// The modes with prefetch. They start with a full memory, and draw too few ids to empty it.
+/// The modes with prefetch. These modes start with a full memory, and draw too few ids to empty it.
 #[test]
 fn bench_does_not_count_the_first_fill_as_a_wait() {
     let place = Place::new();

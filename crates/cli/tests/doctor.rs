@@ -155,7 +155,7 @@ fn fix_raises_what_is_behind_and_touches_nothing_else() {
     let (lines, code) = doctor(&place, &["--fix"]);
     let fixed: Vec<_> = lines.iter().filter(|line| line["fixed"].is_object()).collect();
     assert_eq!(fixed.len(), 2, "{lines:#?}");
-    assert_eq!(code, 7, "what takes a person is still there");
+    assert_eq!(code, 7, "findings without an automatic fix remain");
     assert_eq!(place.json(&["show", "orders", "--json"])["next"], 501);
     must(&place, &["next", "orders"]);
     let (left, _) = doctor(&place, &[]);
@@ -288,7 +288,7 @@ fn store_restored_from_a_copy_is_detected_and_fixed() {
     assert!(ran.code == 7 && ran.out.contains("orders: went_back"), "{ran:?}");
     let ran = guarded(&place, &["doctor", "--fix"]);
     assert!(ran.code == 0 && ran.out.contains("fixed    orders: next 6 -> 11\n"), "{ran:?}");
-    // Also without the guard, because the counter itself was raised.
+    // The next id is the same without the guard, because the counter itself was raised.
     assert_eq!(place.run(&["next", "orders"]).ids(), [11]);
 }
 
@@ -305,7 +305,11 @@ fn exit_codes_tell_warnings_errors_and_what_is_not_known() {
     assert_eq!(code(&["--check", "orders=sqlite:none.db?column=a.b", "--type", "nobody=i32"]), 7);
     assert_eq!(code(&["--store", "sqlite:none.db"]), 8);
     assert_eq!(code(&["--guard", "file:none.witness"]), 8);
-    assert_eq!(place.files().iter().filter(|file| file.contains("none")).count(), 0, "nothing is made");
+    assert_eq!(
+        place.files().iter().filter(|file| file.contains("none")).count(),
+        0,
+        "`doctor` creates no file"
+    );
     for wrong in [&["--check", "orders"][..], &["--check", "orders=sqlite:a.db"], &["--type", "orders=int"]] {
         assert_eq!(code(wrong), 2, "{wrong:?}");
     }
@@ -406,7 +410,7 @@ fn a_rate_is_told_from_two_looks() {
     let ran = Ran::from(running.wait_with_output().unwrap());
     let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
     assert_eq!((ran.code, finding["kind"].as_str()), (6, Some("ends_soon")), "{finding}");
-    assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "nobody draws any more");
+    assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "no process draws ids");
 }
 
 /// A running command and its output lines. It ends with the test.
@@ -465,8 +469,12 @@ fn watch_prints_changes_and_exits_with_the_last_verdict() {
     execute(&place, "shop.db", "INSERT INTO t VALUES (30)");
     watching.until("s: in_use");
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(watching.end("-TERM"), Some(7), "what was found last");
-    assert_eq!(watching.1.iter().filter(|line| line.contains("in_use")).count(), 0, "nothing is said twice");
+    assert_eq!(watching.end("-TERM"), Some(7), "the exit code of the last check");
+    assert_eq!(
+        watching.1.iter().filter(|line| line.contains("in_use")).count(),
+        0,
+        "a finding is printed once"
+    );
 }
 
 #[cfg(unix)]
@@ -481,7 +489,7 @@ fn a_watch_looks_each_minute_unless_it_is_told_otherwise() {
 /// Returns the metrics at this address: each with its labels and its value.
 #[cfg(unix)]
 fn served(address: SocketAddr) -> BTreeMap<String, String> {
-    let mut stream = TcpStream::connect(address).expect("it listens");
+    let mut stream = TcpStream::connect(address).expect("the metrics address accepts connections");
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
@@ -544,13 +552,13 @@ fn what_is_watched_is_served_as_metrics() {
     execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
     let value = |found: &BTreeMap<String, String>| found.get(in_use).cloned().unwrap_or_default();
     let found = until("the fault", &|found| value(found) == "1");
-    assert!(last_look(&found) > looked, "it has looked again");
+    assert!(last_look(&found) > looked, "`doctor` has checked again");
     place.run(&["set", "s", "--next", "21"]);
     until("the remedy", &|found| value(found) == "0");
-    assert_eq!(watching.end("-TERM"), Some(0), "what was found last");
+    assert_eq!(watching.end("-TERM"), Some(0), "the exit code of the last check");
     let port = TcpListener::bind(address).expect("the address is free again");
     let ran = place.run(&args);
     drop(port);
     assert!(ran.code == 2 && ran.err.contains("cannot serve metrics at 127.0.0.1:"), "{ran:?}");
-    assert_eq!(place.run(&["doctor", "--metrics", &metrics]).code, 2, "once is not to be watched");
+    assert_eq!(place.run(&["doctor", "--metrics", &metrics]).code, 2, "--metrics requires --watch");
 }

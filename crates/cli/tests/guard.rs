@@ -250,7 +250,7 @@ fn missing_witness_of_a_used_store_is_refused() {
         assert_eq!(existing.code, 4, "{existing:?}");
         assert_eq!(place.files(), before);
         let new = ["next", "orders", "--store", STORE, "--guard", &format!("{guard}?new=true")];
-        assert_eq!(place.run(&new).ids(), [6], "as without a witness");
+        assert_eq!(place.run(&new).ids(), [6], "a new witness does not change the next id");
         assert_eq!(next(&place, &guarded, "1").ids(), [7]);
     }
 }

@@ -96,7 +96,7 @@ fn passed_listeners_are_matched_by_name() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let ((resp, resp_at), (http, http_at)) = (listener(), listener());
-    // Not in the order of the settings.
+    // Pass the listeners in another order than the settings.
     let mut command = handing(&place, vec![http.into(), resp.into()], "http:resp", "--resp none");
     let _server = Running(command.stderr(Stdio::null()).spawn().unwrap());
     assert_eq!(ask(resp_at, "INCR orders"), ":1");

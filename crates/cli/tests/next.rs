@@ -194,7 +194,7 @@ fn signals_end_it_after_a_whole_line() {
         let mut command = place.command(&["next", "s", "-n", "1_000_000_000"]);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut out = child.stdout.take().unwrap();
-        // The command is running, and then blocked by a full pipe.
+        // Wait for output: the command is then running, and soon blocked by a full pipe.
         let mut text = vec![0; 100_000];
         out.read_exact(&mut text).unwrap();
         let kill = format!("kill -{signal} {}", child.id());

@@ -202,7 +202,7 @@ async fn redis() {
     engine.restart().await;
     let at = engine.address();
     let row = Row {
-        cause: "a server that forgets in a crash",
+        cause: "a server that loses writes in a crash",
         store: format!("redis://{at}"),
         args: NEXT,
         code: 1,
@@ -258,7 +258,7 @@ async fn mongodb() {
     row.check(&place);
     engine.kill();
     let row = Row {
-        cause: "nobody listens",
+        cause: "no server listens",
         store: format!("mongodb://{at}/ids?timeout=2s&directConnection=true"),
         args: NEXT,
         code: 75,
@@ -304,7 +304,7 @@ async fn postgres() {
     }
     client.batch_execute("CREATE POLICY sees ON idmill_sequences FOR SELECT USING (true)").await.unwrap();
     let row = Row {
-        cause: "row-level security that shows the row and lets nobody change it",
+        cause: "row-level security that allows reading the row, not changing it",
         store: format!("postgres://app@{at}/postgres?mode=rw"),
         args: NEXT,
         code: 1,

@@ -25,7 +25,7 @@ fn nonsense() -> String {
             thread::spawn(move || {
                 let mut stream = stream;
                 stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-                // It echoes the request, which contains the password.
+                // The server echoes the request, which contains the password.
                 let mut bytes = [0; 4096];
                 while let Ok(read @ 1..) = stream.read(&mut bytes) {
                     let _ = stream.write_all(&bytes[..read]);

@@ -155,7 +155,7 @@ fn a_refill_that_fails_is_an_error_of_its_span() {
     let json = "Content-Type: application/json\r\n";
     assert!(server.request("PUT", "/v1/sequences/orders", json, "{}").starts_with("HTTP/1.1 201"));
     assert!(talk(&server.resp, "INCR orders\r\nQUIT\r\n").starts_with(":1"));
-    // After memory is empty, the store has no such sequence.
+    // Remove the sequence from the store, so that the next refill fails.
     assert_eq!(place.run(&["remove", "orders", "--yes"]).code, 0);
     let drawn = talk(&server.resp, &("INCR orders\r\n".repeat(5000) + "QUIT\r\n"));
     assert!(drawn.contains("\r\n-"), "{drawn}");

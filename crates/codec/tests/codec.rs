@@ -62,7 +62,7 @@ fn permutations_of_version_one_are_what_they_always_were() {
     }
 }
 
-/// The same for complete formats.
+/// Complete formats, too, must write the same texts as earlier versions.
 #[test]
 fn formats_write_what_they_always_did() {
     for (format, id, text) in [

@@ -163,8 +163,8 @@ impl Client {
         entry.reply
     }
 
-    /// As [`record`](Self::record), from a healthy store. Retries, as an allocator would, while others are
-    /// in the way.
+    /// Like [`record`](Self::record), but from a healthy store. Retries while others are in the way, as an
+    /// allocator would.
     pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
         match self.granted_or_exhausted(ledger, request).await? {
             Some(grant) => Ok(grant),
@@ -172,7 +172,7 @@ impl Client {
         }
     }
 
-    /// As [`granted`](Self::granted); `None` at the end of the sequence.
+    /// Like [`granted`](Self::granted), but returns `None` at the end of the sequence.
     pub(super) async fn granted_or_exhausted(
         &self,
         ledger: &Ledger,

@@ -124,15 +124,15 @@ impl Daemon {
         self
     }
 
-    /// Declares that it loses its data on a [`kill`](Self::kill).
+    /// Declares that the server loses its data on a [`kill`](Self::kill).
     #[must_use]
     pub fn forgetful(mut self) -> Self {
         self.survives_kill = false;
         self
     }
 
-    /// Sets a probe that must succeed, besides a TCP connection, before the server counts as ready. It is
-    /// retried until it does.
+    /// Sets a probe that must succeed, besides a TCP connection, before the server counts as ready. A failed
+    /// probe is retried.
     #[must_use]
     pub fn ready<F>(mut self, probe: impl Fn(SocketAddr) -> F + Send + Sync + 'static) -> Self
     where
@@ -161,22 +161,22 @@ impl Daemon {
         self.survives_kill
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns the process id of the child, which is also its process group; `None` while it is down.
+    /// Returns the process id of the child, which is also its process group; `None` while the server is down.
     pub fn pid(&self) -> Option<u32> {
         self.running.lock().as_ref().map(|running| running.process.child.id())
     }
 
-    /// Starts it and waits until it is ready. Returns immediately if it is already running. Cancelling does
-    /// not stop the start.
+    /// Starts the server and waits until it is ready. Returns immediately if the server is already running.
+    /// Cancelling does not stop the start.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`], with the end of its output, if it cannot be started, ends, or is not
-    /// ready by the deadline (it is then killed).
+    /// [`ErrorKind::Unavailable`], with the end of its output, if the server cannot be started, ends, or is
+    /// not ready by the deadline (it is then killed).
     pub async fn start(&self) -> Result<()> {
         let begun = Instant::now();
         if self.pid().is_none() {
@@ -215,13 +215,14 @@ impl Daemon {
         }
     }
 
-    /// Ends it with SIGKILL, even if it is paused. Returns when it is gone. Does nothing if it is down.
+    /// Ends the server with SIGKILL, even if it is paused. Returns when the process is gone. Does nothing if
+    /// the server is down.
     pub fn kill(&self) {
         self.take_down();
     }
 
-    /// Ends it with SIGTERM, or with SIGKILL if it has not ended after `grace`. Returns when it is gone.
-    /// Cancelling skips the SIGKILL.
+    /// Ends the server with SIGTERM, or with SIGKILL if it has not ended after `grace`. Returns when the
+    /// process is gone. Cancelling skips the SIGKILL.
     pub async fn stop(&self, grace: Duration) {
         let begun = Instant::now();
         self.signal(Signal::TERM);
@@ -233,16 +234,16 @@ impl Daemon {
         self.take_down();
     }
 
-    /// Pauses it (SIGSTOP): connections stay open, and nothing is answered. Returns when it is paused. Does
-    /// nothing if it is down. [`resume`](Self::resume) ends the pause. A kill, stop or drop also works
-    /// while it is paused.
+    /// Pauses the server (SIGSTOP): connections stay open, and nothing is answered. Returns when the server
+    /// is paused. Does nothing if the server is down. [`resume`](Self::resume) ends the pause. A kill, stop
+    /// or drop also works during a pause.
     pub fn pause(&self) {
         if let Some(running) = &*self.running.lock() {
             running.process.pause();
         }
     }
 
-    /// Resumes it (SIGCONT). Does nothing if it is down.
+    /// Resumes the server (SIGCONT). Does nothing if the server is down.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
@@ -257,14 +258,14 @@ impl Daemon {
         self.running.lock().as_mut().and_then(|running| running.process.ended())
     }
 
-    /// Kills it and removes it from `running`.
+    /// Kills the server and removes it from `running`.
     fn take_down(&self) -> Option<Running> {
         let mut running = self.running.lock().take()?;
         running.process.kill();
         Some(running)
     }
 
-    /// As [`take_down`](Self::take_down). Returns the end of its output.
+    /// Like [`take_down`](Self::take_down), but returns the end of the server's output.
     async fn take_down_and_listen(&self) -> Vec<u8> {
         match self.take_down() {
             Some(running) => running.last_words().await,

@@ -16,31 +16,31 @@ use super::Daemon;
 ///
 /// Nothing is started before [`start`](Self::start) is called. Worker processes of the suite never call it.
 pub trait Engine: Send + Sync + fmt::Debug {
-    /// Returns its name.
+    /// Returns the name of the engine.
     fn name(&self) -> &str;
 
-    /// Returns its version. Called after it has been started.
+    /// Returns the version of the engine. Called after the engine has been started.
     fn version(&self) -> String;
 
     /// Returns the address for clients, which stays the same across restarts.
     fn address(&self) -> SocketAddr;
 
-    /// Starts it if it is down, over its existing data, and returns when it responds. Does nothing if it is
-    /// running.
+    /// Starts the engine if it is down, over its existing data, and returns when it responds. Does nothing if
+    /// the engine is running.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](idmill::ErrorKind::Unsupported) if it is not available on this machine.
-    /// The suite is then skipped, or fails if the environment has `CI=true`. Any other error fails the
-    /// suite.
+    /// [`ErrorKind::Unsupported`](idmill::ErrorKind::Unsupported) if the engine is not available on this
+    /// machine. The suite is then skipped, or fails if the environment has `CI=true`. Any other error fails
+    /// the suite.
     fn start(&self) -> StoreFuture<'_, Result<()>>;
 
-    /// Ends it like a crash, even if it is paused. Returns when it is gone.
+    /// Ends the engine like a crash, even if it is paused. Returns when the engine is gone.
     fn kill(&self);
 
-    /// Pauses it: connections stay open, and nothing is answered.
+    /// Pauses the engine: connections stay open, and nothing is answered.
     fn pause(&self);
 
-    /// Resumes it after a pause.
+    /// Resumes the engine after a pause.
     fn resume(&self);
 
     /// Returns whether ids granted before a [`kill`](Self::kill) are still recorded after the next start.

@@ -43,7 +43,7 @@ impl Process {
 
     /// Signals the group and the descendants that have left it. Returns the latter.
     fn signal_all(&self, signal: Signal) -> Vec<Pid> {
-        // Any of them may have ended already, which is detected where it matters.
+        // Any process may have ended already, which is detected where it matters.
         let left = descendants(self.group);
         let _ = kill_process_group(self.group, signal);
         for pid in &left {

@@ -73,7 +73,7 @@ impl Tracker {
         Ok((unseen.count_ones(), self.doubtful.count_ones()))
     }
 
-    /// As [`verify`](Self::verify), with a client without faults.
+    /// Like [`verify`](Self::verify), but reads the sequence with a client without faults.
     pub(super) async fn look(&self, observer: &Client) -> Outcome<(u32, u32)> {
         self.verify(&observer.look(&self.name).await?)
     }

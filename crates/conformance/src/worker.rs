@@ -144,13 +144,13 @@ impl Worker {
         }
     }
 
-    /// Starts its work.
+    /// Starts the work of the process.
     pub(super) fn begin(&mut self) -> Outcome {
         Ok(self.stdin.as_mut().expect("not ended yet").write_all(b"begin\n")?)
     }
 
-    /// Waits until it has finished its work: all of its order, or the calls in progress if the order has no
-    /// end.
+    /// Waits until the process has finished its work: all of its order, or the calls in progress if the order
+    /// has no end.
     pub(super) async fn finish(mut self, patience: Duration) -> Outcome {
         match self.event(patience).await? {
             Event::Done => Ok(()),
@@ -158,13 +158,13 @@ impl Worker {
         }
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Asks the process to end, and waits until it has.
     pub(super) async fn end(mut self, patience: Duration) -> Outcome {
         self.stdin = None;
         self.finish(patience).await
     }
 
-    /// Ends it like a crash. All of its output is in the books.
+    /// Ends the process like a crash. All of its output is in the books.
     pub(super) async fn kill(mut self) {
         self.process.kill();
         while self.events.recv().await.is_some() {}

@@ -62,7 +62,7 @@ async fn dropped_or_stopped_it_is_gone_even_when_paused() {
     engine.pause();
     drop(engine);
     assert!(group_is_gone(pid));
-    let engine = Engine::start("memcached").await.expect("as before");
+    let engine = Engine::start("memcached").await.expect("the engine starts again");
     let pid = engine.pid().unwrap();
     engine.pause();
     engine.stop(LONG).await;
@@ -112,7 +112,7 @@ async fn what_it_forks_shares_its_fate() {
 async fn child() {
     let Some(address) = std::env::var_os("IDMILL_TEST_DAEMON") else { return };
     let address: SocketAddr = address.to_str().unwrap().parse().unwrap();
-    let engine = Engine::at("memcached", address.port()).expect("the parent had it");
+    let engine = Engine::at("memcached", address.port()).expect("the parent's port is free");
     engine.restart().await;
     std::process::abort();
 }
@@ -153,5 +153,5 @@ async fn readiness_is_more_than_a_connection() {
         }
     });
     daemon.start().await.unwrap();
-    assert_eq!(asked.load(Ordering::Relaxed), 4, "it answered each time, and was ready at the last");
+    assert_eq!(asked.load(Ordering::Relaxed), 4, "`ready` is called until it succeeds");
 }

@@ -102,8 +102,8 @@ async fn each_fault_does_what_it_says() {
         let mut stream = connect(&proxy).await;
         assert_eq!(ask(&mut stream, "abc").await, "bcd");
         proxy.arm(fault.clone(), nth(1, |_| true));
-        assert_eq!(ask(&mut stream, "abc").await, "bcd", "one is let through");
-        assert_eq!(proxy.disarm(), 0, "{fault:?}: not met yet");
+        assert_eq!(ask(&mut stream, "abc").await, "bcd", "the first request passes");
+        assert_eq!(proxy.disarm(), 0, "{fault:?}: the fault fired early");
         proxy.arm(fault.clone(), nth(0, |_| true));
         assert_eq!(ask(&mut stream, "abc").await, "", "{fault:?}");
         assert_eq!(proxy.disarm(), 1);
@@ -123,7 +123,7 @@ async fn nonsense_is_no_answer_and_then_comes_the_end() {
         // Long enough that noise cannot be correct by chance.
         let answer = ask(&mut stream, "abcdefghijklmnop").await;
         assert!(!answer.is_empty() && answer != "bcdefghijklmnopq", "{nonsense:?}: {answer:?}");
-        assert_eq!(ask(&mut stream, "abc").await, "", "and then the end");
+        assert_eq!(ask(&mut stream, "abc").await, "", "the connection ends after the noise");
     }
 }
 
@@ -137,12 +137,12 @@ async fn what_is_withheld_can_be_let_go_or_cut() {
     in_time(gate.caught()).await;
     engine.has("abc").await;
     is_silent(&mut stream).await;
-    assert_eq!(ask(&mut other, "x").await, "y", "others are answered");
+    assert_eq!(ask(&mut other, "x").await, "y", "other connections are answered");
     assert!(timeout(SHORT, gate.passed()).await.is_err());
     gate.open();
     in_time(gate.passed()).await;
     assert_eq!(hear(&mut stream).await, "bcd");
-    assert_eq!(ask(&mut stream, "abc").await, "bcd", "and all is as before");
+    assert_eq!(ask(&mut stream, "abc").await, "bcd", "the connection works as before");
     let gate = Gate::new();
     proxy.arm(Fault::Withhold(gate.clone()), nth(0, |_| true));
     stream.write_all(b"abc").await.unwrap();
@@ -172,7 +172,7 @@ async fn what_is_held_arrives_in_order_when_it_is_let_go() {
     is_silent(&mut stream).await;
     gate.open();
     assert_eq!(hear(&mut stream).await, "cdc");
-    assert_eq!(ask(&mut stream, "d").await, "e", "and all is as before");
+    assert_eq!(ask(&mut stream, "d").await, "e", "the connection works as before");
     engine.has("abcbd").await;
 }
 
@@ -191,7 +191,7 @@ async fn what_is_held_arrives_although_its_client_is_gone() {
         }
         drop(stream);
         engine.has("").await;
-        assert_eq!(*engine.ended.borrow(), 0, "for the engine, the client is still there");
+        assert_eq!(*engine.ended.borrow(), 0, "the engine's connection stays open");
         gate.open();
         in_time(gate.passed()).await;
         engine.has("late").await;
@@ -266,7 +266,7 @@ async fn hooks_can_rewrite_pieces_and_choose_a_fault() {
     proxy.arm(Fault::CutBefore, |request| request.contains(&b'!') || request == b"z");
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
     assert_eq!(answers.load(Ordering::Relaxed), 2);
-    assert_eq!(ask(&mut stream, "z!").await, "", "the fault of its own");
+    assert_eq!(ask(&mut stream, "z!").await, "", "the hook returns a fault");
     assert_eq!(proxy.disarm(), 0);
     engine.has("ababz").await;
 }
@@ -281,7 +281,7 @@ async fn all_connections_can_be_cut_refused_or_led_elsewhere() {
     assert_eq!(hear(&mut stream).await, "");
     engine.ended(1).await;
     let mut stream = connect(&proxy).await;
-    assert_eq!(ask(&mut stream, "b").await, "c", "later ones are as before");
+    assert_eq!(ask(&mut stream, "b").await, "c", "later connections work");
     proxy.refuse(true);
     assert_eq!(hear(&mut stream).await, "");
     assert_eq!(ask(&mut connect(&proxy).await, "c").await, "");
@@ -293,7 +293,7 @@ async fn all_connections_can_be_cut_refused_or_led_elsewhere() {
     assert_eq!(ask(&mut connect(&proxy).await, "e").await, "f");
     engine.has("abd").await;
     other.has("e").await;
-    assert_eq!(proxy.connections(), 4, "but the one that was refused");
+    assert_eq!(proxy.connections(), 4, "refused connections are not counted");
 }
 
 #[tokio::test]
@@ -321,11 +321,11 @@ async fn connections_that_are_forgotten_are_silent_and_stay() {
     assert_eq!(ask(&mut stream, "a").await, "b");
     proxy.forget();
     let mut later = connect(&proxy).await;
-    assert_eq!(ask(&mut later, "b").await, "c", "later ones are as ever");
+    assert_eq!(ask(&mut later, "b").await, "c", "later connections work");
     stream.write_all(b"lost").await.unwrap();
     is_silent(&mut stream).await;
     engine.has("ab").await;
-    assert_eq!(*engine.ended.borrow(), 0, "the engine hears nothing of it either");
+    assert_eq!(*engine.ended.borrow(), 0, "the engine's connection stays open");
     proxy.cut();
     assert_eq!(hear(&mut stream).await, "");
     engine.has("ab").await;

@@ -82,7 +82,7 @@ async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
         } else if shown == written {
             return Err(is_itself());
         } else {
-            // The same place, or a copy of it. A new mark distinguishes them.
+            // The store is the same place as the witness, or a copy of it. A new mark distinguishes the two.
             let new = fresh();
             if witness.swap_record(&name, Some(&mark), &new).await? {
                 written = Some(new);

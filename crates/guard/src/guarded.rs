@@ -30,9 +30,10 @@ const PENDING: Contention = Contention::new()
 ///
 /// A reserve reads the ledger, reserves from the store, and then claims the grant. The two extra round trips
 /// are in the refill, so draws do not wait for them while ids are in memory. A batch of reserves needs no
-/// more. While the witness is unreachable, reserves fail with [`Unavailable`](ErrorKind::Unavailable) and
-/// reserve nothing. A claim with an unknown outcome makes the range a gap. After a claim that definitely
-/// failed, the range is returned to the store. No more ids are then reserved until the witness is writable.
+/// more round trips than a single one. While the witness is unreachable, reserves fail with
+/// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim with an unknown outcome makes the
+/// range a gap. After a claim that definitely failed, the range is returned to the store. No more ids are
+/// then reserved until the witness is writable.
 ///
 /// If ids were claimed before and the sequence has the same identity, the store went back in time. Its next
 /// id is raised above all claims. [`healed`](Self::healed) counts this, the log has an error, and ids

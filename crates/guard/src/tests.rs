@@ -208,7 +208,7 @@ async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
         assert_eq!(announced(), is_pending.then_some(Announced::Resetting { start: 1 }));
         assert_eq!(stubborn.remove(&name()).await.unwrap_err().kind(), kind);
         assert_eq!(announced(), is_pending.then_some(Announced::Removing));
-        // Neither outcome permits anything.
+        // A removal that was withdrawn, or is still pending, does not permit a new sequence.
         store.remove(&name()).await.unwrap();
         let refused = starts(&guarded, 1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");

@@ -83,7 +83,7 @@ pub async fn create_at(
     let count = u64::try_from(below).unwrap_or(u64::MAX);
     let created = match store.reserve(&Reserve::new(name.clone(), count).create(bounds)).await {
         Ok(grant) if grant.range.start() == bounds.start() => return at(store, name, to).await,
-        // Others created it; give these ids back to their sequence.
+        // Others created the sequence; give these ids back to it.
         Ok(grant) => {
             if store.capabilities().gives_back {
                 let _ = store.give_back(&GiveBack::new(name.clone(), grant.identity, grant.range)).await;

@@ -175,8 +175,8 @@ fn specimens() -> Vec<Check> {
 /// Events that happen to rows.
 fn lives() -> Vec<Check> {
     let life = |befalls| Life { processes: 2, in_flight: 1, befalls, bug: Forgetful::None };
-    // A process that never saw the window cannot detect that it went back. No process can while an
-    // install is in flight.
+    // A process that never saw the window cannot detect that the window went back. While an install is in
+    // flight, no process can.
     let alone = Life { processes: 1, in_flight: 0, ..life(Befalls::RestoreUnderway) };
     let global = life(Befalls::GlobalRestore);
     vec![

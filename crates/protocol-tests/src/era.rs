@@ -29,7 +29,7 @@ pub(crate) enum Befalls {
     RestoreAndRecall,
     /// The window is restored from a backup without a recall: an operator's mistake.
     Restore,
-    /// The same, while the process that saw the window keeps running, with its floor.
+    /// Like `Restore`, while the process that saw the window keeps running, with its floor.
     RestoreUnderway,
     /// The global row is restored from a backup, while the windows stay as they are.
     GlobalRestore,
@@ -252,7 +252,8 @@ impl Life {
 }
 
 impl Process {
-    /// The ids of its take are no longer there, and the store keeps this in the floor too.
+    /// Raises the floor to the new start of the window, since the ids before it were taken. The store does
+    /// the same.
     fn took(&mut self, take: &Take) {
         let generation = self.floor.filter(|floor| floor.era == take.era).map_or(0, |floor| floor.generation);
         self.raise(Floor { era: take.era, generation, next: take.current.start });

@@ -92,7 +92,7 @@ const PROMISES: &str = "every promise is kept";
 /// a later find for one property replaces an earlier one while the search for another continues.
 struct Explored<P> {
     protocol: P,
-    /// Only this promise matters.
+    /// The only promise that is checked; `None` for all of them.
     expected: Option<&'static str>,
 }
 
@@ -110,7 +110,8 @@ impl<P: Protocol> Model for Explored<P> {
 
     fn next_state(&self, state: &P::State, step: P::Step) -> Option<P::State> {
         let next = self.protocol.after(state, step);
-        // Not if a trace is reported, because a process would change its number in it.
+        // Keep the state as it is if a trace is reported, because processes would change their numbers in the
+        // trace.
         Some(if self.expected.is_none() { self.protocol.canonical(next) } else { next })
     }
 

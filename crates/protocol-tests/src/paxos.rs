@@ -290,7 +290,7 @@ impl Paxos {
                 (round.phase, round.heard) = (Phase::Committing, [0, 0]);
                 state.send(Message::Commit, ballot, self.matter());
             }
-            // After another call's proposal, it proposes its own.
+            // A call that has committed another call's proposal then proposes its own.
             Phase::Committing if committed && round.replays && !matches!(self.calls[call], Call::Read(_)) => {
                 self.prepare(state, call);
             }
@@ -334,7 +334,7 @@ impl Paxos {
 }
 
 impl Replica {
-    /// Returns whether it agrees.
+    /// Returns whether the replica agrees.
     fn hear(&mut self, what: Message, write: Write) -> bool {
         match what {
             Message::Prepare if write.ballot > self.promised => self.promised = write.ballot,

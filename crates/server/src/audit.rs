@@ -120,7 +120,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Returns how many lines were dropped since the last; `None` if this line must be dropped too.
+    /// Returns how many lines were dropped since the last written one; `None` if this line must be dropped
+    /// too.
     pub(crate) fn one_more(&self, clock: &Clock) -> Option<u64> {
         let flow = Flow::new(LINES, MINUTE, LINES);
         // Relaxed: only a counter.

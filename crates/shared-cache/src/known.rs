@@ -10,7 +10,7 @@ use super::cache::Layout;
 use super::pace::Pace;
 use super::ttl_cache::TtlCache;
 
-/// After this many busy results in a row, the item is read: it may not be a stub.
+/// The item is read after this many busy results in a row, in case it is not a stub.
 const LOOK_AT: u32 = 32;
 
 /// A sequence as last read from the store.

@@ -47,7 +47,8 @@ impl<K: Clone> TtlCache<K> {
         let mut by_name = self.by_name.lock();
         let now = Instant::now();
         let known = heard(by_name.get(name).map(|entry| &entry.known));
-        // Removing expired entries before the map grows bounds their number by that of the live ones.
+        // Remove expired entries before the map grows, so that their number is bounded by that of the live
+        // ones.
         if by_name.len() == by_name.capacity() {
             by_name.retain(|_, entry| now < entry.until);
         }

@@ -105,8 +105,9 @@ impl Fault {
         }
     }
 
-    /// Creates the fault for a connection that is in no transaction; `remedy` explains what to do. The
-    /// type system cannot rule this out, since a library may use one type for both.
+    /// Creates the fault for a connection that is in no transaction; `remedy` explains what to do. The type
+    /// system cannot rule out such a connection, since a library may use one type for connections and
+    /// transactions.
     pub fn outside(remedy: &str) -> Self {
         let message = format!(
             "the connection is not in a transaction, so each reserve would commit immediately: {remedy}"

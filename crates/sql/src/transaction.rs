@@ -74,8 +74,8 @@ pub trait Library<How = Awaited> {
 /// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
 /// commit is as durable as the caller's connection makes it.
 ///
-/// The sequence is created on first use, in the same transaction. A store over the same table uses
-/// the same sequence. Both may draw from it and never share an id, but the store leaves gaps.
+/// The sequence is created on first use, in the same transaction. A store over the same table uses the same
+/// sequence. The store and the transactions never get the same id, but the store leaves gaps.
 ///
 /// In PostgreSQL and MySQL the table must exist; opening a store once creates it. In SQLite it is
 /// created on first use too. Use PostgreSQL's default isolation level, READ COMMITTED: in a

@@ -244,12 +244,12 @@ impl FaultyStore {
         self.state.lock().granted.get(name).cloned().unwrap_or_default()
     }
 
-    /// As [`MemoryStore`]'s.
+    /// Like the method of [`MemoryStore`].
     pub fn snapshot(&self) -> Snapshot {
         self.memory.snapshot()
     }
 
-    /// As [`MemoryStore`]'s.
+    /// Like the method of [`MemoryStore`].
     pub fn restore(&self, snapshot: &Snapshot) {
         self.memory.restore(snapshot);
     }

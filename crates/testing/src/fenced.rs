@@ -48,9 +48,9 @@ pub enum Draw {
     },
     /// The next id is above the caller's ceiling.
     Above,
-    /// The caller may refill.
+    /// The caller now has the right to refill.
     Claimed,
-    /// Another process may refill.
+    /// Another process has the right to refill.
     Busy,
 }
 

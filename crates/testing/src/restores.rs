@@ -85,7 +85,7 @@ impl Drawn {
         self.repeated_of(self.schemes.open(&self.url).await.unwrap(), count).await
     }
 
-    /// The same with the guard, if the witness was restored as well.
+    /// Like [`repeated`](Self::repeated), but with the guard, whose witness was restored as well.
     pub async fn repeated_behind_the_guard(&self, count: u32) -> usize {
         self.repeated_of(self.process().await.unwrap().guarded, count).await
     }
@@ -114,8 +114,8 @@ impl Drawn {
         error
     }
 
-    /// As [`refused`](Self::refused), if another sequence has the same name. Then follows the advice in the
-    /// error, after which draws succeed.
+    /// Like [`refused`](Self::refused), for another sequence with the same name. Then follows the advice in
+    /// the error, after which draws succeed.
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();
@@ -145,7 +145,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// How often it found that the store had gone back.
+    /// Returns how often the guard found that the store had gone back.
     pub fn healed(&self) -> u64 {
         self.guarded.healed()
     }
@@ -156,7 +156,7 @@ impl Process {
         self.guarded.set(&name, Change::new().next(next)).await.map(drop)
     }
 
-    /// Draws, with retries: its connections may be to an engine that was restarted since.
+    /// Draws, with retries: the connections may be to an engine that was restarted since.
     async fn next(&self) -> Result<u64> {
         for _ in 0..TRIES {
             match self.sequence.next().await {
@@ -183,7 +183,7 @@ pub struct Backup {
 }
 
 impl Backup {
-    /// Copies it to a directory next to it.
+    /// Copies `dir` to a directory next to it.
     pub fn of(dir: &Path) -> Self {
         let copy = dir.with_extension("backup");
         copied(dir, &copy);

@@ -25,7 +25,7 @@ pub struct Service {
     shop: Shop,
 }
 
-/// Its address.
+/// The address of a service.
 #[derive(Clone, Copy, Debug)]
 pub struct Shop(SocketAddr);
 
@@ -43,7 +43,7 @@ impl Service {
         Self { shop: Shop(address.parse().expect("an address")), process }
     }
 
-    /// Ends it with SIGTERM. Returns its exit status.
+    /// Ends the service with SIGTERM. Returns its exit status.
     pub fn end(&mut self) -> ExitStatus {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
@@ -68,7 +68,7 @@ impl Deref for Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -37,7 +37,7 @@ pub enum Fault {
     Lost(Arc<str>),
     /// No reply within the timeout.
     Silent(Duration),
-    /// The same, for a call that spent most of its time on connecting.
+    /// No reply within the timeout, after a call that spent most of its time on connecting.
     Late(Duration),
     /// A reply that does not fit the request. It is ignored.
     Garbled(String),

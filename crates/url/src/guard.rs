@@ -13,7 +13,7 @@ use crate::WitnessUrl;
 
 /// Opens a store and its witness.
 pub(crate) async fn opened(store: &dyn Target, witness: &WitnessUrl) -> Result<Arc<dyn Store>> {
-    // Before the store, so that an invalid witness leaves no new store behind.
+    // Find the witness before the store is opened, so that an invalid witness leaves no new store behind.
     let found = witness.find().await?;
     let file = store.file();
     let store = store.connect().await?;

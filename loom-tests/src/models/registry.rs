@@ -29,7 +29,7 @@ fn a_name_has_one_core() {
         };
         let mine = find_or_create(&registry, &mailbox);
         let others = other.join().unwrap();
-        assert!(Arc::ptr_eq(&mine, &others), "two cores draw from one sequence's memory each");
+        assert!(Arc::ptr_eq(&mine, &others), "one name has two cores");
         assert_eq!(registry.len(), 1);
         mine.leave();
         assert!(!mine.evict(), "it has one user left");
@@ -53,7 +53,7 @@ fn evicted_core_is_never_returned() {
         }
         let found = newcomer.join().unwrap();
         assert_eq!(evicted, !Arc::ptr_eq(&found, &old), "a core with a user was evicted");
-        let kept = registry.find(&name()).expect("the newcomer's is there");
-        assert!(Arc::ptr_eq(&kept, &found), "what the newcomer uses was removed");
+        let kept = registry.find(&name()).expect("the new core is registered");
+        assert!(Arc::ptr_eq(&kept, &found), "a core in use was removed from the registry");
     });
 }

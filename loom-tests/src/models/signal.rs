@@ -29,7 +29,7 @@ fn one_draw_signals() {
         let mut drawn = vec![draw_one(&segment)];
         drawn.extend(callers.map(|caller| caller.join().unwrap()));
         assert_eq!(drawn.iter().filter(|drawn| drawn.low).count(), 1, "{drawn:?}");
-        // The draw that left two of three ids.
+        // The draw of id 2 crosses the watermark, and only that one signals.
         assert!(drawn.iter().all(|drawn| drawn.low == (drawn.id == 2)), "{drawn:?}");
         assert_each_once(drawn.iter().map(|drawn| drawn.id).collect(), 1, 3);
         assert_eq!(segment.draw(), None);
@@ -82,6 +82,6 @@ fn the_permit_is_not_lost_and_does_not_pile_up() {
             caller.join().unwrap();
         }
         assert!(!(look() && look()), "signals piled up");
-        assert_eq!(ordered, 1, "one id of four is left, two are the watermark");
+        assert_eq!(ordered, 1, "one id left, below the watermark of two, needs one reserve");
     });
 }

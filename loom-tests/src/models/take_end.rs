@@ -38,13 +38,13 @@ fn ids_left_by_a_refused_take_grow() {
         let mut driver = Driver::new(core.clone());
         let waiting = Reply::ask(&core, 9, NEVER, None).expect("open");
         let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
-            panic!("it was queued")
+            panic!("the mailbox has no request")
         };
         let drawer = {
             let core = core.clone();
             thread::spawn(move || draw_anew(&core.stock).ok())
         };
-        assert!(driver.request(request, NOW).is_some(), "nine are more than there are");
+        assert!(driver.request(request, NOW).is_some(), "a request for nine ids needs a reserve");
         assert!(driver.answered(Err(ErrorKind::Denied.into()), NOW).is_none());
         let drawn = drawer.join().unwrap();
         let left = drain(&core.stock);
@@ -83,7 +83,7 @@ fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
         assert!(matches!(reason, ErrorKind::Dry | ErrorKind::Exhausted), "{reason:?}");
         missing
     });
-    assert_eq!(got.len() + short, n, "every id is got or said to be missing");
+    assert_eq!(got.len() + short, n, "each id is returned or counted as missing");
     let ids: Vec<_> = got.ids().collect();
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
     (got, short)
@@ -99,7 +99,7 @@ fn a_take_goes_on_in_the_next_segment() {
         };
         let (mine, short) = take(&stock, 2);
         let (others, other_short) = taker.join().unwrap();
-        assert_eq!(short + other_short, 1, "what there is, is got");
+        assert_eq!(short + other_short, 1, "the takes return all three ids");
         assert_each_once(mine.ids().chain(others.ids()).collect(), 1, 3);
         assert_eq!(drain(&stock), []);
     });
@@ -113,7 +113,7 @@ fn the_last_ids_stay_for_smaller_draws() {
             let stock = stock.clone();
             thread::spawn(move || take(&stock, 4))
         };
-        let mut ids = vec![draw_anew(&stock).expect("the greedy one gets none")];
+        let mut ids = vec![draw_anew(&stock).expect("the take of four ids returns none")];
         let (none, short) = greedy.join().unwrap();
         assert_eq!((none.len(), short), (0, 4));
         ids.extend(drain(&stock));

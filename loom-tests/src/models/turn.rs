@@ -42,7 +42,7 @@ fn what_a_turn_leaves_wakes_the_next() {
             let low = mailbox.receive(MOST_SIGNALS).low;
             for core in &low {
                 let of = |driver: &&mut Driver| Arc::ptr_eq(driver.core(), core);
-                let driver = drivers.iter_mut().find(of).expect("one of the two");
+                let driver = drivers.iter_mut().find(of).expect("a driver for each core");
                 ordered += usize::from(driver.low(NOW).is_some());
             }
             if ordered < 2 {
@@ -72,7 +72,7 @@ fn tries_during_a_reserve_signal_nothing() {
             || mailbox.receive(MOST_SIGNALS).low.iter().filter(|_| driver.low(NOW).is_some()).count();
         let again = turn();
         caller.join().unwrap();
-        assert_eq!((ordered, again + turn()), (true, 0), "one order");
+        assert_eq!((ordered, again + turn()), (true, 0), "one reserve is sent");
         assert!(mailbox.receive(MOST_SIGNALS).low.is_empty(), "signals while the reserve is in flight");
     });
 }
@@ -99,7 +99,7 @@ fn a_draw_while_a_refill_lands_is_seen() {
         for _core in mailbox.receive(MOST_SIGNALS).low {
             ordered |= driver.low(NOW).is_some();
         }
-        assert_eq!(ordered, drawn, "one of two is left, and two are the watermark");
+        assert_eq!(ordered, drawn, "a draw below the watermark needs a reserve");
         assert!(draw_anew(&core.stock).is_ok());
     });
 }

@@ -33,7 +33,7 @@ fn callers_share_a_refill() {
         mailbox.close(Ending::Asked);
         let actor = actor.join().unwrap();
         assert_each_once(ids, 1, 2);
-        assert_eq!(actor.reserves, 1, "memory was not looked at again");
+        assert_eq!(actor.reserves, 1, "the second caller reserved instead of drawing from memory");
     });
 }
 

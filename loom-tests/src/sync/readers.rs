@@ -27,7 +27,7 @@ impl Readers {
         Self { known: Unseen::new(Vec::new()), marks: std::array::from_fn(|_| AtomicBool::new(false)) }
     }
 
-    /// Before a load.
+    /// Call this before a load.
     pub(super) fn mark(&self) {
         let me = thread::current().id();
         let mine = self.known.with(|known| {
@@ -39,7 +39,7 @@ impl Readers {
         touch(&self.marks[mine]);
     }
 
-    /// Before a store.
+    /// Call this before a store.
     pub(super) fn meet(&self) {
         let me = thread::current().id();
         let known = self.known.with(|known| known.clone());

@@ -154,7 +154,7 @@ impl Driver {
     fn brought_back(&mut self, part: Option<Part>) -> (Ranges, Option<Part>) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         let mut newest = Ranges::none();
-        // If they were revoked since, they are a gap.
+        // Ids that were revoked since are a gap.
         let Some(mut part) = part.filter(|part| stock.is_current(part.generation())) else {
             return (newest, None);
         };
@@ -163,7 +163,7 @@ impl Driver {
             return (newest, Some(part));
         }
         self.held_under = part.generation();
-        // Only the last range: others may have drawn the ids between two ranges.
+        // Take only the last range: others may have drawn the ids between two ranges.
         if let Some(range) = part.pop() {
             stats.unpublish(range.len());
             newest.push(range);
@@ -448,7 +448,7 @@ impl Driver {
         };
         let len = ids.len();
         if !waiter.answer.send(Ok(ids)) {
-            // It has just given up.
+            // The caller has just given up.
             self.core.stats.gap_dropped(len);
         }
     }

@@ -107,7 +107,7 @@ fn rejected_grant_counts_only_as_a_failure() {
     assert!(driver.answered(Ok(grant(11, 3)), now).is_none());
     let _ = core.take(1);
     assert!(driver.low(now).is_some());
-    // It went back in time: callers get the error after the raise.
+    // The store went back in time: callers get the error after the raise.
     assert!(driver.answered(Ok(grant(1, 2)), now).is_none());
     assert_eq!(driver.raise().and_then(|change| change.next), Some(21));
     assert_eq!((core.stats.failures(), driver.is_idle()), (0, false));

@@ -52,7 +52,7 @@ impl CassandraStore {
         records.swap(name, [seen, Some(wanted)], values).await
     }
 
-    /// In ring order, like the listing of sequences.
+    /// Lists the records in ring order, like the sequences.
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
         let Records { client, table, serial, .. } = &*self.records;
         if !self.records.is_there().await? {

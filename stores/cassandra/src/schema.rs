@@ -84,7 +84,7 @@ impl Part {
         self.look(client).await
     }
 
-    /// Creates it, and polls until it is visible. Schema changes reach other nodes with a delay: the
+    /// Creates the table, and polls until it is visible. Schema changes reach other nodes with a delay: the
     /// queried node may not see the table yet, and the node that creates a table may not know the keyspace
     /// yet.
     async fn make(&self, client: &Client) -> Result<Cells> {

@@ -26,7 +26,7 @@ const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writ
 /// Condition of a write. Within an era `next` never has the same value again, so a write of unknown outcome
 /// can be resent. That is why this store never takes ids back.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
-/// These never change. They are in the condition so that a refused write returns them.
+/// `start` and `format` never change. They are in the condition so that a refused write returns them.
 const ALSO: &str = " AND start = ? AND format = ?";
 
 /// The table and its statements.

@@ -8,7 +8,7 @@ use idmill_conformance::{Endpoint, Suite, Timeouts};
 use idmill_datastore::{DatastoreOptions, DatastoreStore};
 use idmill_testing::engines::OnDemand;
 
-/// Two thirds of it exceed the duration of an emulator's first answer on a busy machine.
+/// Two thirds of the pause exceed the duration of an emulator's first answer on a busy machine.
 const PAUSE: Duration = Duration::from_secs(7);
 
 /// The Datastore emulator. It writes its file half a minute late, so a SIGKILL loses the last writes.

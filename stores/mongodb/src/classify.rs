@@ -284,7 +284,8 @@ mod tests {
         vec![
             (unconfirmed(64, "WriteConcernTimeout"), UnknownOutcome),
             (unconfirmed(100, "UnsatisfiableWriteConcern"), UnknownOutcome),
-            // Even a code that would be certain if the command itself had been rejected with it.
+            // Unknown, even with a code that would be certain if the command itself had been rejected with
+            // it.
             (unconfirmed(10107, "NotWritablePrimary"), UnknownOutcome),
             (command(10107, "NotWritablePrimary", "not primary"), Unavailable),
             (command(13435, "NotPrimaryNoSecondaryOk", "not primary"), Unavailable),

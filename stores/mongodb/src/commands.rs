@@ -34,7 +34,7 @@ impl Commands {
         Self { database, collection, timeout, concern: Arc::default() }
     }
 
-    /// The same for another collection of the database.
+    /// Returns the commands for another collection of the database.
     pub(super) fn beside(&self, collection: String) -> Self {
         Self { collection, ..self.clone() }
     }

@@ -284,8 +284,8 @@ mod tests {
             prop_assert_eq!(decode(&encode(&info), &text).unwrap(), info);
         }
 
-        /// Simulates the guard and the increment as the server would apply them. They agree with the
-        /// arithmetic shared by all stores, and if the guard does not match, a grant would have been short.
+        /// Simulates the guard and the increment as the server would apply them. The result agrees with the
+        /// arithmetic shared by all stores. If the guard does not match, a grant would have been short.
         #[test]
         fn a_guarded_increment_is_the_shared_arithmetic(
             start in prop_oneof![0..20_u64, LARGEST - 20..=LARGEST], size in 0..40_u64, drawn in 0..45_u64,

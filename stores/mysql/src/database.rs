@@ -28,7 +28,7 @@ impl Connections {
         Self::Own { pool: Arc::new(Mutex::new(Pool::new(options.clone()))), options: Box::new(options) }
     }
 
-    /// Whether they keep statements prepared. Connections of the caller's pool may be reset after
+    /// Whether the connections keep statements prepared. Connections of the caller's pool may be reset after
     /// each use.
     pub(super) fn keep(&self) -> bool {
         matches!(self, Self::Own { .. })

@@ -55,7 +55,7 @@ pub async fn reserve_in<T: Id>(
 /// The sequence is created on first use, in the same transaction. The table must exist in the connection's
 /// database, since creating a table would commit the transaction:
 /// [`MysqlStore::from_pool`](super::MysqlStore::from_pool) creates it. A [`MysqlStore`](super::MysqlStore)
-/// uses the same sequences. Both may draw from one sequence and never share an id, but the store leaves gaps.
+/// may draw from the same sequence and never gets the same id, but it leaves gaps.
 ///
 /// A commit is as durable as the server makes it. The store checks that, but this type does not.
 #[derive(Clone, Debug)]

@@ -66,8 +66,8 @@ pub fn next_in_sql(table: &str) -> Result<String> {
 /// commit is as durable as the caller's connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a
-/// [`PostgresStore`](super::PostgresStore) once creates it. Both may draw from one sequence and
-/// never share an id, but the store leaves gaps.
+/// [`PostgresStore`](super::PostgresStore) once creates it. A store may draw from the same sequence and never
+/// gets the same id, but it leaves gaps.
 ///
 /// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
 /// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has

@@ -66,7 +66,7 @@ impl Hooks for Slow {
     }
 }
 
-/// One process over one file.
+/// One process with its own database file.
 struct World {
     store: Slow,
     ids: Allocator,
@@ -88,7 +88,7 @@ impl World {
         self.ids.snapshot().waits
     }
 
-    /// As [`load`](load()), with the allocator's count of waits.
+    /// Like [`load`](load()), but also returns the allocator's count of waits.
     async fn load(&self, time: Duration, rate: f64) -> (Seen, u64) {
         let before = self.waits();
         let seen = load(&self.ids, time, move |_| rate).await;
@@ -115,7 +115,7 @@ impl World {
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "still not so: {what}");
+        assert!(begun.elapsed() < PATIENCE, "timed out: {what}");
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -144,7 +144,7 @@ async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
         let before = world.store.reserves();
         let (seen, counted) = world.load(AFTER + 40 * LATENCY, rate).await;
         assert_eq!((seen.most(), counted), (0, 0), "{rate}/s: {seen:?}");
-        assert!(world.store.reserves() - before > 2, "the slow store was asked: {before}");
+        assert!(world.store.reserves() - before > 2, "too few reserves at the slow store, after {before}");
     }
 }
 

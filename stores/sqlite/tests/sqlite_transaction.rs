@@ -27,9 +27,13 @@ fn ids_commit_and_roll_back_with_what_they_number() {
     assert_eq!(next_in::<i64>(&tx, "invoices").unwrap(), 1);
     drop(tx);
     let tables = "SELECT count(*) FROM sqlite_schema";
-    assert_eq!(db.query_row(tables, [], |row| row.get::<_, i64>(0)).unwrap(), 0, "the table too");
+    assert_eq!(
+        db.query_row(tables, [], |row| row.get::<_, i64>(0)).unwrap(),
+        0,
+        "the table is rolled back too"
+    );
     let tx = begin(&mut db);
-    assert_eq!(next_in::<i64>(&tx, "invoices").unwrap(), 1, "nothing was taken");
+    assert_eq!(next_in::<i64>(&tx, "invoices").unwrap(), 1, "no number was reserved");
     assert_eq!(reserve_in::<i64>(&tx, "invoices", 3).unwrap().ids().collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(next_in::<i64>(&tx, "orders").unwrap(), 1);
     tx.commit().unwrap();
@@ -64,7 +68,7 @@ fn bounds_tables_and_types_are_kept_to() {
     let narrow = InTransaction::<u32>::new("w").unwrap();
     assert_eq!(wide.next(&tx).unwrap(), u64::from(u32::MAX));
     assert_eq!(narrow.next(&tx).unwrap_err().kind(), ErrorKind::Exhausted, "for u32");
-    assert_eq!(wide.next(&tx).unwrap(), u64::from(u32::MAX) + 1, "and nothing was taken");
+    assert_eq!(wide.next(&tx).unwrap(), u64::from(u32::MAX) + 1, "no number was reserved");
 }
 
 #[test]

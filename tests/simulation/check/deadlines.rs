@@ -9,7 +9,7 @@ const RESOLUTION: Duration = Duration::from_millis(5);
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
     if case.world.hung {
-        return Err("somebody is never answered".to_owned());
+        return Err("a call never returned".to_owned());
     }
     let most = case.plan.patience + RESOLUTION;
     let late = case.history.draws.iter().find(|draw| draw.sequence == case.sequence && draw.took > most);

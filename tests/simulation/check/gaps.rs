@@ -28,7 +28,7 @@ fn lost_on_the_way(case: &Case<'_>) -> Verdict {
     if granted <= heard + unheard {
         return Ok(());
     }
-    Err(format!("{granted} granted, {heard} heard of, at most {unheard} lost on the way"))
+    Err(format!("{granted} granted, {heard} received, at most {unheard} lost in flight"))
 }
 
 fn len(grant: &Grant) -> u128 {
@@ -49,14 +49,14 @@ fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
         + gaps.abandoned
         + gaps.dropped;
     let fault = if snapshot.drawn < had {
-        "more was handed out than counted"
+        "more ids were handed out than counted"
     } else if case.plan.order != Order::Thread && snapshot.drawn > had {
-        "more was counted than handed out"
+        "more ids were counted than handed out"
     } else if snapshot.drawn - had > case.plan.lease {
         // The thread block of the only thread. Leases are dropped with their callers.
-        "more was counted than handed out and in the thread block"
+        "more ids were counted than handed out and in the thread block"
     } else if known > snapshot.granted {
-        "more is known than was granted"
+        "more ids are accounted for than were granted"
     } else if known < snapshot.granted {
         "ids are missing"
     } else {

@@ -22,7 +22,7 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
 fn each_life(case: &Case<'_>, life: usize, sent: &[&Sent]) -> Verdict {
     let first = sent.iter().position(|sent| sent.grant.is_some()).unwrap_or(sent.len());
     if let Some(anew) = sent.iter().skip(first + 1).find(|sent| sent.creates) {
-        return Err(format!("life {life} would have begun anew what it was granted ids of: {anew:?}"));
+        return Err(format!("life {life} could create a sequence again after a grant: {anew:?}"));
     }
     let heard = sent.iter().filter_map(|sent| sent.grant);
     let drawn: Vec<Span> = draws(case, Some(life)).collect();
@@ -42,7 +42,7 @@ fn each_once(grants: impl Iterator<Item = Grant>) -> Vec<Span> {
         for (start, len) in spans {
             let (from, past) = (u128::from(start).max(end), u128::from(start) + u128::from(len));
             if from < past {
-                let narrow = |wide: u128| u64::try_from(wide).expect("an id, and how many");
+                let narrow = |wide: u128| u64::try_from(wide).expect("an id and a length fit u64");
                 all.push((narrow(from), narrow(past - from)));
                 end = past;
             }

@@ -9,7 +9,9 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     match case.plan.sizing {
         Sizing::Fixed { step, watermark } => left.try_for_each(|left| each_left(case, left, step, watermark)),
         Sizing::Adaptive { max_waste, .. } => match left.find(|left| left.snapshot.remaining > max_waste) {
-            Some(left) => Err(format!("life {}: more in memory than may be: {:?}", left.life, left.snapshot)),
+            Some(left) => {
+                Err(format!("life {}: more ids in memory than allowed: {:?}", left.life, left.snapshot))
+            }
             None => Ok(()),
         },
     }
@@ -35,7 +37,7 @@ fn each_left(case: &Case<'_>, left: &Left, step: u64, watermark: u64) -> Verdict
     let given_up: u64 =
         draws.filter(|draw| !matches!(draw.outcome, Outcome::Ids(_))).map(|draw| draw.want).sum();
     if snapshot.remaining > step + watermark + given_up {
-        return Err(format!("life {life}: more in memory than step and watermark: {snapshot:?}"));
+        return Err(format!("life {life}: more ids in memory than step and watermark: {snapshot:?}"));
     }
     Ok(())
 }

@@ -8,5 +8,5 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     }
     // The first call must wait: it fills memory before the callers begin.
     let waited = case.history.left.iter().find(|left| left.snapshot.waits > 1);
-    waited.map_or(Ok(()), |left| Err(format!("somebody waited: {:?}", left.snapshot)))
+    waited.map_or(Ok(()), |left| Err(format!("a caller waited: {:?}", left.snapshot)))
 }

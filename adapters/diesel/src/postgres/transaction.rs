@@ -11,9 +11,9 @@ use idmill_sql::postgres::Calls;
 /// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
 /// commit is as durable as the caller's connection makes it.
 ///
-/// The sequence is created on first use, in the same transaction. The table must exist: opening a
-/// store once creates it, or use [`ddl`](super::ddl) in a migration. Both may draw from one
-/// sequence and never share an id, but the store leaves gaps.
+/// The sequence is created on first use, in the same transaction. The table must exist: opening a store once
+/// creates it, or use [`ddl`](super::ddl) in a migration. A store may draw from the same sequence and never
+/// gets the same id, but it leaves gaps.
 ///
 /// diesel makes a nested transaction a savepoint. If it is rolled back, the ids drawn in it are
 /// returned. The lock is held until the outer transaction ends.

@@ -65,8 +65,8 @@ pub async fn reserve_in<T: Id>(
 /// commit is as durable as the caller's connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a
-/// [`PostgresStore`](super::PostgresStore) once creates it, or use [`ddl`](super::ddl) in a
-/// migration. Both may draw from one sequence and never share an id, but the store leaves gaps.
+/// [`PostgresStore`](super::PostgresStore) once creates it, or use [`ddl`](super::ddl) in a migration. A
+/// store may draw from the same sequence and never gets the same id, but it leaves gaps.
 ///
 /// A nested transaction is a savepoint. If it is rolled back, the ids drawn since it began are
 /// returned, including ids that the outer transaction drew in that time. The lock is held until the

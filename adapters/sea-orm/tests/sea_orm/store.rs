@@ -46,7 +46,7 @@ async fn opening_makes_no_more_than_it_may() {
     assert_eq!(reserve(&reader, "s", 1).await.unwrap_err().kind(), ErrorKind::Denied);
 }
 
-/// SeaORM sets it on each new connection.
+/// SeaORM sets the search path on each new connection.
 #[tokio::test]
 async fn the_search_path_is_that_of_the_connection() {
     let Some(engine) = server().await else { return };

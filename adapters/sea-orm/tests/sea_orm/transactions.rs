@@ -82,7 +82,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     assert_eq!(reserve(&store, "few", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// With its SQLSTATE and severity, and the driver's error as the cause.
+/// The error has the SQLSTATE and the severity, and the driver's error as its cause.
 #[tokio::test]
 async fn server_error_keeps_its_sqlstate_and_cause() {
     let Some(engine) = server().await else { return };
@@ -101,7 +101,7 @@ async fn server_error_keeps_its_sqlstate_and_cause() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("25P02"), "{error}");
     drop(tx);
-    // Another transaction was first, in a stricter isolation level.
+    // In a stricter isolation level, the draw fails because another transaction was first.
     let serializable = Some(IsolationLevel::Serializable);
     let tx = db.begin_with_config(serializable, None).await.unwrap();
     assert_eq!(number(&tx, "SELECT count(*) FROM idmill_sequences").await, 0);
@@ -148,7 +148,7 @@ async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     }
 }
 
-/// Its number is returned without further action.
+/// The number of the dropped transaction is returned without further action.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };

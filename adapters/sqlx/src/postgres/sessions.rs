@@ -33,7 +33,7 @@ pub(super) struct Source {
     closes_with_pool: bool,
 }
 
-/// A connection in use. If it is dropped, it is closed.
+/// A connection in use. Closed when it is dropped.
 pub(super) enum Session {
     Own(PgConnection),
     Shared(Borrowed),

@@ -48,8 +48,8 @@ pub async fn reserve_in<T: Id>(
 /// one after another. A commit is as durable as the caller's connection makes it.
 ///
 /// The sequence and the table are created on first use, in the same transaction. A
-/// [`SqliteStore`](super::SqliteStore) uses the same ones. Both may draw from one sequence and
-/// never share an id, but the store leaves gaps.
+/// [`SqliteStore`](super::SqliteStore) may draw from the same sequence and never gets the same id, but it
+/// leaves gaps.
 ///
 /// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred transaction, as of
 /// `begin`, works too if it reads nothing before its first id. After a read, SQLite rejects its

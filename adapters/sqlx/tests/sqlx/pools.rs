@@ -97,7 +97,7 @@ async fn a_transaction_left_open_in_a_shared_pool_is_noticed() {
     pool.execute("BEGIN").await.unwrap();
     let error = reserve(&store, "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    // That connection was closed.
+    // The connection with the open transaction was closed.
     assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (2, 2));
 }
 

@@ -133,7 +133,7 @@ impl Importing {
             return Ok(raise(&*self.store, found, entry.reached).await?);
         }
         match create_at(&*self.store, &entry.name, entry.bounds, entry.reached).await {
-            // Another process created it first.
+            // Another process created the sequence first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 let found = self.store.inspect(&entry.name).await?.ok_or(error)?;
                 Err(differs(entry, &found, &self.place))

@@ -171,7 +171,7 @@ impl Run {
     fn write(&mut self, ranges: Ranges) -> Outcome {
         let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
         let outcome = self.line.write(ranges, &mut lines);
-        // Flush also the lines before a failed one.
+        // Also flush the lines before a failed one.
         let flushed = lines.flush().map_err(unwritten);
         self.lines += lines.written();
         outcome.and(flushed)

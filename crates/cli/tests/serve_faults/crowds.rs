@@ -77,7 +77,7 @@ async fn ten_thousand_idle_clients_cost_little_memory() {
     let used = fleet.at(0, |server| server.rss()).unwrap() - before;
     println!("{crowd} idle clients: {used} KiB, {:.1} each", used as f64 / crowd as f64);
     assert!(used <= crowd as u64 * EACH + BESIDES, "{used} KiB for {crowd} clients");
-    assert!(recorder.count() > drawn, "nobody drew meanwhile");
+    assert!(recorder.count() > drawn, "no id was drawn under the load");
     let waits = load.end().await;
     assert_eq!((waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed)), (0, 0));
     drop(idle);
@@ -92,7 +92,7 @@ async fn recovers(resp: SocketAddr) {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(LONG, served).await.expect("there are places again");
+    tokio::time::timeout(LONG, served).await.expect("the server accepts connections again");
 }
 
 /// There are files for only a few clients. These are served, others are rejected until some have

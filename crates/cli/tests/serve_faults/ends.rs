@@ -52,7 +52,7 @@ async fn servers_that_are_told_to_end_account_for_every_id() {
     load.end().await;
     (0..3).for_each(|at| ended = ended.plus(fleet.take(at).end_in_order()));
     let count = recorder.none_twice_and_in_order();
-    assert_eq!(count, ended.had(), "what was handed out, has come: {ended:?}");
+    assert_eq!(count, ended.had(), "clients did not receive every drawn id: {ended:?}");
     let (next, counted) = (next(&place), ended.gaps + ended.unread + ended.skipped);
     let perhaps = counted..=counted + ended.unknown;
     assert!(perhaps.contains(&recorder.missing(next)), "{} of {ended:?}", recorder.missing(next));

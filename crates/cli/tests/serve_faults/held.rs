@@ -36,7 +36,7 @@ async fn pour(address: SocketAddr, bytes: Vec<u8>) -> (usize, Vec<TcpStream>) {
                     Ok(Err(_)) => break (false, stream),
                     Err(_) => break (true, stream),
                 }
-                assert!(sent < MOST_SENT, "a client is neither held up nor cut off");
+                assert!(sent < MOST_SENT, "the server neither delays nor disconnects the client");
             }
         });
     }

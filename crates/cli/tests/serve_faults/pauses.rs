@@ -22,7 +22,7 @@ async fn paused_and_resumed_server_hands_out_no_duplicates() {
         sleep(Duration::from_millis(300)).await;
     }
     let waits = load.end().await;
-    assert!(waits.broken.load(std::sync::atomic::Ordering::Relaxed) > 0, "nobody met one that stands");
+    assert!(waits.broken.load(std::sync::atomic::Ordering::Relaxed) > 0, "no client met a paused server");
     (0..3).for_each(|at| {
         fleet.take(at).end_in_order();
     });
@@ -44,9 +44,12 @@ async fn ids_revoked_during_a_pause_are_soon_dropped() {
     let (_, _, metrics) = Http::connect(server.http).await.unwrap().ask("GET /metrics").await.unwrap();
     let remaining =
         metrics.lines().find_map(|line| line.strip_prefix("idmill_remaining{sequence=\"orders\"} "));
-    assert!(remaining.unwrap().parse::<f64>().unwrap() > 1000.0, "more than is drawn below: {remaining:?}");
+    assert!(
+        remaining.unwrap().parse::<f64>().unwrap() > 1000.0,
+        "too few ids in memory for this test: {remaining:?}"
+    );
     server.pause();
-    // It may have stopped during a reserve, with the file locked.
+    // The server may have been paused during a reserve, with the file locked.
     while place.run(&["revoke", "orders"]).code != 0 {
         server.resume();
         sleep(Duration::from_millis(50)).await;
@@ -59,7 +62,7 @@ async fn ids_revoked_during_a_pause_are_soon_dropped() {
     while recorder.largest() < revoked {
         client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().unwrap();
         old += u32::from(recorder.largest() < revoked);
-        assert!(old < 1000, "what was revoked is handed out for ever");
+        assert!(old < 1000, "revoked ids are still handed out");
         sleep(Duration::from_millis(20)).await;
     }
     recorder.none_twice_and_in_order();

@@ -46,7 +46,7 @@ impl Scene {
             self.place.command(&["serve", "-vv", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
         command.args(["--patience=500ms", "--store", &self.store]).args(&self.more);
         Server::try_start(&mut command, &[PASSWORD])
-            .unwrap_or_else(|said| panic!("it does not start: {said}"))
+            .unwrap_or_else(|said| panic!("the server does not start: {said}"))
     }
 
     fn next(&self) -> u64 {
@@ -93,7 +93,7 @@ async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Ou
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LONG, recovers).await.expect("it recovers by itself");
+    timeout(LONG, recovers).await.expect("the server recovers by itself");
     is_ready(server, true).await;
 }
 
@@ -104,7 +104,7 @@ async fn is_ready(server: &Server, ready: bool) {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(LONG, says).await.unwrap_or_else(|_| panic!("it does not say that ready is {ready}"));
+    timeout(LONG, says).await.unwrap_or_else(|_| panic!("/readyz does not report ready={ready}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,7 +153,7 @@ async fn server_that_starts_before_its_store_waits_for_it() {
         assert!(!starts.is_finished(), "{name}: {:?}", starts.await.map(|(started, _)| started.err()));
         proxy.refuse(false);
         let (started, _place) = timeout(LONG, starts).await.unwrap().unwrap();
-        let server = started.unwrap_or_else(|said| panic!("{name}: it does not start: {said}"));
+        let server = started.unwrap_or_else(|said| panic!("{name}: the server does not start: {said}"));
         is_ready(&server, true).await;
     }
 }
@@ -176,7 +176,7 @@ async fn restored_store_with_a_guard_hands_out_no_duplicates() {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(LONG, draws).await.unwrap_or_else(|_| panic!("no ids come any more"));
+        timeout(LONG, draws).await.unwrap_or_else(|_| panic!("no ids are drawn any more"));
     };
     drawn(2000).await;
     let backup = Backup::of_engine(&engine, &engine.dir().join("data")).await;
@@ -197,7 +197,7 @@ async fn restored_store_with_a_guard_hands_out_no_duplicates() {
     });
     assert_eq!(odd, None, "of {:?}", relaxed(&waits));
     let logs: String = (0..3).filter_map(|at| fleet.at(at, |server| server.log())).collect();
-    assert!(logs.contains("the store went back in time"), "nobody noticed");
+    assert!(logs.contains("the store went back in time"), "the rewind was not logged");
     (0..3).for_each(|at| {
         fleet.take(at).end_in_order();
     });

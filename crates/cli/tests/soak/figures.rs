@@ -80,7 +80,7 @@ impl Figures {
         }
         let other: Vec<_> =
             waits.said.lock().iter().filter(|said| !is_transient(said)).take(5).cloned().collect();
-        assert!(other.is_empty(), "{}: refused for ever: {other:#?}", self.name);
+        assert!(other.is_empty(), "{}: permanent errors: {other:#?}", self.name);
         let [first, _, third] = self.memory.thirds(0);
         assert!(third <= first * 3 / 2 + 16 * 1024, "memory grew from {first} to {third} KiB");
         assert!(count > 1000, "a test of nothing");

@@ -215,7 +215,7 @@ impl Soak {
                 }
                 _ => sleep(Duration::from_millis(100)).await,
             }
-            assert!(begun.elapsed() < LONG, "{} is not well: {ran:?}", self.name(at));
+            assert!(begun.elapsed() < LONG, "{} is not healthy: {ran:?}", self.name(at));
         }
     }
 

@@ -8,11 +8,11 @@ use fastrand::Rng;
 /// a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// SIGKILL, and a new server after this time.
+    /// The server gets SIGKILL. A new server starts after this time.
     Killed(usize, Duration),
-    /// SIGTERM, and a new server after this time.
+    /// The server gets SIGTERM. A new server starts after this time.
     Ended(usize, Duration),
-    /// SIGSTOP for this time.
+    /// The server is stopped with SIGSTOP for this time.
     Paused(usize, Duration),
     EnginePaused(Duration),
     /// The engine is killed, and started again after this time.

@@ -67,7 +67,7 @@ impl Trio {
             command.args(["--patience=500ms", "--drain=5s", "--store", &self.store]);
             match tokio::task::block_in_place(|| Server::try_start(&mut command, &[])) {
                 Ok(server) => return self.fleet.put(at, server),
-                Err(said) => assert!(begun.elapsed() < LONG, "it does not start: {said}"),
+                Err(said) => assert!(begun.elapsed() < LONG, "the server does not start: {said}"),
             }
             sleep(Duration::from_millis(100)).await;
         }

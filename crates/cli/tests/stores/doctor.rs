@@ -52,7 +52,7 @@ async fn a_doctor_of_postgres() {
     assert_eq!(
         user.run_with(&format!("{url}&schema=public"), &["doctor"]).code,
         0,
-        "it is said which is meant"
+        "the URL names the schema"
     );
     admin.batch_execute("DROP TABLE shop.idmill_sequences").await.unwrap();
     assert_eq!(user.run(&["doctor"]).code, 0);
@@ -105,7 +105,7 @@ async fn columns_of_postgres_limit_the_remedies() {
         found.into_iter().map(|found| found["kind"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert!(kinds(look("orders", &url, "seen.id", &[])).contains(&"incomplete".to_owned()));
-    assert_eq!(kinds(look("orders", &url, "mine.id", &[])), [""; 0], "the owner sees all");
+    assert_eq!(kinds(look("orders", &url, "mine.id", &[])), [""; 0], "the owner sees all rows");
     let app = url.replace("//postgres:", "//app:");
     assert_eq!(kinds(look("orders", &app, "mine.id", &[])), ["incomplete"]);
 }
@@ -125,7 +125,7 @@ async fn refused_reserves_are_found_without_a_write() {
     assert!(ran.code == 7 && ran.out.contains("error    orders: refused\n"), "{ran:?}");
     assert!(ran.out.contains("cluster 1, timeline 1") && !ran.out.contains("users"), "{ran:?}");
     let allowed = format!("{url}&failover=allow");
-    assert_eq!(user.run_with(&allowed, &["doctor"]).code, 0, "the URL decides it");
+    assert_eq!(user.run_with(&allowed, &["doctor"]).code, 0, "the URL allows the failover");
     user.done(&["set", "orders", "--next", "6"]);
     assert_eq!(user.run(&["doctor"]).code, 0);
 }

@@ -14,7 +14,7 @@ async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     let url = |url: &str| url.replace("{}", &engine.address().to_string()).replace("{port}", &port);
     for [store, witness] in pairs {
         let (store, witness) = (url(store), url(witness));
-        // Both exist and have been used.
+        // Both the store and the witness exist and have been used.
         for store in [&store, &witness] {
             let drawn = place.run(&["next", "orders", "--store", store]);
             assert_eq!(drawn.code, 0, "{store}: {drawn:?}");

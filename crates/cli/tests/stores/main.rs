@@ -32,9 +32,9 @@ struct Case {
 /// The role of the first engine.
 #[derive(Clone, Copy, PartialEq)]
 enum Down {
-    /// It is the store.
+    /// The store.
     Store,
-    /// It is a window before a store that can be inspected without it.
+    /// A window in front of a store that can be inspected without the engine.
     Window,
     /// There is no engine.
     Never,
@@ -304,7 +304,7 @@ impl Case {
 
     /// The engine is down: errors report this, and the address.
     fn suffer(&self, user: &User, address: &str) {
-        // The store behind a window is contacted first. Its engine is up, but may be busy.
+        // The store behind a window is contacted first. The engine of that store is up, but may be busy.
         let (url, timeout) = match self.down {
             Down::Window => (user.url.clone(), "12s"),
             Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),
@@ -355,7 +355,7 @@ fn move_and_return(user: &User) {
     assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
 }
 
-/// All operations are allowed. Reports of measurements name the store, but not its password.
+/// Runs the measurements. All operations are allowed, and reports name the store, but not its password.
 fn measure(user: &User) {
     let report = user.json(&["check", "--samples", "5"]);
     assert!(
@@ -372,7 +372,7 @@ fn measure(user: &User) {
 }
 
 fn remove(user: &User) {
-    assert_eq!(user.run(&["remove", "orders"]).code, 5, "nobody said that it is meant");
+    assert_eq!(user.run(&["remove", "orders"]).code, 5, "`remove` requires --yes");
     user.done(&["remove", "orders", "--yes"]);
     assert_eq!(user.json(&["list"])["sequences"], Value::Array(Vec::new()));
     assert_eq!(user.run(&["remove", "orders", "--yes"]).code, 4);

@@ -40,7 +40,7 @@ pub(super) struct Connection {
     pub(super) shared: Arc<Shared>,
     pub(super) number: u64,
     pub(super) command: watch::Receiver<Command>,
-    /// The commands before this connection existed.
+    /// The state of `command` when this connection was accepted: only later commands affect the connection.
     pub(super) before: Command,
     mode: Mutex<Mode>,
 }
@@ -104,7 +104,7 @@ impl Connection {
                 return;
             }
         }
-        // The engine handles an incomplete message.
+        // Forward the rest even if it is an incomplete message: the engine must handle that.
         let _ = upwards.send(pieces.rest()).await;
     }
 

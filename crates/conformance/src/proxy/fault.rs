@@ -25,10 +25,10 @@ pub enum Fault {
     Garble(Nonsense),
     /// The request, and everything that the client sends after it on this connection, is delivered when the
     /// gate is opened, even if the client is gone by then. If the gate is never opened, it is never
-    /// delivered. If a later fault holds another of these requests, that one waits behind this one for the
-    /// same gate, and its own gate catches nothing.
+    /// delivered. A later fault may hold another of these requests. That request then waits behind this one
+    /// for this gate, and the gate of the later fault catches nothing.
     Hold(Gate),
-    /// As [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
+    /// Like [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
     /// proxy needs its [frames](super::ProxyBuilder::frames).
     HoldAlone(Gate),
 }
@@ -37,7 +37,7 @@ pub enum Fault {
 /// valid but wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
-    /// The same number of random bytes.
+    /// Random bytes with the length of the answer.
     Noise,
     /// Half of the answer.
     Half,

@@ -50,7 +50,7 @@ async fn bounded(
     drain(context, &client, &context.request(&name, count), start, last).await?;
     let info = client.look(&name).await?;
     check!(info.next.is_none() && info.remaining() == 0, "exhausted, but next is {:?}", info.next);
-    // Also for other clients, and permanently.
+    // The sequence is exhausted for other clients, too, and permanently.
     context.connect().await?.refused(&context.request(&name, 1), ErrorKind::Exhausted).await?;
     Ok((client, name))
 }

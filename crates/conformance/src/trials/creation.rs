@@ -71,7 +71,7 @@ pub(super) async fn created_only_if_asked(context: Arc<Context>) -> Outcome {
     if context.windowed() {
         return Ok(());
     }
-    // Also for clients that have used it.
+    // Clients that have used the sequence do not create it again either.
     client.remove(&name).await??;
     is_not_made(&client, &held).await?;
     is_not_made(&other, &held).await?;

@@ -59,12 +59,12 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Returns its name.
+    /// Returns the name of the trial.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Returns the promise that it proves.
+    /// Returns the promise that the trial proves.
     pub fn promise(&self) -> &'static str {
         self.promise
     }
@@ -79,7 +79,7 @@ impl Trial {
         self.needs.iter().any(|need| short.contains(need))
     }
 
-    /// Returns why it cannot run on this store.
+    /// Returns why the trial cannot run on this store.
     pub(super) fn obstacle(&self, setup: &Setup, capabilities: Capabilities) -> Option<String> {
         self.needs.iter().find_map(|need| need.obstacle(setup, capabilities))
     }

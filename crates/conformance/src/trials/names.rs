@@ -233,7 +233,8 @@ fn is_number(info: &SequenceInfo, number: usize, windowed: bool) -> bool {
 pub(super) async fn names_are_kept(context: Arc<Context>) -> Outcome {
     let names = names();
     let clients = context.connect_many(4).await?;
-    // Before any sequence is created: a name that is confused with another would later remove that one.
+    // Remove leftovers before any sequence is created: if a store confuses two names, a later removal would
+    // remove the wrong sequence.
     let before: BTreeSet<_> = clients[0].list().await??.into_iter().map(|info| info.name).collect();
     for name in &names {
         context.forget_later(name.clone());

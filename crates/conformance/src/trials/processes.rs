@@ -102,7 +102,7 @@ pub(super) async fn paused_clients(context: Arc<Context>) -> Outcome {
         granted(&context, &books, usize::try_from(context.random(5..=30)).expect("small")).await?;
         let paused = &workers[round % 2];
         paused.pause();
-        // Longer than its timeouts before the pause. Others continue.
+        // The pause is longer than the timeouts of the paused process. Others continue.
         let until = tokio::time::Instant::now() + context.setup.timeouts.pause;
         while tokio::time::Instant::now() < until {
             other.record(&books.ledger, &request, context.setup.timeouts.call).await;

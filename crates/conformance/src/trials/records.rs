@@ -122,8 +122,8 @@ async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
 pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
     let (clients, names) = (context.connect_many(4).await?, names());
     let run = format!("{:016x}", context.random(0..=u64::MAX));
-    // From earlier runs over the same engine. Read before any write, because one name may be confused with
-    // another.
+    // The records of earlier runs over the same engine. Read them before any write, because a store may
+    // confuse two names.
     let before: BTreeMap<_, _> = all(&clients[0], &Page::default()).await?.into_iter().collect();
     let mut writing: JoinSet<Outcome> = JoinSet::new();
     for (lane, client) in clients.iter().cloned().enumerate() {

@@ -57,7 +57,7 @@ pub(super) async fn rests_are_granted_again(context: Arc<Context>) -> Outcome {
     next_is(&other.look(&name).await?, last - LEN + 2, "after the last ids were taken back")
 }
 
-/// Checks that it is refused, and changes nothing.
+/// Checks that the give-back is refused, and changes nothing.
 async fn refused(client: &Client, back: &GiveBack, why: &str) -> Outcome {
     let before = client.inspect(&back.name).await??;
     let taken = client.give_back(back).await??;
@@ -128,7 +128,7 @@ async fn reserve_and_give_back(
     Ok(taken)
 }
 
-/// Sent through a connection that breaks: the answer about it is true, and it was sent once.
+/// A give-back through a connection that breaks: its answer is true, and it was sent once.
 pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
     let endpoint = context.endpoint();
     let proxy = Proxy::start(endpoint.address()).await?;

@@ -131,7 +131,7 @@ pub(crate) fn suite(bug: Bug) -> Suite {
         async move { Ok(client) }
     };
     let timeouts = match bug {
-        // These bugs show as a call that never ends.
+        // These bugs show as a call that never returns.
         Bug::BatchLocksInOrder | Bug::KeepsTheLockWhenDropped => patient().call(Duration::from_secs(2)),
         _ => patient(),
     };
@@ -397,7 +397,7 @@ impl Store for Broken {
             }
             let mut list = self.store.list(&page).await?;
             match self.bug {
-                // As a store that does not read the second page.
+                // Like a store that does not read the second page.
                 Bug::ListOmits => list.sequences.truncate(20),
                 Bug::ListIsUnsorted => list.sequences.sort_by_key(|info| info.identity.incarnation),
                 Bug::PagesOmit if page.after.is_some() => drop(list.sequences.drain(..1)),

@@ -144,7 +144,7 @@ fn an_engine_that_forgets_records() {
     );
 }
 
-/// Like an engine that restarted a moment ago, which the trials cause themselves.
+/// The store refuses the first connections, like an engine after a restart, which trials cause themselves.
 #[test]
 fn an_engine_that_turns_some_away_at_first_is_asked_again() {
     let (store, asked) = (MemoryStore::new(), AtomicU32::new(0));

@@ -134,9 +134,9 @@ pub(crate) enum Bug {
     ClaimsUnavailable,
     /// Retries when it gets no answer.
     AsksAgain,
-    /// The same, only for rests.
+    /// Retries a give-back when it gets no answer.
     GivesBackAgain,
-    /// The same, only for records, which are then reported as not written.
+    /// Retries a write of a record when it gets no answer, and then reports the record as not written.
     SwapsAgain,
     /// Keeps the connection of a dropped call for the next call.
     TakesLateReplies,
@@ -473,7 +473,8 @@ pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile:
     let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));
     let timeouts = match bug {
         Bug::None => Timeouts::default().pause(Duration::from_millis(600)),
-        // It shows as a call that never ends. Calls that must succeed come before it.
+        // This bug shows as a call that never returns. The timeout must be long enough for the calls before
+        // it.
         Bug::Waits => patient().call(Duration::from_secs(10)),
         Bug::NeverReconnects => patient().recovery(Duration::from_secs(3)),
         _ => patient(),

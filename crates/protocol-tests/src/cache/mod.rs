@@ -57,11 +57,11 @@ pub(crate) struct CacheWindow {
     pub(crate) calls: u8,
     pub(crate) evictions: u8,
     pub(crate) restarts: u8,
-    /// Lost replies, and commands that are executed late or never.
+    /// Maximum number of lost replies, and of commands that are executed late or never.
     pub(crate) losses: u8,
-    /// Reserves from the store directly.
+    /// Maximum number of reserves from the store directly.
     pub(crate) strangers: u8,
-    /// Ranges that are prepared at the same time.
+    /// Maximum number of ranges that are prepared at the same time.
     pub(crate) ahead: usize,
     /// The last id; the first is 1.
     pub(crate) max: u64,

@@ -45,7 +45,7 @@ impl Sent {
             Command::Clear { cas } => Self::Clear(small(cas)),
             Command::Put { cas, number: put } => Self::Put(small(cas), put),
             Command::Release { cas } => Self::Release(small(cas)),
-            // For all other processes this is an eviction, which the model has at any moment.
+            // To all other processes a deletion is an eviction, which the model includes at any moment.
             Command::Delete => unreachable!("nothing is set behind the window here"),
         }
     }

@@ -47,7 +47,7 @@ pub(crate) enum Bug {
 /// The size of the world.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Windows {
-    /// In each datacenter.
+    /// Number of processes in each datacenter.
     pub(crate) processes: usize,
     /// Ids 0 to this one.
     pub(crate) max: u64,
@@ -77,7 +77,7 @@ pub(crate) enum Process {
     #[default]
     Idle,
     Taking(Taking),
-    /// Before reading the global row.
+    /// The process is about to read the global row.
     Claiming {
         token: Refilling,
         blindly: bool,

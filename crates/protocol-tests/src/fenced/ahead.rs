@@ -24,7 +24,7 @@ impl FencedWindow {
             state.losses -= 1;
             return state.flights.push((one.server, what));
         }
-        // It hands out nothing, whatever the reply is.
+        // The task hands out no ids, so the reply is ignored.
         self.does(&mut state.servers[usize::from(one.server)], what);
         if self.waits && state.servers[other(one.server)].role == Role::Follows {
             let kept = state.servers[usize::from(one.server)].kept.clone();

@@ -78,7 +78,7 @@ enum At {
     #[default]
     Idle,
     Drawing,
-    /// With the token of its claim.
+    /// Reserves, with the token of the claim.
     Reserving(u8),
     Installing(u8, Ids),
     /// Only with a planted bug.
@@ -88,7 +88,7 @@ enum At {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Sent {
-    /// With the token that it would claim with.
+    /// A draw, with the token for a claim.
     Draw(u8),
     Install(u8, Ids),
     /// Token, range, and the number of ids that were left of the range it follows.
@@ -108,7 +108,7 @@ struct Server {
 enum Role {
     Master,
     Follows,
-    /// It was a master, and has stopped.
+    /// A former master that has stopped.
     Deposed,
 }
 
@@ -169,7 +169,7 @@ pub(crate) enum Step {
     Saves {
         server: u8,
     },
-    /// From its last save.
+    /// The server restarts from its last save.
     Restarts {
         server: u8,
     },

@@ -91,7 +91,7 @@ impl Guard {
                 });
                 match (seen, wanted) {
                     (Some(seen), Some(wanted)) => At::Confirmed(known, seen, wanted),
-                    // Others confirmed it, or claimed under another identity.
+                    // Others confirmed the task, or claimed under another identity.
                     _ if known.task == (Task::Removes { forgets: true }) => At::Forgetting,
                     _ => At::Idle,
                 }
@@ -107,12 +107,12 @@ impl Guard {
         match self.bug.claim(self.kept, seen.as_ref(), &granted) {
             Ok(wanted) => At::Claiming(granted, seen, wanted),
             Err(Refusal::Claimed { top, twice }) => {
-                // A store that never went back grants nothing twice. (A witness that did may have lost a
-                // give-back, and a pending reset may have taken place.)
+                // A store that never went back grants nothing twice. (A witness that went back may have lost
+                // a give-back, and a pending reset may have been applied.)
                 if twice && !is_pending && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
-                // It no longer waits for the administrator.
+                // The process no longer waits for the administrator.
                 state.is_overtaken |= is_pending;
                 At::Refused(granted, top)
             }
@@ -176,7 +176,7 @@ impl Guard {
         if let (At::Claiming(granted, ..), Bug::Lookahead) = (&at, self.bug) {
             state.processes[p].ahead = u64::try_from(granted.range.end()).expect("small") + 2;
         }
-        // The life that the write began, if it did.
+        // The newest life, which the write itself may have begun.
         let life = state.used.len() - 1;
         let (_, done, refused) = at.write(life).expect("as above");
         state.processes[p].at = match outcome {

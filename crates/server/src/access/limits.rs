@@ -65,8 +65,8 @@ impl Bucket {
         }
     }
 
-    /// Fits the bucket to a new flow. A bucket that owed more is then just empty, so the wait is no longer
-    /// than that.
+    /// Fits the bucket to a new flow. Limits the debt of the bucket to that of an empty one, and thus also
+    /// the wait.
     pub(crate) fn fit(&self, flow: Flow, now: u64) {
         self.0.fetch_min(now.saturating_add(flow.room), Ordering::Relaxed);
     }

@@ -319,7 +319,7 @@ impl Session {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
-        // Both end a transaction. They are free, so they work beyond the limit.
+        // `RESET` and `QUIT` end a transaction. They are free, so they work beyond the limit.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
         if let Some(queue) = self.queue.as_mut().filter(|_| !leaves) {
             return queue.add(command);

@@ -135,8 +135,8 @@ impl Browser {
     pub(crate) async fn is_clean(&self) {
         let foreign = "performance.getEntries().map((one) => one.name)
             .filter((name) => /^[a-z]+:/.test(name) && !name.startsWith(location.origin + '/'))";
-        assert_eq!(self.value(foreign).await, json!([]), "asked of others");
-        assert_eq!(self.value("forbidden").await, json!([]), "against the policy");
+        assert_eq!(self.value(foreign).await, json!([]), "the page requested a foreign resource");
+        assert_eq!(self.value("forbidden").await, json!([]), "the page violated its policy");
         let log = self.driver.browser_log().await.unwrap();
         // The browser also logs failed requests. The page reports those itself.
         let broken: Vec<_> = log

@@ -39,7 +39,7 @@ async fn what_goes_on_is_shown_as_it_goes_on() {
         if aloud == json!([]) {
             break;
         }
-        // A slow machine may have an announcement, but not every time.
+        // On a slow machine there may be an announcement during some updates, but not during all.
         assert!(times < 5, "{aloud}");
     }
     browser.is_clean().await;

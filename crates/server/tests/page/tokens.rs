@@ -31,7 +31,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
         browser
             .until(&format!("document.getElementById('token-error').textContent.includes({})", json!(told)))
             .await;
-        assert_eq!(browser.value("sessionStorage.length").await, json!(0), "what is refused is not kept");
+        assert_eq!(browser.value("sessionStorage.length").await, json!(0), "a rejected token is not stored");
     }
     browser.press(operator.reveal()).await;
     browser.press(Key::Enter + "").await;

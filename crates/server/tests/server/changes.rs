@@ -114,7 +114,7 @@ async fn removed_sequence_is_not_drawn_from_memory() {
 async fn created_sequence_is_not_drawn_from_what_memory_had() {
     for way in Way::ALL {
         let (server, store, mut client, _) = drawn().await;
-        // Another process removes it, while this server still has ids in memory.
+        // Another process removes the sequence, while this server still has ids in memory.
         store.remove(&orders()).await.unwrap();
         way.create(&server).await;
         assert_eq!(client.ask("INCR orders").await, ":1", "{way:?}");

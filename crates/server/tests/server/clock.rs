@@ -56,7 +56,7 @@ async fn token_expires_by_the_clock_and_ids_stay_unique() {
         clock.set(day * DAY);
         assert!(ids.insert(client.id("INCR s").await) && ids.insert(client.id("INCRBY s 1").await));
         let drawn: serde_json::Value = draw().await.unwrap().json().await.unwrap();
-        assert!(ids.insert(drawn["ids"][0].as_u64().unwrap()), "{drawn} came before");
+        assert!(ids.insert(drawn["ids"][0].as_u64().unwrap()), "{drawn} is a duplicate");
     }
     clock.set(200 * DAY);
     assert!(client.ask("INCR s").await.starts_with("-WRONGPASS the token has expired"));

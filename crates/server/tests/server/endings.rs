@@ -85,7 +85,7 @@ async fn unreachable_store_serves_memory_then_tryagain() {
     assert!(next > last, "{next} after {last}");
 }
 
-/// It keeps its connection open for the next request, which would not be answered.
+/// The client keeps its connection open for the next request, which would not be answered.
 #[tokio::test]
 async fn a_client_of_http_that_is_idle_does_not_hold_up_the_end() {
     let server = Running::over(with_orders().await).await;

@@ -54,7 +54,11 @@ async fn pipeline_beyond_the_request_limit_gets_tryagain() {
     let ids: Vec<_> = answers.iter().filter(|answer| answer.starts_with(':')).cloned().collect();
     // Each second lets in one more request. On a slow machine several may pass.
     assert!((100..200).contains(&ids.len()), "{} requests were let in", ids.len());
-    assert_eq!(ids, (1..=ids.len()).map(|id| format!(":{id}")).collect::<Vec<_>>(), "refused, but drawn");
+    assert_eq!(
+        ids,
+        (1..=ids.len()).map(|id| format!(":{id}")).collect::<Vec<_>>(),
+        "a rejected request consumed an id"
+    );
     let refused = answers.iter().find(|answer| !answer.starts_with(':')).unwrap();
     assert!(refused.starts_with("-TRYAGAIN the token allows fewer requests per second"), "{refused}");
     // Another connection shares the limit, also after the tokens were reloaded.
@@ -116,7 +120,7 @@ async fn transaction_with_a_login_in_it_draws_nothing() {
     let draws = "IDMILL.TAKE orders 10\r\n".repeat(1000);
     shop.send(format!("MULTI\r\nAUTH {}\r\n{draws}EXEC\r\nQUIT\r\n", secret.reveal())).await;
     let drawn = shop.rest().await.lines().filter(|line| line.starts_with("*2")).count();
-    assert!(drawn < 10, "{drawn} times");
+    assert!(drawn < 10, "{drawn} draws exceed the limit");
 }
 
 #[tokio::test]

@@ -55,7 +55,7 @@ impl Events {
                 return data;
             }
         }
-        panic!("it never came");
+        panic!("the expected event never arrived");
     }
 }
 
@@ -126,14 +126,14 @@ async fn it_ends_with_the_server_and_says_so() {
     events.next().await.unwrap();
     let ended = server.end();
     let last = loop {
-        match events.next().await.expect("it says that it ends") {
+        match events.next().await.expect("the server sends `ending`") {
             (name, data) if name == "ending" => break data,
             _ => {}
         }
     };
     assert_eq!(last["server"]["state"], json!("ending"));
     assert!(events.next().await.is_none());
-    timeout(Duration::from_secs(5), ended).await.expect("nobody waits for the drain time").unwrap();
+    timeout(Duration::from_secs(5), ended).await.expect("the shutdown waited for the drain time").unwrap();
 }
 
 #[tokio::test]

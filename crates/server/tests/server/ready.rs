@@ -60,7 +60,7 @@ async fn server_is_unready_before_its_memory_runs_dry() {
     loop {
         assert!(
             client.ask("INCR orders").await.starts_with(':'),
-            "it was said to be ready until memory was dry"
+            "the server was ready until its memory was empty"
         );
         let (is_ready, text) = ready(&server).await;
         if !is_ready {
@@ -73,7 +73,7 @@ async fn server_is_unready_before_its_memory_runs_dry() {
         was_ready_without |= text.contains("`orders` is failing");
         sleep(Duration::from_millis(10)).await;
     }
-    assert!(was_ready_without, "it was not ready as soon as the store was away");
+    assert!(was_ready_without, "the server was not ready as soon as the store was unreachable");
     assert!(client.ask("INCR orders").await.starts_with(':'));
     // Without draws, the remaining ids last forever. This must not make the server ready again.
     sleep(Duration::from_secs(4)).await;
@@ -211,7 +211,7 @@ async fn ending_server_serves_unready_during_the_drain_delay() {
     };
     assert!(text.contains("the server is ending"), "{text}");
     let mut client = crate::common::Client(TcpStream::connect(resp).await.unwrap());
-    assert_eq!(client.ask("INCR s").await, ":1", "who comes late is served");
+    assert_eq!(client.ask("INCR s").await, ":1", "a request during the shutdown delay is served");
     task.abort();
 }
 

@@ -306,7 +306,7 @@ fn dry(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
 fn taken(layout: Layout, count: u64, before: Standing) -> Next {
     let Standing { end, left, mark } = before;
     let len = count.min(left);
-    // Only a foreign number leads beyond 2^64.
+    // Only a number that idmill did not write contains ids beyond 2^64.
     let range = layout.id(end - left).and_then(|first| IdRange::new(first, len));
     let after = Standing { left: left - len, ..before };
     let low = mark > 0 && mark < left && after.left <= mark;

@@ -75,8 +75,7 @@ impl Calls {
         Ok(there.then(|| self.witness.get_or_init(|| witness).clone()))
     }
 
-    /// As [`witness`](Self::witness), and creates the table if it is missing and the mode allows
-    /// it.
+    /// Like [`witness`](Self::witness), but creates a missing table if the mode allows it.
     async fn witness_made<E: Executor>(&self, executor: &mut E) -> Result<Table> {
         if let Some(witness) = self.witness(executor).await? {
             return Ok(witness);

@@ -12,7 +12,7 @@ pub(super) async fn read<E: Executor>(executor: &mut E, sql: &str) -> Result<Vec
     try_read(executor, sql).await.map_err(|fault| failed(fault, to_read::<E>()))
 }
 
-/// As [`read`], but returns the fault.
+/// Like [`read`], but returns the fault.
 pub(super) async fn try_read<E: Executor>(executor: &mut E, sql: &str) -> Result<Vec<Row>, Fault> {
     executor.execute(Statement::read(sql, Vec::new())).await.map(|answer| answer.rows)
 }
@@ -23,7 +23,7 @@ pub(super) async fn write<E: Executor>(executor: &mut E, sql: &str) -> Result<An
     outcome.map_err(|fault| failed(fault, to_write::<E>()))
 }
 
-/// As [`write`], but returns the fault.
+/// Like [`write`], but returns the fault.
 pub(super) async fn try_write<E: Executor>(executor: &mut E, sql: &str) -> Result<Answer, Fault> {
     executor.execute(Statement::write(sql, Vec::new())).await
 }

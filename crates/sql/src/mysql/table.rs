@@ -211,8 +211,8 @@ impl Table {
         Statement::write(sql, values).often()
     }
 
-    /// As [`advance`](Self::advance), for any bounds and identity: the first id is at least
-    /// `floor`, the last at most `ceiling`.
+    /// Like [`advance`](Self::advance), with any bounds and identity: the first id is at least `floor`, the
+    /// last at most `ceiling`.
     pub(super) fn advance_any(&self, request: &Reserve, floor: u64, history: History) -> Option<String> {
         let (low, high) = (floor.max(1), request.ceiling.checked_sub(request.count.max(1) - 1)?);
         let (count, sets, name) = (request.count, history.sets(), hex(&request.name));

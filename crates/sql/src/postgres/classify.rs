@@ -170,8 +170,7 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     fault.into_error(kind, message)
 }
 
-/// As [`failed`], for a statement that creates a table or a sequence: the missing privilege is
-/// CREATE.
+/// Like [`failed`], for a statement that creates a table or a sequence: the missing privilege is CREATE.
 pub fn not_created(fault: Fault, asked: Asked) -> Error {
     let is_schema = fault.message().is_some_and(|message| message.contains("for schema"));
     if fault.code() != Some("42501") || !is_schema {

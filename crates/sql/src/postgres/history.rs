@@ -19,7 +19,7 @@ const CLUSTER: &str = "'cluster ' || (SELECT system_identifier::text FROM pg_con
 /// `insufficient_privilege`.
 const DENIED: &str = "42501";
 
-/// How statements check the server's history, and the policy if a row was written in another.
+/// How statements check the server's history, and the policy if a row was written in another history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct History {
     /// The current history as an SQL expression; `None` if it is not checked.
@@ -77,12 +77,12 @@ impl History {
         if self.here.is_some() { self.sets() } else { ", history = NULL" }
     }
 
-    /// As [`sets`](Self::sets), in a statement without the `session` part.
+    /// Like [`sets`](Self::sets), for a statement without the `session` part.
     pub(super) fn sets_here(self) -> String {
         self.here.map(|here| format!(", history = {here}")).unwrap_or_default()
     }
 
-    /// As [`holds`](Self::holds), in a statement without the `session` part.
+    /// Like [`holds`](Self::holds), for a statement without the `session` part.
     pub(super) fn holds_here(self) -> String {
         let holds = |here| format!(" AND (s.history IS NULL OR s.history = {here})");
         self.here.map(holds).unwrap_or_default()

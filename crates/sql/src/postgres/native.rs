@@ -134,14 +134,14 @@ impl Seen {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// Returns its first id: the noted one, or its start, or its minimum if it was restarted below
-    /// its start.
+    /// Returns the first id of the sequence: the noted one, or its start, or its minimum if it was restarted
+    /// below its start.
     pub fn first(&self) -> i64 {
         let start = if self.last < self.start { self.min } else { self.start };
         self.noted_first().unwrap_or(start)
     }
 
-    /// Returns the ids that its values stand for.
+    /// Returns which ids the values of the sequence stand for.
     ///
     /// # Errors
     /// [`Conflict`](ErrorKind::Conflict) if neither the sequence nor the options determine it, or
@@ -175,7 +175,7 @@ impl Seen {
         self.noted_first().is_some()
     }
 
-    /// Notes of earlier versions lack it. All such sequences use [`Values::Last`], unless the
+    /// Notes of earlier versions lack the values. All such sequences use [`Values::Last`], unless the
     /// sequence was altered since.
     fn noted_values(&self) -> Option<Values> {
         match self.noted("values") {
@@ -193,7 +193,7 @@ impl Seen {
         first.filter(|first| *first <= self.last)
     }
 
-    /// Whether it is still in the noted file: a restart and each `ALTER SEQUENCE` change the file.
+    /// Whether the sequence is still in the noted file: a restart and each `ALTER SEQUENCE` change the file.
     fn is_as_noted(&self) -> bool {
         self.noted("file").and_then(|file| file.parse().ok()) == Some(self.file)
     }
@@ -203,7 +203,7 @@ impl Seen {
         note.split([' ', ']']).find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Converts it to a sequence of a store.
+    /// Converts this to a sequence of a store.
     ///
     /// # Errors
     /// The errors of [`check`](Self::check) and [`values`](Self::values).
@@ -236,7 +236,7 @@ impl Seen {
         Identity { incarnation, epoch: epoch.wrapping_add((1 << 32) | self.file) }
     }
 
-    /// Returns the part of its comment before idmill's note.
+    /// Returns the part of the sequence's comment before idmill's note.
     pub fn remark(&self) -> &str {
         self.comment.rsplit_once(NOTE).map_or(self.comment.as_str(), |(remark, _)| remark)
     }

@@ -110,7 +110,7 @@ impl<D: Driver> Sessions<D> {
         &self.0.driver
     }
 
-    /// Returns the durability requirement of the server.
+    /// Returns how grants must survive a crash of the server.
     pub fn keeps(&self) -> Keeps {
         self.0.keeps
     }
@@ -160,7 +160,7 @@ impl<D: Driver> Sessions<D> {
         fault.map_or(Ok(rows), Err)
     }
 
-    /// As [`run`](Self::run), with the rows that were received before a failure.
+    /// Like [`run`](Self::run), but also returns the rows that were received before a failure.
     pub async fn run_some(&self, statement: &Statement<'_>) -> (Vec<Row>, Option<Fault>) {
         // Covers the waits for a permit, a connection, locks and the answer.
         let deadline = self.deadline();

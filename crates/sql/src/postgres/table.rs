@@ -136,9 +136,9 @@ impl Table {
         )
     }
 
-    /// As [`reserve`](Self::reserve), for several rows in one transaction. Parameters: names,
-    /// counts, ceilings, lock timeout. Locks are taken in the order of the names. For a row that
-    /// another transaction holds, only the name is returned.
+    /// Like [`reserve`](Self::reserve), for several rows in one transaction. Parameters: names, counts,
+    /// ceilings, lock timeout. Locks are taken in the order of the names. For a row that another transaction
+    /// holds, only the name is returned.
     pub(super) fn reserve_many(&self, history: History) -> String {
         let (table, sets, holds) = (self.sql(), history.sets(), history.holds());
         format!(

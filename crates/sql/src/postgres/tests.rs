@@ -157,7 +157,7 @@ async fn in_transaction_draw_keeps_settings_and_needs_all_ids() {
     assert!(statement.sql.contains("UPDATE \"app\".\"t\""), "{}", statement.sql);
     let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "0".into()];
     assert_eq!(statement.values[..5], values);
-    // Fewer ids are left.
+    // Fewer ids are left than requested.
     let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![seen("99")])]);
     let error = draws.draw(&mut transaction, 3).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")), "{error}");
@@ -357,7 +357,7 @@ async fn row_of_another_history_is_adopted_once_if_unchanged() {
         assert_eq!(adopt.values[..6], values, "as it was seen, and ten further");
         assert!(adopt.sql.contains("s.next = $4::numeric AND s.history = $5"), "{}", adopt.sql);
     }
-    // In the same history nothing is adopted: others were faster.
+    // A row that already has this history is not adopted again: another process was faster.
     let mut session =
         Session::of([Ok(vec![]), Ok(vec![row_of(here, here)]), Ok(vec![row("s", "4", "7", DURABLE)])]);
     assert_eq!(range(&of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap()), (4, 3));

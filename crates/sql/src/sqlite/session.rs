@@ -25,8 +25,8 @@ pub struct Settings {
     pub path: PathBuf,
     /// The table of sequences.
     pub table: Table,
-    /// How long a statement waits while others hold the file. SQLite counts milliseconds in 31
-    /// bits.
+    /// How long a statement waits while others hold the file. The maximum is 24 days, since SQLite counts
+    /// milliseconds in 31 bits.
     pub busy_timeout: Duration,
     /// What opening may create or change.
     pub mode: Mode,
@@ -145,7 +145,7 @@ impl<E: Executor> Session<E> {
         let mut db = connect(mode).await.map_err(|fault| failed(fault, Asked::Connect))?;
         be_patient(&mut db, settings.busy_timeout.as_millis()).await?;
         let file = FileId::of(path)?;
-        // It was replaced while it was being opened. The connection may have either file.
+        // The file was replaced while it was being opened. The connection may have either file.
         if before.is_some_and(|before| before != file) {
             return Err(FileId::moved(path));
         }

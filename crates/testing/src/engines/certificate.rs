@@ -8,7 +8,7 @@ pub fn certify(dir: &Path) -> (String, String) {
     certify_for(dir, "127.0.0.1")
 }
 
-/// The same, for another name or address.
+/// Like [`certify`], for another name or address.
 pub fn certify_for(dir: &Path, name: &str) -> (String, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     let file = |name: &str| dir.join(name).display().to_string();

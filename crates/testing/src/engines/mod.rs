@@ -52,17 +52,17 @@ impl Engine {
         Some(engine)
     }
 
-    /// The engine without starting it, to be configured further. As [`start`](Self::start).
+    /// Like [`start`](Self::start), but does not start the engine, so that you can configure it further.
     pub fn down(name: &str) -> Option<Self> {
         Self::at(name, free_port())
     }
 
-    /// As [`down`](Self::down), at the given port.
+    /// Like [`down`](Self::down), but at the given port.
     pub fn at(name: &str, port: u16) -> Option<Self> {
         Self::set(name, port, &[])
     }
 
-    /// As [`at`](Self::at), with settings that its script takes after the port.
+    /// Like [`at`](Self::at), with settings that the engine's script takes after the port.
     pub fn set(name: &str, port: u16, settings: &[&str]) -> Option<Self> {
         let version = fetched(name)?;
         let dir = Arc::new(tempfile::tempdir().expect("a directory"));
@@ -78,22 +78,22 @@ impl Engine {
         Some(Self { daemon, version, dir })
     }
 
-    /// Returns the version that its script prints.
+    /// Returns the version that the engine's script prints.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Returns its directory.
+    /// Returns the directory of the engine.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Restarts it if it is down, over the same directory and port.
+    /// Restarts the engine if it is down, over the same directory and port.
     pub async fn restart(&self) {
         self.daemon.start().await.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Returns the process, its version, and the directory, which must be dropped last.
+    /// Returns the process, the engine's version, and the directory, which must be dropped last.
     pub fn into_parts(self) -> (Daemon, String, Arc<tempfile::TempDir>) {
         (self.daemon, self.version, self.dir)
     }
@@ -122,7 +122,7 @@ impl OnDemand {
         Self { name, port: free_port(), forgetful: false, engine: OnceLock::new() }
     }
 
-    /// Declares that it loses its data after a SIGKILL.
+    /// Declares that the engine loses its data after a SIGKILL.
     pub fn forgetful(mut self) -> Self {
         self.forgetful = true;
         self

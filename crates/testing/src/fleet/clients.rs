@@ -163,7 +163,7 @@ impl Http {
         self.0.into_inner()
     }
 
-    /// As [`Resp::draw`].
+    /// Like [`Resp::draw`].
     pub async fn draw(
         &mut self,
         way: Way,

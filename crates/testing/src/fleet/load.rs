@@ -51,7 +51,8 @@ impl Fleet {
         self.0.lock()[place].as_mut().map(ask)
     }
 
-    /// Its process number and its addresses: of the Redis protocol and of HTTP.
+    /// Returns the process number of the server at this place, and its addresses for the Redis protocol and
+    /// HTTP.
     pub fn spot(&self, place: usize) -> Option<(u32, SocketAddr, SocketAddr)> {
         self.at(place, |server| (server.number, server.resp, server.http))
     }
@@ -204,7 +205,7 @@ impl Client {
                 (self.resp, self.http) = (None, None);
                 self.place = (self.place + 1) % self.fleet.places();
             }
-            // No server had any.
+            // No server answered with ids.
             sleep(Duration::from_millis(10)).await;
         }
     }

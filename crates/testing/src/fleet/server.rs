@@ -78,12 +78,13 @@ impl Server {
     /// Starts `idmill serve --json` with both protocols.
     ///
     /// # Panics
-    /// If it ends before it listens.
+    /// If the server ends before it listens.
     pub fn start(command: &mut Command) -> Self {
         Self::try_start(command, &[]).unwrap_or_else(|said| panic!("it does not start: {said}"))
     }
 
-    /// The same. Returns its log if it ends before it listens. The log must not contain a forbidden text.
+    /// The same, but returns the server's log if the server ends before it listens. The log must not contain
+    /// a forbidden text.
     pub fn try_start(command: &mut Command, forbidden: &[&str]) -> Result<Self, String> {
         let mut process = command
             .stdin(Stdio::null())
@@ -131,22 +132,22 @@ impl Server {
         self.tell("CONT");
     }
 
-    /// Sends SIGKILL. Returns its log.
+    /// Sends SIGKILL. Returns the server's log.
     pub fn kill(mut self) -> String {
         let _ = self.process.kill();
         self.gone().1
     }
 
-    /// Sends SIGTERM and waits. Returns the exit code and its log.
+    /// Sends SIGTERM and waits. Returns the exit code and the server's log.
     ///
     /// # Panics
-    /// If it does not end, or its log contains a forbidden text.
+    /// If the server does not end, or its log contains a forbidden text.
     pub fn end(mut self) -> (Option<i32>, String) {
         self.tell("TERM");
         self.gone()
     }
 
-    /// Sends SIGTERM and expects an orderly end. Returns the totals of its ids.
+    /// Sends SIGTERM and expects an orderly end. Returns the totals of the server's ids.
     ///
     /// # Panics
     /// If the end is not orderly.
@@ -186,34 +187,34 @@ impl Server {
         (status.code(), self.log())
     }
 
-    /// Whether it is running.
+    /// Returns whether the server is running.
     pub fn runs(&mut self) -> bool {
         self.process.try_wait().is_ok_and(|status| status.is_none())
     }
 
-    /// The end of its log so far.
+    /// Returns the end of the server's log so far.
     pub fn log(&self) -> String {
         self.log.lock().lines.make_contiguous().join("\n")
     }
 
     /// # Panics
-    /// If it panicked, or logged a forbidden text.
+    /// If the server panicked, or logged a forbidden text.
     pub fn nothing_bad(&self) {
         let log = self.log.lock();
         assert!(log.bad.is_empty(), "the log has forbidden lines: {:#?}", log.bad);
     }
 
-    /// Its current memory, in KiB; 0 if the system does not report it.
+    /// Returns the current memory of the process, in KiB; 0 if the system does not report it.
     pub fn rss(&self) -> u64 {
         self.memory("VmRSS:")
     }
 
-    /// Its peak memory.
+    /// Returns the peak memory of the process, in KiB.
     pub fn peak(&self) -> u64 {
         self.memory("VmHWM:")
     }
 
-    /// Returns once it is idle: it uses only the processor time of its timers.
+    /// Returns once the server is idle: it uses only the processor time of its timers.
     pub fn rests(&self) {
         let (begun, mut before) = (Instant::now(), self.ticks());
         while begun.elapsed() < LONG {
@@ -227,7 +228,7 @@ impl Server {
         panic!("it is still at it");
     }
 
-    /// Its processor time in hundredths of a second.
+    /// Returns the processor time of the process, in hundredths of a second.
     fn ticks(&self) -> u64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap_or_default();
         let fields = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ');
@@ -243,7 +244,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -255,7 +256,7 @@ fn digits(text: &str) -> Option<u64> {
     text[..end].parse().ok()
 }
 
-/// Reads its log, so that the process never blocks on it.
+/// Reads the server's log, so that the process never blocks on it.
 fn keep(stderr: ChildStderr, log: Arc<Mutex<Log>>, addresses: Sender<SocketAddr>) -> thread::JoinHandle<()> {
     thread::spawn(move || {
         let mut lines = BufReader::new(stderr);

@@ -38,7 +38,7 @@ async fn main() -> Result<(), AnyError> {
 
     let ids = Sequences::new(PostgresStore::open(&url).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
-    // Before the service is ready: after a failover, a sequence may open although every draw fails.
+    // Warm up before the service is ready: after a failover, a sequence may open although every draw fails.
     orders.warm().await?;
 
     let shop = Arc::new(Shop { pool, orders: orders.clone() });

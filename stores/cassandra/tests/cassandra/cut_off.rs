@@ -33,7 +33,7 @@ async fn cut_off_datacenter_drains_its_window_then_names_quorum() {
         let doubtful = ledger.doubtful - doubtful;
         assert!(
             granted + doubtful >= held,
-            "{granted} ids while cut off, and {doubtful} in doubt, of the {held} that it had: {error}"
+            "{granted} ids granted while cut off, {doubtful} in doubt, {held} in the window: {error}"
         );
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         let text = error.to_string();

@@ -28,7 +28,7 @@ async fn connection_is_encrypted_and_certificates_are_checked() {
         (error.kind(), error.to_string())
     };
     let (kind, text) = refused(&plain).await;
-    assert_eq!(kind, ErrorKind::Unavailable, "nobody speaks plainly here: {text}");
+    assert_eq!(kind, ErrorKind::Unavailable, "the server accepts only TLS: {text}");
     for (url, remedy) in [
         (format!("{plain}&tls=true&cert={certificate}&key={key}"), "ca=FILE"),
         (url.replace("localhost", "127.0.0.1"), "a host of the URL"),

@@ -30,7 +30,7 @@ struct Two {
 impl Two {
     async fn over(cluster: &Cluster) -> Self {
         let proxy = Between::to(cluster.address(0)).await;
-        // A write times out after a quarter of this. The other processes must be done by then.
+        // A write times out after a quarter of the timeout below. The other processes must be done by then.
         let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
         let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
         let [late, prompt] = [Cluster::open(&options).await, Cluster::open(&options).await];
@@ -71,7 +71,10 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     two.prompt.set(&s.name, back).await.unwrap();
     let mut ledger = Ledger::default();
     let first = insist(&two.prompt, &s, &mut ledger).await;
-    assert_eq!(first.range, before.range, "the window is not where the take expects it: this proves nothing");
+    assert_eq!(
+        first.range, before.range,
+        "the window is not at the position that the take expects: nothing was tested"
+    );
     take.open();
     let late = late.await.unwrap();
     assert_eq!(late.identity, first.identity, "ids of the era before: {late:?}");

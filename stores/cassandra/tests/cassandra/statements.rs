@@ -134,7 +134,7 @@ impl State {
         let frame = Frame(answer.bytes);
         if frame.opcode() == RESULT && frame.body().starts_with(&PREPARED) {
             let text = self.preparing.remove(&(answer.connection, frame.stream()));
-            self.prepared.insert(frame.id(4).to_vec(), text.expect("somebody asked for it"));
+            self.prepared.insert(frame.id(4).to_vec(), text.expect("a prepared statement was requested"));
         }
     }
 }

@@ -39,7 +39,7 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
         query(&session, "DROP TABLE IF EXISTS momentary.idmill_sequences").await;
         let text = format!("s{round}");
         let reserving = tokio::spawn(async move { store.reserve(&request(&text, 5)).await });
-        // Not a limit: the reserve may find the new table immediately.
+        // This pause is not a limit: the reserve may find the new table immediately.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Cluster::open(&options).await;
         match reserving.await.unwrap() {
@@ -54,7 +54,7 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
             }
         }
     }
-    panic!("no reserve is granted once the table is there again");
+    panic!("no reserve is granted after the table is restored");
 }
 
 async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
@@ -67,14 +67,14 @@ async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 5);
     let store =
         CassandraStore::open(cluster.behind(&proxy, "heard_of").create_keyspace([("dc1", 1)])).await.unwrap();
-    assert_eq!(proxy.outstanding(), 0, "nobody asked again: this proves nothing");
+    assert_eq!(proxy.outstanding(), 0, "the store did not repeat its check: nothing was tested");
     let mut ledger = Ledger::default();
     insist(&store, &request("s", 5), &mut ledger).await;
     // Another process, which creates nothing, begins a moment later.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 1);
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 1);
     let store = CassandraStore::open(cluster.behind(&proxy, "heard_of").create_tables(false)).await.unwrap();
-    assert_eq!(proxy.outstanding(), 0, "nobody asked again: this proves nothing");
+    assert_eq!(proxy.outstanding(), 0, "the store did not repeat its check: nothing was tested");
     insist(&store, &request("s", 5), &mut ledger).await;
     assert_eq!(ledger.disjoint(), 10);
 }

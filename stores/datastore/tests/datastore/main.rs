@@ -87,7 +87,7 @@ async fn ranges_are_disjoint(engine: &Engine) {
     let grants = reserved_at_once(stores, 2, 25, |count| request("s", count)).await;
     let reserved = disjoint(&grants);
     let info = inspect(&open(engine, "disjoint").await, "s").await;
-    assert_eq!(info.next, Some(reserved + 1), "and there are no gaps: all conflicts were tried again");
+    assert_eq!(info.next, Some(reserved + 1), "there are no gaps, so every conflict was retried");
     assert!(grants.iter().all(|grant| grant.identity == info.identity));
 }
 
@@ -175,7 +175,7 @@ async fn bounds_are_kept_to_the_last_id() {
         assert_eq!((info.next, info.bounds), (None, Bounds::new(start, max).unwrap()));
         let change = Change::new().next(start).backwards(true);
         assert_eq!(store.set(&name, change).await.unwrap().identity.epoch, 1);
-        assert_eq!(reserve(1, u64::MAX).await.unwrap().range.start(), start, "it was set back");
+        assert_eq!(reserve(1, u64::MAX).await.unwrap().range.start(), start, "the next id was lowered");
     }
 }
 
@@ -245,7 +245,7 @@ async fn more_sequences_than_one_answer_holds_are_listed() {
     let mut expected: Vec<String> = (0..400).map(|at| format!("s{at:03}")).collect();
     expected.insert(0, "s".to_owned());
     assert_eq!(listed, expected);
-    assert!(front.count("runQuery") > 1, "it was all one page: this shows nothing");
+    assert!(front.count("runQuery") > 1, "the list had one page: nothing was tested");
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ async fn unanswered_commit_is_unknown_and_never_retried() {
         let error = reserve(&store, "s", 10).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{fate:?}: {error}");
         assert_eq!((error.operation(), error.sequence()), (Some(Operation::Reserve), Some("s")));
-        assert_eq!(front.count("commit"), 1, "{fate:?}: it was sent again");
+        assert_eq!(front.count("commit"), 1, "{fate:?}: the commit was sent again");
         let applied = !matches!(fate, Fate::CutBefore | Fate::Answer(..));
         let next = if applied { 21 } else { 11 };
         assert_eq!(reserve(&store, "s", 10).await.unwrap(), (next, 10), "{fate:?}");
@@ -73,7 +73,7 @@ async fn conflicts_are_retried_and_refusals_are_not() {
         if seen.method == "commit" && seen.nth < 3 { Fate::Answer(409, aborted) } else { Fate::Pass }
     })
     .await;
-    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10), "certainly not applied: tried again");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10), "an aborted commit is retried");
     assert_eq!((front.count("lookup"), front.count("commit")), (5, 4), "each time after another read");
 
     let denied = r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#;
@@ -88,7 +88,7 @@ async fn conflicts_are_retried_and_refusals_are_not() {
     assert_eq!(
         reserve(&store, "s", 10).await.unwrap(),
         (21, 10),
-        "a conflict that was told, not failed with"
+        "a conflict reported in a successful reply is retried"
     );
     assert_eq!(front.count("commit"), 2);
 }
@@ -126,23 +126,27 @@ async fn slower_of_two_writers_reads_again() {
             reserve(&store, "s", 5).await.unwrap();
         };
         let (grant, store) = with_another_in_between(&engine, "slower", take).await;
-        assert_eq!(grant.unwrap().range.start(), 6, "both created it");
+        assert_eq!(grant.unwrap().range.start(), 6, "the other store created the sequence first");
         let (grant, store_again) = with_another_in_between(&engine, "slower", take).await;
-        assert_eq!(grant.unwrap().range.start(), 21, "both moved it on");
+        assert_eq!(grant.unwrap().range.start(), 21, "the other store reserved first");
         let backwards = |store: DatastoreStore| async move {
             let change = Change::new().next(3).backwards(true);
             store.set(&name("s"), change).await.unwrap();
         };
         let (grant, _) = with_another_in_between(&engine, "slower", backwards).await;
         let grant = grant.unwrap();
-        assert_eq!((grant.range.start(), grant.identity.epoch), (3, 1), "the other set it back");
+        assert_eq!(
+            (grant.range.start(), grant.identity.epoch),
+            (3, 1),
+            "the other store lowered the next id"
+        );
         let before = inspect(&store, "s").await.identity.incarnation;
         let remove = |store: DatastoreStore| async move {
             assert!(store.remove(&name("s")).await.unwrap());
         };
         let (grant, _) = with_another_in_between(&engine, "slower", remove).await;
         let grant = grant.unwrap();
-        assert_eq!(grant.range.start(), 1, "the other removed it");
+        assert_eq!(grant.range.start(), 1, "the other store removed the sequence");
         assert_ne!(grant.identity.incarnation, before);
         let info = inspect(&store_again, "s").await;
         assert_eq!((info.next, info.identity), (Some(11), grant.identity));
@@ -166,7 +170,7 @@ async fn removal_spares_a_sequence_that_is_another_by_now() {
     })
     .await;
     assert!(store.remove(&name("s")).await.unwrap());
-    assert_eq!(front.count("commit"), 2, "the first was of an earlier version");
+    assert_eq!(front.count("commit"), 2, "the first commit used an outdated version");
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ async fn a_leader_may_die_at_any_moment() {
     reserved(&observer, 700).await;
     stop.store(true, Ordering::Relaxed);
     let done = running.join_all().await;
-    assert!(done.iter().all(|(grants, _)| grants.len() > 10), "each went on");
+    assert!(done.iter().all(|(grants, _)| grants.len() > 10), "each task continues after the failovers");
     let doubtful: u64 = done.iter().map(|(_, doubtful)| doubtful).sum();
     let grants: Vec<Grant> = done.into_iter().flat_map(|(grants, _)| grants).collect();
     let granted = disjoint(&grants);

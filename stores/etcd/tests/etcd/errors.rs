@@ -20,7 +20,7 @@ async fn authenticate(engine: &Engine) -> String {
     call("/v3/auth/user/grant", r#"{"user":"root","role":"root"}"#).await;
     call("/v3/auth/user/add", r#"{"name":"app","password":"hunter2"}"#).await;
     call("/v3/auth/role/add", r#"{"name":"ids"}"#).await;
-    // From `/ids/` to `/ids0`.
+    // The key range is from `/ids/` to `/ids0`, in base64.
     let grant = r#"{"name":"ids","perm":{"permType":"READWRITE","key":"L2lkcy8=","range_end":"L2lkczA="}}"#;
     call("/v3/auth/role/grant", grant).await;
     call("/v3/auth/user/grant", r#"{"user":"app","role":"ids"}"#).await;

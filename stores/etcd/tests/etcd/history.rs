@@ -58,9 +58,13 @@ async fn restored_etcd_is_rejected_by_running_processes() {
     }
     // The remedy from the error.
     let anew = open(&engine, "ids").await;
-    assert_eq!(inspect(&anew, "s").await.next, Some(11), "it was restored indeed");
+    assert_eq!(inspect(&anew, "s").await.next, Some(11), "the backup was restored");
     anew.set(&name("s"), Change::new().next(100)).await.unwrap();
-    assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
+    assert_eq!(
+        reserve(&store, "s", 10).await.unwrap_err().kind(),
+        ErrorKind::StoreViolation,
+        "the error is permanent"
+    );
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }
 
@@ -77,8 +81,8 @@ async fn detected_restore_raises_the_key_for_other_processes() {
     let error = s.next().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
     assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (41, 10));
-    assert_eq!(s.next().await.unwrap_err().kind(), ErrorKind::StoreViolation, "it stays");
-    assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (51, 10), "and raises no further");
+    assert_eq!(s.next().await.unwrap_err().kind(), ErrorKind::StoreViolation, "the error is permanent");
+    assert_eq!(reserve(&unaware, "s", 10).await.unwrap(), (51, 10), "the key is raised once");
 }
 
 /// The sequence itself is unchanged, but other data of the cluster is lost.
@@ -112,10 +116,10 @@ async fn reused_revision_does_not_match_the_cached_value() {
     let Some((engine, store)) = backed_up().await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
     restore(&engine).await;
-    // Far more ids with the same number of writes.
+    // Reserve far more ids with the same number of writes, so that the revision is the same.
     assert_eq!(reserve(&open(&engine, "ids").await, "s", 1000).await.unwrap(), (11, 1000));
     let (start, _) = reserve(&store, "s", 10).await.unwrap();
-    assert_eq!(start, 1011, "by the numbers nothing went back, and what others reserved meanwhile is theirs");
+    assert_eq!(start, 1011, "the next id did not go back, and the ids of the other store are skipped");
 }
 
 #[tokio::test]
@@ -144,7 +148,7 @@ async fn another_cluster_is_refused() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// Also refused for a process with the sequence in memory: it would return the same ids again.
+/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
 #[tokio::test]
 async fn deleted_key_is_not_recreated_after_grants() {
     let Some(engine) = shared().await else { return };

@@ -63,7 +63,7 @@ async fn uncontended_reserve_is_one_round_trip() {
         (count("Range"), count("Txn"))
     };
     let before = asked().await;
-    assert!(before.1 > 0, "the counters are not what they were taken for: {before:?}");
+    assert!(before.1 > 0, "the metrics have no transaction count: {before:?}");
     for _ in 0..10 {
         reserve(&store, "s", 10).await.unwrap();
     }

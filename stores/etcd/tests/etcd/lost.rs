@@ -43,7 +43,7 @@ impl Between {
     /// Cuts all current connections of the store, and holds nothing back on later ones. Requests that
     /// reached etcd are unaffected.
     fn cut(&self) {
-        assert!(self.proxy.disarm() > 0, "nothing was held back: the test proves nothing");
+        assert!(self.proxy.disarm() > 0, "no fault was triggered: nothing was tested");
         self.proxy.cut();
     }
 }
@@ -70,7 +70,7 @@ async fn next_is(store: &EtcdStore, sequence: &str, next: u64) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(60), becomes).await.expect("it comes to that");
+    tokio::time::timeout(Duration::from_secs(60), becomes).await.expect("the next id is reached");
 }
 
 #[tokio::test]
@@ -84,8 +84,8 @@ async fn a_lost_answer_is_found_out_and_costs_nothing() {
     });
     next_is(&direct, "s", 21).await;
     proxy.cut();
-    assert_eq!(reserving.await.unwrap().unwrap(), (11, 10), "the very range that was reserved");
-    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "which was reserved once");
+    assert_eq!(reserving.await.unwrap().unwrap(), (11, 10), "the range that was reserved");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the range was reserved once");
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn a_rest_is_given_back_once() {
     let grant = store.reserve(&request("s", 10)).await.unwrap();
     let back = |start, len| GiveBack::new(name("s"), grant.identity, IdRange::new(start, len).unwrap());
     assert!(store.give_back(&back(6, 5)).await.unwrap());
-    assert!(!store.give_back(&back(6, 5)).await.unwrap(), "it is not the end any more");
+    assert!(!store.give_back(&back(6, 5)).await.unwrap(), "the range is no longer the last");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
     // The store's cache is old, and shows this as the end of the sequence; it is not.
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (11, 5));
@@ -229,7 +229,7 @@ async fn silence_ends_with_the_timeout() {
         ErrorKind::Unavailable,
         "a read reserves nothing"
     );
-    assert_eq!(inspect(&direct, "s").await.next, Some(21), "reserved once, whatever was sent");
+    assert_eq!(inspect(&direct, "s").await.next, Some(21), "only one reserve was applied");
     proxy.proxy.disarm();
     // The connection without answers is replaced.
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));

@@ -34,7 +34,10 @@ async fn a_data_directory_that_is_put_back() {
     backup.put_back_under(&engine).await;
     let error = ids.draw_with(&running, 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
-    assert!(error.to_string().contains("restored from a backup"), "it notices by itself: {error}");
+    assert!(
+        error.to_string().contains("restored from a backup"),
+        "a running process detects the restore: {error}"
+    );
     backup.put_back_under(&engine).await;
     ids.went_back().await;
 }
@@ -53,14 +56,14 @@ async fn a_snapshot_that_is_restored() {
         ids.draw_with(&running, 50).await.unwrap();
         restored(&engine, &snapshot, bumped).await;
         let error = ids.draw_with(&running, 1).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::StoreViolation, "it notices by itself: {error}");
+        assert_eq!(error.kind(), ErrorKind::StoreViolation, "a running process detects the restore: {error}");
         restored(&engine, &snapshot, bumped).await;
         ids.went_back().await;
     }
 }
 
 fn tool(name: &str) -> Command {
-    engines::tool("etcd", name).expect("fetched, since it runs")
+    engines::tool("etcd", name).expect("etcd's tools are installed")
 }
 
 /// Restores the snapshot into the only member, which keeps its addresses.

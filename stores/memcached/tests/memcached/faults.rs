@@ -33,7 +33,7 @@ async fn draw_with_a_lost_reply_is_unknown_and_leaves_a_gap() {
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_after();
     assert_eq!(lost.await.unwrap(), ErrorKind::UnknownOutcome);
-    // For the client it may have been sent: unknown again, though the server never received it.
+    // The client cannot rule out that the draw was sent: unknown again, though the server never received it.
     let drawing = tier.clone();
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_before();
@@ -55,11 +55,7 @@ async fn install_with_a_lost_reply_returns_no_id_of_its_own() {
     gate.pass("mg").await;
     gate.expect("ms").await.cut_after();
     gate.pass("ma").await;
-    assert_eq!(
-        drawing.await.unwrap().start(),
-        4,
-        "the block is there, without what the winner took for itself"
-    );
+    assert_eq!(drawing.await.unwrap().start(), 4, "the winner's three ids are not in the block");
     assert_eq!((tier.abandoned(), tier.uncertain(), store.reserves()), (0, 100, 1));
 }
 
@@ -111,7 +107,7 @@ async fn draw_discards_its_cas_with_its_connection() {
     let p1 = Arc::new(tier(&store, gated(&gate, 2)));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
-    // It receives the cas of the dry window, but loses its connection before it uses it: it draws again.
+    // P1 receives the cas of the dry window, but loses its connection before using the cas: P1 draws again.
     gate.expect("ma").await.pass_and_cut();
     gate.pass("ma").await;
     gate.open();
@@ -210,9 +206,9 @@ async fn only_the_stub_winner_reserves_from_the_store() {
     let first = begin(&p0);
     store0.arrival().await;
     let waiter = begin(&p1);
-    // It has looked several times, and found the stub.
+    // Wait until P1 has looked several times, and found the stub.
     while p1.window().stats().round_trips < 6 {
-        assert!(!waiter.is_finished(), "it went to the store");
+        assert!(!waiter.is_finished(), "the waiter called the store");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!((waiter.is_finished(), store.reserves()), (false, 0));
@@ -241,7 +237,7 @@ async fn a_reserve_that_fails_gives_its_stub_back_at_once() {
     store.fail_sequence(name().as_str(), ErrorKind::Unavailable);
     assert_eq!(kind(&failing).await, ErrorKind::Unavailable);
     let (mut operator, key) = (Raw::open(&server).await, key(&store).await);
-    assert_eq!(operator.ask(&format!("mg {key} v")).await.0, "EN", "nobody has to wait for a stub to expire");
+    assert_eq!(operator.ask(&format!("mg {key} v")).await.0, "EN", "the stub was left to expire");
     store.heal_sequence(name().as_str());
     assert_eq!(draw(&failing, 1).await.start(), 101);
     store.set_faults(Faults::outage());
@@ -281,7 +277,7 @@ async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
         );
     }
     server.resume();
-    assert_eq!(draw(&tier, 1).await.start(), 3, "the draw that nobody waited for was carried out");
+    assert_eq!(draw(&tier, 1).await.start(), 3, "the abandoned draw was executed");
     assert_eq!(tier.window().stats().uncertain, 1);
 }
 

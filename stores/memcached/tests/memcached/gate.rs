@@ -58,7 +58,7 @@ impl Gate {
     /// The next held commands; panics if none arrive.
     pub(crate) async fn held(&mut self) -> Held {
         let held = tokio::time::timeout(Duration::from_secs(20), self.held.recv()).await;
-        held.expect("something arrives at the gate").expect("the gate stands")
+        held.expect("a command arrives within 20 s").expect("the gate is open")
     }
 
     /// Lets the next command pass; panics if it is another one.

@@ -73,7 +73,7 @@ async fn grow(tier: Arc<Tier>, progress: Arc<Progress>, draws: u64, seed: u64) -
     for _ in 0..draws {
         let before = progress.returned.load(Ordering::SeqCst);
         let range = draw(&tier, random.u64(1..=5)).await;
-        assert!(range.start() > before, "{range:?} was asked for after {before} was returned");
+        assert!(range.start() > before, "{range:?} was requested after {before} was returned");
         progress.returned.fetch_max(range.last().unwrap(), Ordering::SeqCst);
         progress.draws.fetch_add(1, Ordering::SeqCst);
         ranges.push(range);

@@ -23,7 +23,7 @@ async fn window_serves_and_counts_moves_between_servers() {
     };
     let mut processes = [process().await, process().await];
     let issued = back_and_forth(&switch, [one.address(), other.address()], &mut processes).await;
-    assert_eq!(issued, 60, "everybody goes on");
+    assert_eq!(issued, 60, "both processes draw after each move");
     let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
     let (key, began) = (key(&store).await, Instant::now());
     // The ids of an early refill in progress are counted nowhere yet.
@@ -43,7 +43,7 @@ async fn window_serves_and_counts_moves_between_servers() {
                 "{moves} moves: {granted} granted, 60 handed out, {abandoned} abandoned, {there} left, \
                  {uncertain} uncertain"
             );
-            assert!(moves >= 4 && abandoned >= moves, "each return is counted, and what it costs");
+            assert!(moves >= 4 && abandoned >= moves, "each move and its abandoned ids are counted");
             assert!(whole, "each id is accounted for");
             break;
         }

@@ -139,7 +139,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
             _ => {}
         }
     }
-    assert!(round > 10, "it was over before anything happened");
+    assert!(round > 10, "the processes ended before any fault");
     judge(&processes, evictions);
     let left = store.inspect(&name()).await.unwrap().unwrap();
     assert_eq!(left.bounds.start(), 1);
@@ -149,7 +149,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
 fn judge(processes: &[Process], evictions: u32) {
     let draws: Vec<_> = processes.iter().flat_map(Process::draws).collect();
     for process in &processes[1..] {
-        assert_eq!(process.draws().len(), DRAWS, "it ended early");
+        assert_eq!(process.draws().len(), DRAWS, "a process ended early");
     }
     let ids: BTreeSet<u64> = draws.iter().map(|[id, ..]| *id).collect();
     assert_eq!(ids.len(), draws.len(), "an id was handed out twice");
@@ -162,7 +162,7 @@ fn judge(processes: &[Process], evictions: u32) {
         while let Some([earlier, ..]) = returned.next_if(|[.., ended]| *ended < began) {
             largest = largest.max(earlier);
         }
-        assert!(id > largest, "{id} was asked for after {largest} was returned");
+        assert!(id > largest, "{id} was requested after {largest} was returned");
     }
     println!("{} ids up to {:?}, {evictions} evictions", ids.len(), ids.last());
 }

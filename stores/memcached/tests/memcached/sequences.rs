@@ -98,8 +98,11 @@ async fn ids_that_others_reserve_in_between_are_never_handed_out() {
         issued.add(draw(&tier, 5).await);
     }
     let others: Vec<_> = issued.0.range(101..=130).collect();
-    assert!(others.is_empty(), "{others:?} are somebody else's");
-    assert!(issued.0.contains(&12_345) || tier.abandoned() > 0, "what was reserved is used, or counted");
+    assert!(others.is_empty(), "{others:?} belong to another caller");
+    assert!(
+        issued.0.contains(&12_345) || tier.abandoned() > 0,
+        "the prepared range is used or counted as abandoned"
+    );
 }
 
 #[tokio::test]

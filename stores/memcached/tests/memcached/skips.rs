@@ -26,7 +26,7 @@ async fn server_without_cas_is_reported_and_costs_no_id() {
     let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));
     for _ in 0..3 {
-        // A stub left behind is waited for.
+        // A stub that was left behind would make the next reserve wait.
         let error = tier.reserve(&request(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("-C"), "{error}");
@@ -49,7 +49,7 @@ async fn store_slower_than_the_stub_costs_one_reported_block() {
     );
     assert_eq!((tier.abandoned(), tier.uncertain()), (1_000, 0));
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1_001);
-    assert_eq!(granted(&store).await, 1_001, "no more than was asked for, until one is served");
+    assert_eq!(granted(&store).await, 1_001, "only the requested ids are reserved until a claim succeeds");
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.start(), 1_002);
     assert_eq!(granted(&store).await, 2_001);
 }

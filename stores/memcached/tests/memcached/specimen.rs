@@ -104,7 +104,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     operator.evict(&key).await.unwrap();
     look_of_p1.pass();
     let install_of_p1 = gate1.expect("ms").await;
-    // Its stub is evicted. P0 calls again, wins, and draws.
+    // P1's stub is evicted. P0 calls again, wins, and draws.
     operator.evict(&key).await.unwrap();
     gate0.open();
     let second = draw(&p0, 1).await;

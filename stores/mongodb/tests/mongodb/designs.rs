@@ -77,7 +77,7 @@ async fn several_instances_share_the_document() {
     assert_eq!(drawn.len(), 200, "an id was handed out twice");
     let next = inspect(&open(server.address()).await, "orders").await.next.unwrap();
     assert!(drawn.first() == Some(&1_000) && drawn.last() < Some(&next), "{drawn:?}, and the next is {next}");
-    // Each of them has less than a batch left over.
+    // Each instance has less than a batch left over.
     assert!(next < 1_200 + 4 * STEP, "{next}");
     for (ids, _) in instances {
         ids.close().await;
@@ -111,15 +111,15 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
     let orders = orders.patience(Duration::from_secs(12)).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1_000);
     server.kill();
-    assert_eq!(orders.take(9).await.unwrap().len(), 9, "what is in memory is served");
+    assert_eq!(orders.take(9).await.unwrap().len(), 9, "ids in memory are served during the outage");
     for outcome in callers(&orders, 50).await {
         let error = outcome.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
-        let cause = std::error::Error::source(&error).expect("what the store said").to_string();
+        let cause = std::error::Error::source(&error).expect("the error of the store").to_string();
         assert!(cause.contains("orders"), "{cause}");
     }
     server.restart().await;
-    // Its driver has to find the server again, which may exceed one caller's deadline.
+    // The driver has to find the server again, which may exceed one caller's deadline.
     let drawing = async {
         loop {
             match orders.next().await {
@@ -128,7 +128,8 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
             }
         }
     };
-    let id = tokio::time::timeout(Duration::from_secs(120), drawing).await.expect("the store goes on");
+    let id =
+        tokio::time::timeout(Duration::from_secs(120), drawing).await.expect("draws resume after the outage");
     assert!(id >= 1_010, "{id}");
     ids.close().await;
 }

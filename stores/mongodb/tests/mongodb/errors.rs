@@ -86,18 +86,18 @@ async fn write_with_a_lost_reply_is_unknown_read_is_unavailable() {
     let error = store.create(&s, bounds(1, 100)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     let mut seen = inspect(&store, "s").await;
-    assert_eq!(seen.bounds, bounds(1, 100), "it was created");
+    assert_eq!(seen.bounds, bounds(1, 100), "the sequence was created");
     proxy.arm("findAndModify", Fault::Withhold(Gate::new()));
     let change = Change::new().next(50);
     assert_eq!(store.set(&s, change).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
     seen.next = Some(50);
-    assert_eq!(inspect(&store, "s").await, seen, "it was set");
+    assert_eq!(inspect(&store, "s").await, seen, "the change was applied");
     proxy.arm("find", Fault::Withhold(Gate::new()));
     let error = store.inspect(&s).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable, "a read has no outcome: {error}");
+    assert_eq!(error.kind(), ErrorKind::Unavailable, "a read has no unknown outcome: {error}");
     proxy.arm("delete", Fault::CutReply);
     assert_eq!(store.remove(&s).await.unwrap_err().kind(), ErrorKind::UnknownOutcome);
-    assert!(!store.remove(&s).await.unwrap(), "it was removed");
+    assert!(!store.remove(&s).await.unwrap(), "the sequence was removed");
 }
 
 #[tokio::test]
@@ -129,9 +129,9 @@ async fn grants_survive_a_kill_and_stopped_server_is_unavailable() {
     assert_eq!(
         reserve(&open(server.address()).await, "s", 10).await.unwrap(),
         (11, 10),
-        "nothing reached it meanwhile"
+        "no reserve reached the server during the outage"
     );
-    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store goes on");
+    assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store continues");
 }
 
 /// How a failure was produced, and the expected error.
@@ -166,7 +166,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
     let malformed = MongoStore::new(&client.database("test").collection::<Document>("a$b"));
     vec![
         Taken {
-            what: "nobody listens",
+            what: "no server listens",
             error: MongoStore::open(&url(nobody, "&timeout=400ms")).await.unwrap_err(),
             kind: ErrorKind::Unavailable,
             // Only as text: the driver's error prints its topology in debug format.

@@ -120,7 +120,7 @@ async fn bounds_are_exact() {
     );
     let error = store.reserve(&narrow).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Exhausted, Some("s")));
-    assert_eq!(reserve(&store, "s", u64::MAX).await.unwrap(), (16, 5), "what is left");
+    assert_eq!(reserve(&store, "s", u64::MAX).await.unwrap(), (16, 5), "the remaining ids");
     for _ in 0..2 {
         assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
     }
@@ -222,7 +222,7 @@ async fn changes_are_conditional_and_backwards_is_another_epoch() {
     assert_eq!(
         store.set(&s, back).await.unwrap_err().kind(),
         ErrorKind::Conflict,
-        "it is not what was expected"
+        "the identity has changed"
     );
     let grant = store.reserve(&request("s", 5)).await.unwrap();
     assert_eq!((grant.range.start(), grant.identity), (10, set.identity));
@@ -285,7 +285,7 @@ async fn a_document_that_cannot_be_is_refused_and_left_alone() {
         documents.insert_one(doc! { "_id": 7 }).await.unwrap();
         reserve(&store, "t", 5).await.unwrap();
         let listing = store.list(&Page::default()).await.unwrap();
-        assert_eq!(listing.sequences, [inspect(&store, "t").await], "beside what cannot be read");
+        assert_eq!(listing.sequences, [inspect(&store, "t").await], "unreadable documents are listed apart");
         let bad: Vec<_> = listing.unreadable.iter().map(|row| (&*row.name, row.error.kind())).collect();
         assert_eq!(bad, [("7", ErrorKind::StoreViolation), ("s", kind)]);
         documents.delete_many(doc! { "_id": { "$ne": "s" } }).await.unwrap();

@@ -28,7 +28,7 @@ async fn server_without_transactions_is_unsupported_with_remedy() {
         let error = reserve_in::<i64>(&mut session, &database, sequence, 5).await.unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Unsupported, Some(sequence)));
     }
-    assert_eq!(inspect(&store, "invoices").await.next, Some(11), "nothing was taken");
+    assert_eq!(inspect(&store, "invoices").await.next, Some(11), "no id was reserved");
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn session_outside_a_transaction_is_rejected_but_usable() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         assert!(error.to_string().contains("start_transaction"), "{error}");
     }
-    assert_eq!(inspect(&store, "invoices").await.next, Some(11), "nothing was taken");
+    assert_eq!(inspect(&store, "invoices").await.next, Some(11), "no id was reserved");
     session.start_transaction().await.unwrap();
     let none = reserve_in::<i64>(&mut session, &database, "invoices", 0).await.unwrap_err();
     assert_eq!(none.kind(), ErrorKind::InvalidInput);

@@ -69,7 +69,7 @@ impl MysqlOptions {
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         for host in &mut self.authority.hosts {
-            // After the brackets of an IPv6 address.
+            // Search after the brackets of an IPv6 address.
             let end = host.rfind(']').unwrap_or_default();
             let bare = host[end..].find(':').map_or(host.len(), |colon| end + colon);
             host.truncate(bare);

@@ -29,7 +29,7 @@ async fn waiting(root: &mut Conn, table: &str) -> u64 {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("nobody waits");
+    panic!("no connection waits for the lock of {table}");
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert_eq!(refused(&store, "s", "--next ID").await, ErrorKind::Conflict);
     store.set(&name("s"), Change::new().next(500)).await.unwrap();
     assert_eq!(reserve(&store, "s", 3).await.unwrap(), (500, 3));
-    // Also if the next id is already correct.
+    // Setting the next id resolves the conflict even if the id is already correct.
     store.set(&name("same"), Change::new().next(31)).await.unwrap();
     assert_eq!(reserve(&store, "same", 3).await.unwrap(), (31, 3));
 }
@@ -97,7 +97,7 @@ async fn promoted_replica_continues_if_allowed_and_skips_once() {
         drawn.sort_unstable();
         assert_eq!(drawn, [1_031, 1_032, 1_033, 1_034]);
     }
-    // The last ids of a sequence too.
+    // The former primary continues with its own ids.
     assert_eq!(reserve(&open_with(&primary, "").await, "s", 5).await.unwrap(), (81, 5));
 }
 
@@ -165,8 +165,8 @@ async fn table_without_history_is_rejected_with_its_statement() {
     assert_eq!(reserve(&open(address, "before").await, "s", 1).await.unwrap(), (31, 1));
 }
 
-/// Its connections lead to another server, as with a DNS name or a proxy. It has cached the
-/// sequence, and does not read first.
+/// The connections of the process lead to another server, as with a DNS name or a proxy. The process has
+/// cached the sequence, and does not read first.
 #[tokio::test]
 async fn running_process_is_rejected_after_a_failover() {
     let Some(engine) = Engine::start(ENGINE).await else { return };

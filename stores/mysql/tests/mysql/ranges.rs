@@ -46,7 +46,7 @@ async fn a_reserve_is_one_statement() {
     assert_eq!([0, 1, 2].map(|kind| after[kind] - before[kind]), [1, 1, 0]);
 }
 
-/// For any `sql_mode` of the server or of a user's pool.
+/// Numbers are exact for any `sql_mode` of the server or of a user's pool.
 #[tokio::test]
 async fn numbers_are_exact_to_both_ends_of_u64() {
     let Some(engine) = server().await else { return };

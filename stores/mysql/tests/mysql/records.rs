@@ -56,5 +56,5 @@ async fn unsafe_or_foreign_witness_table_is_rejected() {
     assert!(store.swap_record(&s, None, "a").await.unwrap());
     run(&mut root, &["CREATE UNIQUE INDEX one ON refused_witness (record)"]).await;
     let error = store.swap_record(&name("s2"), None, "a").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Conflict, "somebody's index: {error}");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "an index created by a user: {error}");
 }

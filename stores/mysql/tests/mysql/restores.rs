@@ -113,7 +113,7 @@ async fn cut_off(primary: &Engine, replica: &Engine) {
     let mut replica = root(replica.address()).await;
     let (end,) = one::<(String,)>(&mut root(primary.address()).await, "SELECT @@gtid_binlog_pos").await;
     let (late,) = one::<(i64,)>(&mut replica, &format!("SELECT MASTER_GTID_WAIT('{end}', 60)")).await;
-    assert_eq!(late, 0, "it has all up to {end}");
+    assert_eq!(late, 0, "the replica has not reached {end}");
     run(&mut replica, &["STOP SLAVE"]).await;
 }
 
@@ -126,7 +126,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.draw(50).await;
     primary.kill();
     run(&mut root(replica.address()).await, &["RESET SLAVE ALL"]).await;
-    // Without a guard it refuses a row that another server wrote last.
+    // Without a guard, the store refuses a row that another server wrote last.
     ids.moves_to(url(replica.address(), "replicated", "&timeout=20s"));
     let process = ids.process().await.unwrap();
     let error = ids.draw_with(&process, 1).await.unwrap_err();

@@ -25,7 +25,7 @@ async fn server_that_may_lose_commits_is_rejected() {
         let pool = pool(address, |options| options);
         let error = MysqlStore::from_pool(&pool).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        // Its durability is sufficient for reads.
+        // The server's durability is sufficient for reads.
         assert!(MysqlStore::open(&url(address, "t", "&mode=ro")).await.is_ok());
     }
     // An open store detects it on its next connection, as after a failover.

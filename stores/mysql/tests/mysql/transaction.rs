@@ -18,7 +18,7 @@ async fn ids_commit_and_roll_back_with_what_they_number() {
         if commit { tx.commit().await.unwrap() } else { tx.rollback().await.unwrap() }
     }
     assert_eq!(inspect(&store, "invoices").await.next, Some(7));
-    // Both draw from one sequence.
+    // The store and transactions draw from one sequence.
     assert_eq!(reserve(&store, "invoices", 3).await.unwrap(), (7, 3));
     let mut tx = pool.start_transaction(TxOpts::default()).await.unwrap();
     assert_eq!(next_in::<u64>(&mut tx, "invoices").await.unwrap(), 10);

@@ -48,8 +48,8 @@ impl NativeSequences {
         Ok(listing.sorted())
     }
 
-    /// Reads all in one statement. If it fails, reads them one by one, since several of them may
-    /// fail.
+    /// Reads these sequences in one statement. If the statement fails, reads them one by one, since several
+    /// of them may fail.
     async fn list_these(&self, some: &[(String, SequenceName)], listing: &mut Listing) -> Result<()> {
         let select = |(sql, name): &(String, SequenceName)| format!("({})", see_sql(sql, name));
         let selects: Vec<_> = some.iter().map(select).collect();
@@ -63,7 +63,7 @@ impl NativeSequences {
         for (sql, name) in some {
             match self.see(sql, name).await {
                 Ok(Some(seen)) => add(listing, name, seen.info()),
-                // It was dropped in the meantime.
+                // The sequence was dropped in the meantime.
                 Ok(None) => {}
                 Err(error) if error.status() != Status::Permanent => return Err(error),
                 Err(error) => add(listing, name, Err(error)),

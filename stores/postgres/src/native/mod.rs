@@ -274,7 +274,7 @@ impl NativeSequences {
                     if let Some(row) = rows.first() {
                         return Seen::read(row, self.values).map(Some);
                     }
-                    // It exists, and was restarted during the read: its old file is empty.
+                    // The sequence exists, and was restarted during the read: its old file is empty.
                 }
                 Err(fault) if fault.code() == Some(UNDEFINED_TABLE) => return Ok(None),
                 // The old file was removed during the read.

@@ -63,7 +63,8 @@ async fn a_database_of_tests_may_do_without() {
     assert_eq!(PostgresStore::open(&url(&engine, "")).await.unwrap_err().kind(), ErrorKind::Conflict);
 }
 
-/// A part that a crash empties would begin again, even if the table itself is logged.
+/// Even if the table itself is logged, a crash empties its unlogged parts, and their sequences would begin
+/// again.
 #[tokio::test]
 async fn parts_of_a_table_that_a_crash_empties_are_refused() {
     let Some(engine) = server().await else { return };

@@ -54,11 +54,11 @@ async fn another_cluster_is_rejected_until_next_id_is_set() {
             assert!(error.to_string().contains(words), "{error}");
         }
     }
-    assert_eq!(ids(batch[1].clone().unwrap().range), (1, 1), "it has no other history");
+    assert_eq!(ids(batch[1].clone().unwrap().range), (1, 1), "a new sequence has no other history");
     // A change that does not set the next id does not resolve the conflict.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
-    // `raise`, which older imports use, does not either.
+    // `raise`, which older imports use, does not resolve it either.
     let raised = raise(&store, &inspect(&store, "s").await, 32).await.unwrap();
     assert_eq!(raised.next, Some(32));
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -74,7 +74,7 @@ async fn allowed_failover_to_another_cluster_holds_for_all() {
     assert_eq!(ids(reserve(&open(&second).await, "s", 5).await.unwrap().range), (36, 40));
 }
 
-/// All processes detect it at the same time.
+/// All processes detect the failover at the same time.
 #[tokio::test]
 async fn concurrent_failovers_skip_ids_only_once() {
     let Some((first, second)) = dumped_and_restored().await else { return };
@@ -114,7 +114,7 @@ async fn a_promoted_standby_is_another_timeline_at_once() {
     let Some(replica) = replica(&primary).await else { return };
     reserve(&open(&primary).await, "s", 50).await.unwrap();
     stop(&primary).await;
-    // It can be inspected before it is promoted.
+    // The standby can be inspected before it is promoted.
     let look = schemes().open(&url(&replica, "&mode=ro")).await.unwrap();
     assert_eq!(inspect(&*look, "s").await.next, Some(31));
     let standby = reserve(&open(&replica).await, "s", 1).await.unwrap_err();

@@ -119,7 +119,10 @@ async fn no_sequence_waits_for_the_lock_of_another() {
         for one in at_once {
             one.await.unwrap();
         }
-        assert!(stuck.iter().all(|one| !one.is_finished()), "{options}: they are held still");
+        assert!(
+            stuck.iter().all(|one| !one.is_finished()),
+            "{options}: the reserves of the locked rows still wait"
+        );
         tx.rollback().await.unwrap();
         for one in stuck {
             assert!(one.await.unwrap() >= 2);

@@ -86,5 +86,5 @@ async fn until_waiting(client: &Client, count: i64) {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("nobody waits for a lock");
+    panic!("fewer than {count} statements wait for a lock");
 }

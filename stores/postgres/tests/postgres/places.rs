@@ -32,7 +32,7 @@ async fn schema_created_later_restarts_no_sequence() {
     for url in &both {
         let store = schemes().open(url).await.unwrap();
         let first = reserve(&*store, "s", 1).await.unwrap().range.start();
-        assert!(first > 1, "{url}: {first} again");
+        assert!(first > 1, "{url}: {first} is a duplicate");
         assert_eq!(store.list_all().await.unwrap().len(), 1, "{url}");
         // A sequence that does not exist is created in the first schema of the path.
         reserve(&*store, "new", 1).await.unwrap();

@@ -71,7 +71,7 @@ async fn statements_that_another_session_keeps_are_sent_whole() {
     let mut holder = client(&pooler).await;
     let held = holder.transaction().await.unwrap();
     let count = held.query_typed(kept, &[]).await.unwrap()[0].get::<_, i64>(0);
-    assert_eq!(count, 1, "the session that was borrowed keeps it");
+    assert_eq!(count, 1, "the reused session keeps the statement");
     granted(4).await;
     held.rollback().await.unwrap();
     granted(4).await;
@@ -107,5 +107,5 @@ async fn again(store: &dyn Store) -> IdRange {
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    panic!("it does not go on");
+    panic!("no reserve is granted after the fault");
 }

@@ -101,7 +101,11 @@ async fn rolled_back_write_is_unavailable_cut_write_is_unknown() {
         assert!(error.to_string().contains(says), "{error}");
         tx.rollback().await.unwrap();
     }
-    assert_eq!(ids(reserve(&store, "s", 10).await.unwrap().range), (11, 20), "nothing of it was reserved");
+    assert_eq!(
+        ids(reserve(&store, "s", 10).await.unwrap().range),
+        (11, 20),
+        "the failed reserves took no ids"
+    );
 }
 
 /// A role whose commits do not wait for the disk: the store's commits do.

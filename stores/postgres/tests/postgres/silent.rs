@@ -32,7 +32,7 @@ async fn one_that_was_idle_for_a_minute_is_not_used_again() {
     reserve(&store, "s", 1).await.unwrap();
     let before = sessions().await;
     reserve(&store, "s", 1).await.unwrap();
-    assert_eq!((before.len(), sessions().await), (1, before.clone()), "it is kept");
+    assert_eq!((before.len(), sessions().await), (1, before.clone()), "the connection is reused");
     // No call is active that the advance of a minute could time out.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;

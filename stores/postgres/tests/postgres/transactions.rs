@@ -103,7 +103,7 @@ async fn published_sql_draws_like_the_driver() {
     let mut client = client(&engine).await;
     let sql = next_in_sql("idmill_sequences").unwrap();
     let tx = client.transaction().await.unwrap();
-    assert!(tx.query_opt(&sql, &[&"s", &1_i64]).await.unwrap().is_none(), "there is none yet");
+    assert!(tx.query_opt(&sql, &[&"s", &1_i64]).await.unwrap().is_none(), "the sequence does not exist yet");
     store.create(&name("s"), Bounds::new(1, 10).unwrap()).await.unwrap();
     assert_eq!(tx.query_one(&sql, &[&"s", &1_i64]).await.unwrap().get::<_, i64>(0), 1);
     assert_eq!(next_in::<i64>(&tx, "s").await.unwrap(), 2);

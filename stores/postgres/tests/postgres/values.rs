@@ -178,7 +178,7 @@ async fn native_creation_takes_the_ids_asked_for() {
     let created = idmill_kit::create_at(&store, &name("imported"), large, 20).await.unwrap();
     assert_eq!((created.next, created.bounds), (Some(25), large), "two whole blocks");
     let end = store.reserve(&Reserve::new(name("end"), 1_000).create(small)).await.unwrap();
-    assert_eq!(ids(end.range), (5, 24), "what does not fill a block is left out");
+    assert_eq!(ids(end.range), (5, 24), "ids that do not fill a block are not granted");
     assert_eq!(reserve(&store, "end", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
@@ -208,7 +208,12 @@ async fn native_with_hibernate_repeats_only_if_misconfigured() {
         assert_eq!(theirs.len(), 5_000);
         let all: BTreeSet<_> = ours.iter().chain(&theirs).collect();
         let twice = ours.len() + theirs.len() - all.len();
-        assert_eq!(twice > 0, repeated, "{optimizer} beside values={values}: {twice} of {} twice", all.len());
+        assert_eq!(
+            twice > 0,
+            repeated,
+            "{optimizer} beside values={values}: {twice} of {} are duplicates",
+            all.len()
+        );
     }
 }
 

@@ -27,7 +27,11 @@ async fn connection_is_encrypted_and_certificates_are_checked() {
     assert_eq!(first(&format!("sqlite:{}?window={window}", behind.display())).await.unwrap(), 1);
 
     let plain = format!("redis://{address}?timeout=2s");
-    assert_eq!(first(&plain).await.unwrap_err().kind(), ErrorKind::Unavailable, "nobody speaks plainly here");
+    assert_eq!(
+        first(&plain).await.unwrap_err().kind(),
+        ErrorKind::Unavailable,
+        "the server accepts only TLS"
+    );
     for (url, kind, remedy) in [
         (format!("rediss://{address}"), ErrorKind::Denied, "ca=FILE"),
         (trusting.replace("127.0.0.1", "localhost"), ErrorKind::Denied, "certificate"),

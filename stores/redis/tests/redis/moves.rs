@@ -15,7 +15,7 @@ async fn window_serves_and_counts_moves_between_servers() {
     let process = async || Process::new(tier_at(&store, switch.address(), 0), "s").await;
     let mut processes = [process().await, process().await];
     let issued = back_and_forth(&switch, [one.address(), other.address()], &mut processes).await;
-    assert_eq!(issued, 60, "everybody goes on");
+    assert_eq!(issued, 60, "both processes draw after each move");
     let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
     let (moves, abandoned) = (sum(Tier::moves), sum(Tier::abandoned));
     println!("{moves} moves, {abandoned} abandoned");

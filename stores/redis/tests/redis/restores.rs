@@ -56,8 +56,8 @@ async fn a_server_that_is_emptied() {
     ids.draw_with(&running, 50).await.unwrap();
     assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
     let error = ids.draw_with(&running, 1).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::StoreViolation, "it notices by itself: {error}");
-    assert_eq!(ids.repeated(20).await, 20, "others do not");
+    assert_eq!(error.kind(), ErrorKind::StoreViolation, "a running process detects the loss: {error}");
+    assert_eq!(ids.repeated(20).await, 20, "a new process does not detect the loss");
     assert_eq!(ask(&engine, &["FLUSHALL"]), "+OK");
     ids.another().await;
 }
@@ -94,7 +94,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.went_back().await;
 }
 
-/// The store refuses it, with or without a guard, until the next id is set.
+/// The store refuses the replica, with or without a guard, until the next id is set.
 #[tokio::test]
 async fn a_promoted_replica_that_is_refused() {
     let Some((_master, replica, mut ids)) = promoted("&failover=refuse").await else { return };

@@ -25,7 +25,7 @@ pub(crate) fn follow(replica: &Engine, master: &Engine) {
     let port = master.address().port().to_string();
     assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
     until("the replica is linked", || info(replica, "master_link_status") == "up");
-    until("the master knows it", || {
+    until("the master counts the replica", || {
         ask(master, &["SET", "caught-up", "1"]);
         ask(master, &["WAIT", "1", "100"]) == ":1"
     });

@@ -171,7 +171,7 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
         other.identity.epoch += 1;
         assert!(!store.give_back(&other).await.unwrap(), "of another identity");
         assert!(store.give_back(&back).await.unwrap());
-        assert!(!store.give_back(&back).await.unwrap(), "twice");
+        assert!(!store.give_back(&back).await.unwrap(), "a range is given back once");
         assert_eq!(store.inspect(&request.name).await.unwrap().unwrap().next, Some(rest.start()));
     }
     let missing =
@@ -187,7 +187,7 @@ async fn replicas_and_demoted_masters_are_rejected() {
     let Some(other) = start(&[]).await else { return };
     let store = open(&other, "").await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 1);
-    // Even a writable replica.
+    // A writable replica is rejected, too.
     assert_eq!(ask(&other, &["CONFIG", "SET", "replica-read-only", "no"]), "+OK");
     assert_eq!(ask(&other, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
     for _ in 0..3 {
@@ -204,7 +204,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert_eq!(first(&old, "s").await.unwrap(), 1);
     until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:s:s"]) == ":1");
     cut_off(&replica);
-    assert_eq!(first(&old, "s").await.unwrap(), 2, "of which the replica does not hear");
+    assert_eq!(first(&old, "s").await.unwrap(), 2, "a grant that is not replicated");
     promote(&replica);
     let store = open(&replica, "").await.unwrap();
     let error = first(&store, "s").await.unwrap_err();
@@ -213,21 +213,21 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     let masters = [info(&master, "master_replid"), info(&replica, "master_replid")];
     let words = format!("last written on master {}, and this is master {};", masters[0], masters[1]);
     assert!(error.to_string().contains(&words), "{error}");
-    assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "it can be looked at");
-    assert_eq!(first(&store, "new").await.unwrap(), 1, "what is created here is not in doubt");
+    assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "reads are allowed");
+    assert_eq!(first(&store, "new").await.unwrap(), 1, "a sequence created on this master is accepted");
     // The duplicate that the check prevents.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
     let identity = store.inspect(&name("s")).await.unwrap().unwrap().identity;
     let back = GiveBack::new(name("s"), identity, IdRange::new(1, 1).unwrap());
     let allows = open(&replica, "failover=allow").await.unwrap();
-    assert!(!allows.give_back(&back).await.unwrap(), "it may be somebody else's there");
+    assert!(!allows.give_back(&back).await.unwrap(), "the range may be granted on the other master");
     store.set(&name("s"), Change::new().max(100)).await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap_err().kind(), ErrorKind::Conflict, "that decides nothing");
     store.set(&name("s"), Change::new().next(3)).await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 3);
 }
 
-/// Several callers detect it concurrently, and no id past the last one is skipped.
+/// Several callers detect the failover concurrently, and no id past the last one is skipped.
 #[tokio::test]
 async fn a_promoted_replica_leaves_ids_out_once() {
     let Some((master, replica)) = pair().await else { return };
@@ -251,7 +251,7 @@ async fn a_promoted_replica_leaves_ids_out_once() {
     assert_eq!(stores[0].reserve(&small).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(first(&open(&replica, "failover=allow").await.unwrap(), "t").await.unwrap(), 2);
     let refuses = open(&replica, "").await.unwrap();
-    assert_eq!(first(&refuses, "t").await.unwrap(), 3, "written here by now");
+    assert_eq!(first(&refuses, "t").await.unwrap(), 3, "the sequence was last written on this master");
 }
 
 /// The last writes may be missing in it, and the records about them.
@@ -265,16 +265,19 @@ async fn promoted_replica_keeps_records_unless_failover_allowed() {
     assert!(old.swap_record(&s, Some("a"), "b").await.unwrap());
     promote(&replica);
     let store = open(&replica, "").await.unwrap();
-    assert_eq!(store.record(&s).await.unwrap().as_deref(), Some("a"), "it can be looked at");
+    assert_eq!(store.record(&s).await.unwrap().as_deref(), Some("a"), "reads are allowed");
     let error = store.swap_record(&s, Some("a"), "c").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("failover=allow"), "{error}");
     assert!(
         store.swap_record(&name("new"), None, "a").await.unwrap(),
-        "what is written here is not in doubt"
+        "a record written on this master is accepted"
     );
     assert!(open(&replica, "failover=allow").await.unwrap().swap_record(&s, Some("a"), "c").await.unwrap());
-    assert!(store.swap_record(&s, Some("c"), "d").await.unwrap(), "written here by now");
+    assert!(
+        store.swap_record(&s, Some("c"), "d").await.unwrap(),
+        "the record was last written on this master"
+    );
 }
 
 #[tokio::test]
@@ -284,7 +287,7 @@ async fn grant_on_too_few_replicas_is_unknown() {
     assert_eq!(first(&store, "s").await.unwrap(), 1);
     assert_eq!(ask(&replica, &["HGET", "{idmill}:s:s", "next"]), "2");
     cut_off(&replica);
-    until("the master knows", || info(&master, "connected_slaves") == "0");
+    until("the master lost the replica", || info(&master, "connected_slaves") == "0");
     let error = first(&store, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
@@ -332,7 +335,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert!(first(&store, "s").await.unwrap() > 1);
 }
 
-/// Also refused for a process with the sequence in memory: it would return the same ids again.
+/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
 #[tokio::test]
 async fn flushed_sequence_is_not_recreated_after_grants() {
     let Some(engine) = start(&[]).await else { return };

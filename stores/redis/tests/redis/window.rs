@@ -70,7 +70,10 @@ async fn window_end_includes_prepared_range_of_this_server_only() {
         let stored = store.inspect(&request(1).name).await.unwrap().unwrap();
         let end = tier.window().end(&stored).await.unwrap().expect("it has ids");
         let reached = store.inspect(&stored.name).await.unwrap().unwrap().reached();
-        assert!(end > u128::from(id) && end <= reached, "{id} of a window up to {end}; the store: {reached}");
+        assert!(
+            end > u128::from(id) && end <= reached,
+            "expected id {id} < window end {end} <= stored {reached}"
+        );
         let key = ask(&engine, &["KEYS", KEYS]);
         let following = ask(&engine, &["HMGET", &key, "nbase", "nlen"]);
         if let Some((base, len)) = following.split_once('\n').filter(|(base, _)| !base.starts_with('$')) {
@@ -98,9 +101,9 @@ async fn a_stale_replica_that_is_promoted_repeats_nothing() {
     let used = ask(&replica, &["HGET", &key, "used"]);
     seen.draw(&old, 10).await;
     promote(&replica);
-    assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "it is stale");
+    assert_eq!(ask(&replica, &["HGET", &key, "used"]), used, "the replica's window is stale");
     let new = tier(&store, &replica, 0);
-    // Also while the old master continues.
+    // No id is repeated while the old master continues.
     for _ in 0..30 {
         seen.draw(&new, 5).await;
         seen.draw(&old, 5).await;
@@ -124,14 +127,14 @@ async fn a_master_that_was_a_replica_meanwhile_repeats_nothing() {
     follow(&master, &replica);
     promote(&master);
     assert_eq!(info(&master, "run_id"), run);
-    assert_eq!(ask(&master, &["HGET", &key, "used"]), stale, "it went back in time");
+    assert_eq!(ask(&master, &["HGET", &key, "used"]), stale, "the window is older than the last draw");
     let again = tier(&store, &master, 0);
     seen.draw(&again, 200).await;
     seen.draw(&first, 200).await;
     assert!(seen.0.len() >= 419, "{}", seen.0.len());
 }
 
-/// It restarts with an old snapshot.
+/// The server restarts with an old snapshot.
 #[tokio::test]
 async fn server_restarted_on_an_old_snapshot_repeats_no_id() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
@@ -160,7 +163,7 @@ async fn ids_grow_across_processes_and_a_replicated_failover() {
         last = id;
     }
     cut_off(&replica);
-    until("the master knows", || info(&master, "connected_slaves") == "0");
+    until("the master lost the replica", || info(&master, "connected_slaves") == "0");
     let error = draw(&tiers[0]).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     promote(&replica);
@@ -180,7 +183,7 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     ask(&engine, &["DEL", &key]);
     ask(&engine, &["HSET", &key, "fence", &fence, "token", "7"]);
     ask(&engine, &["PEXPIRE", &key, "500"]);
-    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1, "what was in the window is a gap");
+    assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1, "the ids of the deleted window are a gap");
     assert_eq!(ask(&engine, &["HGET", &key, "token"]), "$-1");
     let life = ask(&engine, &["TTL", &key]);
     assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
@@ -201,7 +204,7 @@ async fn store_slower_than_a_claim_costs_one_reported_block() {
     assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1);
     assert_eq!(store.reserves(), 2, "the second claim outlived its refill");
     let granted = store.inspect(&request(1).name).await.unwrap().unwrap().next;
-    assert_eq!(granted, Some(BLOCK + 2), "no more than was asked for, until one is served");
+    assert_eq!(granted, Some(BLOCK + 2), "only the requested ids are reserved until a claim succeeds");
 }
 
 #[tokio::test]

@@ -52,7 +52,7 @@ impl Running {
         Self { address, task: tokio::spawn(server.run(std::future::pending())) }
     }
 
-    /// Ends it like a crash, and waits until its port is closed.
+    /// Ends the server like a crash, and waits until its port is closed.
     pub(crate) async fn die(mut self) -> SocketAddr {
         self.task.abort();
         let _ = (&mut self.task).await;

@@ -38,7 +38,11 @@ async fn connection_is_encrypted_and_certificates_are_checked() {
     assert_eq!(first(&trusting).await.unwrap(), 1);
     assert_eq!(first(&trusting).await.unwrap(), 2);
     let plain = format!("idmill://{address}?timeout=4s");
-    assert_eq!(first(&plain).await.unwrap_err().kind(), ErrorKind::Unavailable, "nobody speaks plainly here");
+    assert_eq!(
+        first(&plain).await.unwrap_err().kind(),
+        ErrorKind::Unavailable,
+        "the server accepts only TLS"
+    );
     for (url, kind, remedy) in [
         (format!("idmills://{address}"), ErrorKind::Denied, "ca=FILE"),
         (trusting.replace("127.0.0.1", "localhost"), ErrorKind::Denied, "certificate"),

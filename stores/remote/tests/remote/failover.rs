@@ -23,9 +23,9 @@ async fn draws_go_on_when_one_of_two_servers_dies() {
     for round in 0..6 {
         for _ in 0..20 {
             let id = orders.next().await.unwrap();
-            assert!(issued.insert(id), "{id} came twice");
+            assert!(issued.insert(id), "{id} was granted twice");
         }
-        // Stops them alternately, and starts a replacement over the same store, on any port.
+        // Stops the two servers alternately, and starts a replacement over the same store, on any port.
         let dead = if round % 2 == 0 { &mut one } else { &mut other };
         let began = Running::over(memory.clone()).await;
         let address = std::mem::replace(dead, began).die().await;
@@ -66,7 +66,7 @@ async fn unreachable_server_is_skipped_for_the_next_one() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "certainly not sent: {error}");
     let server = idmill_server::Server::builder(Sequences::new(memory.clone()).unwrap());
     let _again = Running::at(last, server, |server| server).await;
-    assert!(reserve(&remote, "s", 1).await.is_ok(), "nobody opens it again");
+    assert!(reserve(&remote, "s", 1).await.is_ok(), "the store reconnects by itself");
 }
 
 /// The call that timed out is unknown; later calls use the other server.
@@ -81,7 +81,7 @@ async fn after_a_silence_later_calls_go_to_the_next_server() {
     proxy.arm(Fault::Hold(Gate::new()), nth(0, |_| true));
     let error = reserve(&remote, "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
-    assert_eq!(next(&memory, "s").await, Some(2), "what may have been sent to one was sent to the other");
+    assert_eq!(next(&memory, "s").await, Some(2), "the request was also sent to the other server");
     let connections = proxy.connections();
     for start in 2..6 {
         assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), start);

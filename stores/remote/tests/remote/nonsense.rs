@@ -124,7 +124,7 @@ async fn malformed_answer_is_an_error() {
     }
 }
 
-/// None of its ids is handed out.
+/// None of the grant's ids is handed out.
 #[tokio::test]
 async fn a_grant_that_no_store_gives_is_refused() {
     let grants: [fn(u64) -> Vec<u8>; 5] = [
@@ -143,7 +143,7 @@ async fn a_grant_that_no_store_gives_is_refused() {
     }
     let stranger = Stranger::saying(|request| granted(request.number, 46, 10, (1, 100))).await;
     let request = Reserve::new(name("s"), 10).ceiling(55);
-    assert!(stranger.open().await.reserve(&request).await.is_ok(), "the check refuses what may be");
+    assert!(stranger.open().await.reserve(&request).await.is_ok(), "a valid grant was rejected");
 }
 
 #[tokio::test]

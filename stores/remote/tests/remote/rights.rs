@@ -173,7 +173,7 @@ async fn server_that_creates_nothing_reports_not_found() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(error.to_string().contains("does not create it"), "{error}");
     assert_eq!(memory.list_all().await.unwrap().len(), 0);
-    // An administrator creates it.
+    // An administrator creates the sequence.
     remote.create(&name("orders"), Bounds::new(1, 9).unwrap()).await.unwrap();
     assert_eq!(reserve(&remote, "orders", 1).await.unwrap().range.start(), 1);
 }

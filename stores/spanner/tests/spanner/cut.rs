@@ -100,7 +100,11 @@ async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
     arm(&proxy, Fault::CutBefore, COMMIT);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::UnknownOutcome, Some("s")), "{error:?}");
-    assert_eq!(emulator.numbers(NEXT).await, [11], "it was not applied, which nobody could know");
+    assert_eq!(
+        emulator.numbers(NEXT).await,
+        [11],
+        "the commit was not applied, although the outcome is unknown"
+    );
     // After this, the emulator has dropped the open transaction, which would otherwise abort others.
     assert_eq!(reserve_five(&store).await, 11);
     let seen = arm(&proxy, withhold(), COMMIT);

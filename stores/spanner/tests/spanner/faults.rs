@@ -53,7 +53,7 @@ async fn cancelled_caller_leaves_no_lock() {
         assert!(next > drawn, "{next} after {drawn}");
         drawn = next;
     }
-    assert!(lost > 5, "{lost} of 60 callers went away");
+    assert!(lost > 5, "only {lost} of 60 callers timed out");
     assert!(drawn <= 120, "a caller takes one id at the most");
 }
 

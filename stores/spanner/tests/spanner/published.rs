@@ -65,7 +65,7 @@ async fn the_end_of_a_published_sequence_is_an_end() {
     assert_eq!((last.start(), last.len()), (i64::MAX as u64 - 2, 2));
     assert_eq!(store.reserve(&request("last", 1)).await.unwrap_err().kind(), ErrorKind::Exhausted);
     let stored = emulator.numbers("SELECT next_value FROM sequences WHERE name = 'last'").await;
-    assert_eq!(stored, [i64::MAX], "nothing that would begin again");
+    assert_eq!(stored, [i64::MAX], "the stored value does not wrap around");
     let error = store.reserve(&request("broken", 1)).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::StoreViolation, Some("broken")));
     assert!(error.to_string().contains("negative"), "{error}");

@@ -27,7 +27,7 @@ impl Emulator {
         Self::with(&[]).await
     }
 
-    /// With these flags.
+    /// Starts the emulator with these flags.
     pub(crate) async fn with(flags: &'static [&'static str]) -> Option<Self> {
         // Only to install the emulator, or report why it cannot.
         Engine::down("spanner")?;
@@ -115,7 +115,7 @@ pub(crate) fn assert_tile(mut ranges: Vec<IdRange>, first: u64) {
     ranges.sort_by_key(IdRange::start);
     let mut expected = u128::from(first);
     for range in ranges {
-        assert_eq!(u128::from(range.start()), expected, "a gap or an id twice");
+        assert_eq!(u128::from(range.start()), expected, "a gap or a duplicate id");
         expected = range.end();
     }
 }

@@ -50,7 +50,7 @@ async fn ids_commit_and_roll_back_with_what_they_number() {
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1);
     roll_back(tx).await;
     let mut tx = begin(&client).await;
-    assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1, "nothing was taken");
+    assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1, "no number was reserved");
     // The transaction reads its own writes, any number of times.
     let three = reserve_in::<i64>(&mut tx, "invoices", 3).await.unwrap();
     assert_eq!(three.ids().collect::<Vec<_>>(), [2, 3, 4]);
@@ -140,7 +140,7 @@ pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
     assert_eq!(
         found,
         (1..=48).collect::<Vec<_>>(),
-        "each third of 36 transactions with two numbers is given up"
+        "one in three of 36 transactions with two numbers is rolled back"
     );
     begun.load(Ordering::Relaxed)
 }
@@ -199,7 +199,7 @@ async fn bounds_tables_and_types_are_kept_to() {
     let narrow = InTransaction::<u32>::new("w").unwrap();
     assert_eq!(tx.next(&wide).await.unwrap(), u64::from(u32::MAX));
     assert_eq!(tx.next(&narrow).await.unwrap_err().kind(), ErrorKind::Exhausted, "for u32");
-    assert_eq!(tx.next(&wide).await.unwrap(), u64::from(u32::MAX) + 1, "and nothing was taken");
+    assert_eq!(tx.next(&wide).await.unwrap(), u64::from(u32::MAX) + 1, "no number was reserved");
     tx.commit().await.unwrap();
     let nowhere = InTransaction::<u32>::new("w").unwrap().table("nowhere").unwrap();
     let error = nowhere.next(&mut begin(&client).await).await.unwrap_err();

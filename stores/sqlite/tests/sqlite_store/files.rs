@@ -21,7 +21,7 @@ async fn locked_file_times_out_as_unavailable_without_change() {
     let error = reserve(&store, "s", 5).await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::Unavailable, Some("s")));
     assert!((Duration::from_millis(90)..Duration::from_secs(4)).contains(&begun.elapsed()));
-    assert_eq!(store.list_all().await.unwrap(), [], "reading goes on, in a WAL");
+    assert_eq!(store.list_all().await.unwrap(), [], "a WAL allows reads during a write");
     holder.execute_batch("ROLLBACK").unwrap();
     assert_eq!(reserve(&store, "s", 5).await.unwrap(), (1, 5));
 }
@@ -34,7 +34,7 @@ async fn a_file_that_is_replaced_in_use_is_noticed() {
     let aside = place.dir.path().join("aside.db");
     std::fs::rename(place.file(), &aside).unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap_err().kind(), ErrorKind::StoreViolation, "gone");
-    assert!(!place.file().exists(), "and no other was begun in its place");
+    assert!(!place.file().exists(), "no new file was created");
     std::fs::copy(&aside, place.file()).unwrap();
     let error = reserve(&store, "s", 10).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "replaced");

@@ -134,7 +134,7 @@ async fn rest_is_given_back_once_and_to_its_own_sequence_only() {
     assert_eq!(place.open().await.inspect(&name("orders")).await.unwrap().unwrap().next, Some(4));
     assert!(!store.give_back(&back).await.unwrap());
     assert_eq!(reserve(&store, "orders", 5).await.unwrap(), (4, 5));
-    assert!(!store.give_back(&back).await.unwrap(), "others have reserved");
+    assert!(!store.give_back(&back).await.unwrap(), "later ids were reserved");
 }
 
 #[tokio::test]

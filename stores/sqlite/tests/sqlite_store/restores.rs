@@ -119,8 +119,8 @@ async fn a_witness_that_is_put_back() {
     let forgetful = std::fs::read(ids.witness()).unwrap();
     ids.draw(50).await;
     std::fs::write(ids.witness(), &forgetful).unwrap();
-    assert_eq!(ids.draw(50).await, 0, "the store knows the rest");
+    assert_eq!(ids.draw(50).await, 0, "the store still has the ids that the witness lost");
     std::fs::write(ids.witness(), &forgetful).unwrap();
     place.put_back().await;
-    assert_eq!(ids.repeated_behind_the_guard(20).await, 20, "both forgot the same");
+    assert_eq!(ids.repeated_behind_the_guard(20).await, 20, "store and witness lost the same ids");
 }

@@ -41,7 +41,7 @@ async fn a_corrupt_row_is_named_never_served_and_can_be_removed() {
     }
     reserve(&store, "fine", 10).await.unwrap();
     let listing = store.list(&Page::default()).await.unwrap();
-    assert_eq!(listing.sequences, [inspect(&store, "fine").await], "beside what cannot be read");
+    assert_eq!(listing.sequences, [inspect(&store, "fine").await], "unreadable rows are listed apart");
     assert_eq!(listing.unreadable[0].name, "orders");
     assert_eq!(listing.unreadable[0].error.kind(), ErrorKind::StoreViolation);
     assert!(store.remove(&name("orders")).await.unwrap());

@@ -45,7 +45,7 @@ impl Subject {
             Mode::AsyncBatch => (Order::Process, args.watermark),
             Mode::Thread => (Order::Thread, args.watermark),
         };
-        // A new instance for each measurement: settings belong to the open sequence.
+        // Use a new instance for each measurement: an open sequence keeps its settings.
         let sequences = Sequences::new(store.store.clone())?;
         let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).patience(PATIENCE);
         let allocator = sequence.step(args.step).watermark(watermark.min(args.step)).await?;

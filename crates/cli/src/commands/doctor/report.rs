@@ -14,7 +14,7 @@ use crate::output::{self, or_dash, print_line};
 /// Advice before a command that recreates a sequence.
 const EMPTIED: &str =
     "correct `--store`, or restore the store; run the command only if it was emptied on purpose";
-/// The same if the bounds are unknown.
+/// Advice before a command that recreates a sequence with unknown bounds.
 const EMPTIED_OF_BOUNDS: &str = "correct `--store`, or restore the store; if it was emptied on purpose, correct start and max, then run the command";
 
 /// A finding as JSON. Names and meanings are stable. Numbers are within strings.

@@ -64,7 +64,7 @@ async fn measured(
         let counter = bare::Counter::default();
         return Ok((off_runtime(move || measure(&plan, || Ok(&counter))).await?, Counts::default()));
     };
-    // A new instance for each measurement: settings belong to the open sequence.
+    // Use a new instance for each measurement: an open sequence keeps its settings.
     let sequences = Sequences::new(store)?;
     let allocator = open(&sequences, &args, mode).await?;
     allocator.warm().await?;

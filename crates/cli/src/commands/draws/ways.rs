@@ -82,7 +82,8 @@ pub(super) struct Take<'a> {
 }
 
 impl Draw for Take<'_> {
-    // A call does not report whether it waited, so every call is timed. For many ids that costs little.
+    // A call does not report whether it waited, so every call is timed. The cost of the clock is small for a
+    // call that takes many ids.
     const BLOCK: u64 = 1;
 
     fn ids(&self) -> u64 {

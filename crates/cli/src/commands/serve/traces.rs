@@ -64,7 +64,8 @@ pub(super) fn adopt(server: ServerBuilder) -> ServerBuilder {
     })
 }
 
-/// Returns the service name: from `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES`, or `idmill`.
+/// Returns the resource with the service name from `OTEL_SERVICE_NAME` or `OTEL_RESOURCE_ATTRIBUTES`; default
+/// `idmill`.
 fn resource() -> Resource {
     let is_named = !variable("OTEL_SERVICE_NAME").is_empty()
         || variable("OTEL_RESOURCE_ATTRIBUTES").contains("service.name=");
