@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_applied_is_unknown() {
+    fn possibly_applied_writes_are_unknown() {
         use ErrorKind::{Unavailable, UnknownOutcome};
         let silent = [UnknownOutcome, Unavailable, Unavailable];
         // Shutdown, a failed commit, killed (statement, connection), timeout, and an unknown code.
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_outcome_says_that_it_is_one() {
+    fn unknown_outcome_is_stated_in_the_message() {
         let error = failed(cut(), Asked::Write);
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
         assert!(error.to_string().contains("may have been applied"), "{error}");

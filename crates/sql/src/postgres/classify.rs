@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_not_let_in_has_reserved_nothing() {
+    fn rejected_login_is_never_an_unknown_outcome() {
         for (code, kind) in [
             ("57P03", Unavailable), // starting up
             ("53300", Unavailable), // * too many clients
