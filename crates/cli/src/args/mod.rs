@@ -88,7 +88,7 @@ pub(crate) struct Global {
     pub(crate) store: Option<String>,
     /// Witness URL; prevents duplicates after a restore [default: $IDMILL_GUARD]
     ///
-    /// A store that is restored from a backup grants the same ids again. With a witness, each range is
+    /// A store that is restored from a backup grants the same ids again. If you set a witness, each range is
     /// claimed there before it is used, and ranges that were claimed before are rejected. Use a file on
     /// another disk (`file:/mnt/other/ids.witness`) for the processes of one machine, or a store on another
     /// server (`postgres://HOST/DATABASE`). Every process that uses the store must use the same witness;
