@@ -96,14 +96,14 @@ impl<T: Id> Handle<T> {
     /// Returns the next id of the cached segment.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        self.allocator.tenant.core.draw_from(&self.segment)
+        self.allocator.core_ref.core.draw_from(&self.segment)
     }
 
     /// Returns the next id of the published segment.
     #[cold]
     #[inline(never)]
     fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
-        self.allocator.tenant.core.draw(&mut self.segment)
+        self.allocator.core_ref.core.draw(&mut self.segment)
     }
 
     waiting_draws!();
@@ -172,7 +172,7 @@ impl<T: Id> Lease<T> {
     /// Returns the next id of the block that this lease holds.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
-        let core = &self.allocator.tenant.core;
+        let core = &self.allocator.core_ref.core;
         if let Some(id) = self.block.draw(&core.stock) {
             return Some(id);
         }
@@ -184,7 +184,7 @@ impl<T: Id> Lease<T> {
     #[cold]
     #[inline(never)]
     fn draw_slow(&mut self) -> Result<u64, ErrorKind> {
-        self.allocator.tenant.core.draw(&mut self.segment)
+        self.allocator.core_ref.core.draw(&mut self.segment)
     }
 
     waiting_draws!();
@@ -192,7 +192,7 @@ impl<T: Id> Lease<T> {
 
 impl<T: Id> Drop for Lease<T> {
     fn drop(&mut self) {
-        self.block.abandon(&self.allocator.tenant.core.stats);
+        self.block.abandon(&self.allocator.core_ref.core.stats);
     }
 }
 

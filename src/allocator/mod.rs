@@ -35,15 +35,15 @@ pub(crate) use shared::{CoreRef, Shared};
 /// thread. A call can be cancelled at any point by dropping its future: at most the ids it would have
 /// returned become a gap, and they are counted as one.
 pub struct Allocator<T: Id = u64> {
-    tenant: CoreRef,
+    core_ref: CoreRef,
     patience: Duration,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Id> Allocator<T> {
-    pub(crate) fn new(tenant: CoreRef) -> Self {
-        let patience = tenant.core.settings.patience;
-        Self { tenant, patience, of: PhantomData }
+    pub(crate) fn new(core_ref: CoreRef) -> Self {
+        let patience = core_ref.core.settings.patience;
+        Self { core_ref, patience, of: PhantomData }
     }
 
     /// Returns a clone whose calls wait at most this long, instead of the sequence's
@@ -55,7 +55,7 @@ impl<T: Id> Allocator<T> {
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.tenant.core
+        &self.core_ref.core
     }
 
     /// Returns the next id from memory; never waits, never locks, never allocates. If memory holds no ids,
@@ -140,7 +140,7 @@ impl<T: Id> Allocator<T> {
     /// Waits for the actor. The future owns everything it needs, so it can outlive the borrow of the
     /// allocator.
     fn wait(&self, want: u64, patience: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
-        wait::wait(self.tenant.clone(), want, patience)
+        wait::wait(self.core_ref.clone(), want, patience)
     }
 
     /// Runs [`wait`](Self::wait) on this thread. If that is impossible, the error names the method to use
@@ -155,7 +155,7 @@ impl<T: Id> Allocator<T> {
         reply: impl Future<Output = Result<Ranges>>,
         timeout: Duration,
     ) -> Result<Ranges> {
-        let outcome = block_on_reply(&self.tenant.shared.runtime, instead, reply, timeout);
+        let outcome = block_on_reply(&self.core_ref.shared.runtime, instead, reply, timeout);
         outcome.map_err(|error| error.of(&self.core().name).during(Operation::Draw))
     }
 
@@ -184,7 +184,7 @@ impl<T: Id> Allocator<T> {
 
     /// Returns counters, levels and estimates as of now. Cheap enough to be called every second.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(self.core(), self.tenant.shared.clock.now())
+        Snapshot::of(self.core(), self.core_ref.shared.clock.now())
     }
 
     /// Returns the sequence's name.
@@ -228,7 +228,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
 
 impl<T: Id> Clone for Allocator<T> {
     fn clone(&self) -> Self {
-        Self { tenant: self.tenant.clone(), patience: self.patience, of: PhantomData }
+        Self { core_ref: self.core_ref.clone(), patience: self.patience, of: PhantomData }
     }
 }
 

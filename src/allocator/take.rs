@@ -61,7 +61,7 @@ impl<T: Id> Allocator<T> {
 
     /// Returns the rest of `patience` since the first call. A draw that need not wait never reads the clock.
     fn left_of(&self, patience: Duration, begun: &mut Option<Time>) -> Duration {
-        let now = self.tenant.shared.clock.now();
+        let now = self.core_ref.shared.clock.now();
         patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
@@ -93,18 +93,18 @@ impl<T: Id> Allocator<T> {
         part: Option<Part>,
         patience: Duration,
     ) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
-        let tenant = self.tenant.clone();
+        let core_ref = self.core_ref.clone();
         async move {
-            let begun = tenant.shared.clock.now();
+            let begun = core_ref.shared.clock.now();
             // A part goes to the actor immediately, while it can still be put back.
-            let known = if part.is_some() || surely_left(&tenant.core, want) {
+            let known = if part.is_some() || surely_left(&core_ref.core, want) {
                 None
             } else {
-                left_in_store(&tenant, patience / QUESTION_SHARE).await
+                left_in_store(&core_ref, patience / QUESTION_SHARE).await
             };
-            let passed = tenant.shared.clock.now().saturating_sub(begun);
+            let passed = core_ref.shared.clock.now().saturating_sub(begun);
             let question = Question { want, part, known };
-            wait::wait(tenant, question, patience.saturating_sub(passed)).await
+            wait::wait(core_ref, question, patience.saturating_sub(passed)).await
         }
     }
 }
@@ -143,13 +143,13 @@ fn surely_left(core: &Core, want: u64) -> bool {
 
 /// Returns how many ids the store has left to reserve. `None` if it does not answer, or takes nothing back:
 /// such a store may hold ids that its counter does not show, so only a reserve can find out.
-async fn left_in_store(tenant: &CoreRef, limit: Duration) -> Option<Known> {
-    let (core, store) = (&tenant.core, tenant.shared.store.clone());
-    if !tenant.shared.can.gives_back {
+async fn left_in_store(core_ref: &CoreRef, limit: Duration) -> Option<Known> {
+    let (core, store) = (&core_ref.core, core_ref.shared.store.clone());
+    if !core_ref.shared.can.gives_back {
         return None;
     }
     let (name, moves) = (core.name.clone(), core.stats.moves());
-    let info = tenant.shared.ask_store(limit, async move { store.inspect(&name).await }).await.ok()?;
+    let info = core_ref.shared.ask_store(limit, async move { store.inspect(&name).await }).await.ok()?;
     let (bounds, next) = info
         .map_or((core.settings.bounds, Some(core.settings.bounds.start())), |info| (info.bounds, info.next));
     let last = u128::from(bounds.max().min(core.settings.ceiling));

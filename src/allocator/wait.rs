@@ -20,17 +20,17 @@ use crate::sequence::task::Task;
 
 /// Waits for ids up to `patience`.
 pub(super) async fn wait(
-    tenant: CoreRef,
+    core_ref: CoreRef,
     question: impl Into<Question>,
     patience: Duration,
 ) -> Result<Ranges> {
-    let core = &tenant.core;
-    let outcome = queue(&tenant, question.into(), patience).await;
+    let core = &core_ref.core;
+    let outcome = queue(&core_ref, question.into(), patience).await;
     outcome.map_err(|error| error.of(&core.name).during(Operation::Draw))
 }
 
-async fn queue(tenant: &CoreRef, question: Question, patience: Duration) -> Result<Ranges> {
-    let (core, shared) = (tenant.core.clone(), &tenant.shared);
+async fn queue(core_ref: &CoreRef, question: Question, patience: Duration) -> Result<Ranges> {
+    let (core, shared) = (core_ref.core.clone(), &core_ref.shared);
     // Check for a fork before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
         return Err(forked());
@@ -42,7 +42,7 @@ async fn queue(tenant: &CoreRef, question: Question, patience: Duration) -> Resu
     };
     let reply = match shared.places.clone().try_acquire_owned() {
         Ok(permit) => ask(permit)?,
-        Err(TryAcquireError::NoPermits) => ask_later(tenant, patience, ask).await?,
+        Err(TryAcquireError::NoPermits) => ask_later(core_ref, patience, ask).await?,
         Err(TryAcquireError::Closed) => return Err(ErrorKind::Closed.into()),
     };
     reply.await
@@ -51,11 +51,11 @@ async fn queue(tenant: &CoreRef, question: Question, patience: Duration) -> Resu
 /// Waits for a place in a task of the actor's runtime. A caller that is not polled would otherwise block a
 /// place that it was given, and a timer must not be polled on another runtime when its own one ends.
 async fn ask_later(
-    tenant: &CoreRef,
+    core_ref: &CoreRef,
     patience: Duration,
     ask: impl FnOnce(OwnedSemaphorePermit) -> Result<Reply, ErrorKind> + Send + 'static,
 ) -> Result<Reply> {
-    let (shared, places) = (&tenant.shared, tenant.shared.places.clone());
+    let (shared, places) = (&core_ref.shared, core_ref.shared.places.clone());
     let asked = Task::spawn(&shared.runtime, async move {
         match timeout(patience, places.acquire_owned()).await {
             Ok(Ok(permit)) => Ok(ask(permit)?),

@@ -347,7 +347,7 @@ impl Actor {
             self.timers.remove(&(time, slot));
         }
         self.alone.remove(&core.key);
-        self.registry.remember(&core.name, driver.seen());
+        self.registry.remember(&core.name, driver.history());
         self.registry.forget(&core);
         self.drivers[slot] = None;
         self.free.push(slot);

@@ -61,7 +61,7 @@ pub(crate) struct Engine<W> {
     /// How many ranges are on their way back to the store.
     returning: u32,
     /// The identity and the history of the granted ids.
-    seen: GrantHistory,
+    history: GrantHistory,
 }
 
 impl<W: Waiter> Engine<W> {
@@ -75,7 +75,7 @@ impl<W: Waiter> Engine<W> {
             ended: None,
             retry: Retry::new(),
             returning: 0,
-            seen: GrantHistory::default(),
+            history: GrantHistory::default(),
             settings,
         }
     }
@@ -111,7 +111,7 @@ impl<W: Waiter> Engine<W> {
                     self.hand_out(None, 0, 0, out);
                 }
             }
-            Event::Reserved { grant, level } => match self.seen.raise(&grant) {
+            Event::Reserved { grant, level } => match self.history.raise(&grant) {
                 Some(change) => self.raise(Ok(grant), change, out),
                 None => self.reserved(grant, level, now, out),
             },
@@ -136,7 +136,7 @@ impl<W: Waiter> Engine<W> {
 
     /// Returns the change to send if the store itself detected that it went back in time.
     fn noticed(&self, error: &Error) -> Option<Change> {
-        if error.kind() == ErrorKind::StoreViolation { self.seen.raise_unseen() } else { None }
+        if error.kind() == ErrorKind::StoreViolation { self.history.raise_unseen() } else { None }
     }
 
     /// Keeps the answer until `next` has been raised.
@@ -171,17 +171,17 @@ impl<W: Waiter> Engine<W> {
 
     /// Returns the identity of the ids in memory.
     pub(crate) fn identity(&self) -> Option<Identity> {
-        self.seen.identity()
+        self.history.identity()
     }
 
     /// Returns the history of the sequence.
-    pub(crate) fn seen(&self) -> &GrantHistory {
-        &self.seen
+    pub(crate) fn history(&self) -> &GrantHistory {
+        &self.history
     }
 
     /// Continues with the history of an earlier engine.
-    pub(crate) fn remember(&mut self, seen: GrantHistory) {
-        self.seen = seen;
+    pub(crate) fn remember(&mut self, history: GrantHistory) {
+        self.history = history;
     }
 
     /// Returns the number of waiting callers.
@@ -306,7 +306,7 @@ impl<W: Waiter> Engine<W> {
             || range.end() > last_allowed + 1
         {
             format!("granted {range:?}, outside the bounds up to {last_allowed}")
-        } else if let Some(fault) = self.seen.gone_back(grant) {
+        } else if let Some(fault) = self.history.gone_back(grant) {
             fault
         } else {
             return Ok(());
@@ -323,7 +323,7 @@ impl<W: Waiter> Engine<W> {
     /// Notes the identity of the grant. Ids in memory of another identity may also be handed out by others:
     /// they are discarded. Returns whether that was the case.
     fn take_over(&mut self, grant: &Grant, out: &mut Vec<Effect<W>>) -> bool {
-        let other = self.seen.note(grant);
+        let other = self.history.note(grant);
         if other {
             out.push(Effect::Discard);
             // Together with the new ids, callers could get duplicates, and ids out of order.
@@ -395,12 +395,12 @@ impl<W: Waiter> Engine<W> {
         // Not with a reserve in flight: it could be granted these ids before this engine expects them again.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
-            && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.seen.identity())
+            && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.history.identity())
         {
             // Id 0 is not returned: the history needs an id before the rest.
             self.queue.hold(rest.take_front(u64::from(rest.start() == 0)), u64::MAX);
             if !rest.is_empty() {
-                self.seen.forget_from(rest.start());
+                self.history.forget_from(rest.start());
                 self.returning += 1;
                 out.push(Effect::ReturnExcess { rest, identity });
             }

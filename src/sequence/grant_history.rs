@@ -228,91 +228,92 @@ mod tests {
         Grant { range: IdRange::new(start, 10).unwrap(), identity, bounds: Bounds::of::<u64>() }
     }
 
-    fn seen(grants: &[Grant]) -> GrantHistory {
-        let mut seen = GrantHistory::default();
+    fn history(grants: &[Grant]) -> GrantHistory {
+        let mut history = GrantHistory::default();
         for grant in grants {
-            assert_eq!(seen.gone_back(grant), None, "{grant:?}");
-            seen.note(grant);
+            assert_eq!(history.gone_back(grant), None, "{grant:?}");
+            history.note(grant);
         }
-        seen
+        history
     }
 
     #[test]
     fn consecutive_grants_are_accepted() {
-        let seen = seen(&[grant(1, 0, 1), grant(1, 0, 11), grant(1, 2, 1), grant(2, 0, 1), grant(2, 0, 11)]);
-        assert_eq!(seen.identity(), Some(Identity { incarnation: 2, epoch: 0 }));
+        let history =
+            history(&[grant(1, 0, 1), grant(1, 0, 11), grant(1, 2, 1), grant(2, 0, 1), grant(2, 0, 11)]);
+        assert_eq!(history.identity(), Some(Identity { incarnation: 2, epoch: 0 }));
     }
 
     #[test]
     fn past_identity_is_rejected_and_raised_above_known_ids() {
-        let seen = seen(&[grant(1, 3, 1), grant(1, 3, 11), grant(2, 1, 31)]);
+        let history = history(&[grant(1, 3, 1), grant(1, 3, 11), grant(2, 1, 31)]);
         // Even for ids not seen here: an earlier incarnation never continues.
         for (back, next) in
             [(grant(1, 3, 11), 21), (grant(1, 3, 500), 21), (grant(1, 4, 1), 21), (grant(2, 1, 40), 41)]
         {
-            let fault = seen.gone_back(&back).unwrap();
+            let fault = history.gone_back(&back).unwrap();
             assert!(fault.contains("went back in time"), "{fault}");
-            let change = seen.raise(&back).unwrap();
+            let change = history.raise(&back).unwrap();
             assert_eq!(
                 (change.next, change.expect, change.backwards),
                 (Some(next), Some(back.identity), false)
             );
         }
-        assert!(seen.raise(&grant(2, 0, 90)).is_some(), "an epoch that was left");
-        assert!(seen.raise(&grant(2, 1, 41)).is_none() && seen.raise(&grant(3, 0, 1)).is_none());
+        assert!(history.raise(&grant(2, 0, 90)).is_some(), "an epoch that was left");
+        assert!(history.raise(&grant(2, 1, 41)).is_none() && history.raise(&grant(3, 0, 1)).is_none());
     }
 
     #[test]
     fn past_identities_beyond_the_limit_are_only_counted() {
         let all: Vec<_> = (1..=LEFT as u64 + 3).map(|incarnation| grant(incarnation, 0, 1)).collect();
-        let seen = seen(&all);
-        assert_eq!(seen.forgotten(), 2);
-        assert!(seen.gone_back(&all[1]).is_none(), "forgotten");
-        assert!(all[2..].iter().all(|grant| seen.gone_back(grant).is_some()));
+        let history = history(&all);
+        assert_eq!(history.forgotten(), 2);
+        assert!(history.gone_back(&all[1]).is_none(), "forgotten");
+        assert!(all[2..].iter().all(|grant| history.gone_back(grant).is_some()));
     }
 
     #[test]
     fn the_end_of_all_ids_cannot_be_raised() {
         let last = Grant { range: IdRange::new(u64::MAX - 9, 10).unwrap(), ..grant(1, 0, 1) };
-        assert!(seen(&[last]).raise(&grant(1, 0, 1)).is_none());
+        assert!(history(&[last]).raise(&grant(1, 0, 1)).is_none());
     }
 
-    fn granted(seen: &mut GrantHistory, first: u64, last: u64) {
+    fn granted(history: &mut GrantHistory, first: u64, last: u64) {
         let range = IdRange::new(first, last - first + 1).unwrap();
         let grant = Grant { range, ..grant(1, 0, 1) };
-        assert_eq!(seen.gone_back(&grant), None);
-        seen.note(&grant);
+        assert_eq!(history.gone_back(&grant), None);
+        history.note(&grant);
     }
 
     #[test]
     fn give_backs_in_reverse_order_free_both_ranges() {
-        let mut seen = GrantHistory::default();
-        granted(&mut seen, 1, 100);
-        seen.forget_from(11);
-        granted(&mut seen, 101, 190);
-        seen.forget_from(101);
-        assert_eq!((seen.reached().unwrap().last, seen.largest_held()), (100, Some(10)));
-        granted(&mut seen, 11, 15);
-        assert!(seen.gone_back(&grant(1, 0, 15)).is_some());
-        assert_eq!((seen.reached().unwrap().last, seen.largest_held()), (15, Some(15)));
+        let mut history = GrantHistory::default();
+        granted(&mut history, 1, 100);
+        history.forget_from(11);
+        granted(&mut history, 101, 190);
+        history.forget_from(101);
+        assert_eq!((history.reached().unwrap().last, history.largest_held()), (100, Some(10)));
+        granted(&mut history, 11, 15);
+        assert!(history.gone_back(&grant(1, 0, 15)).is_some());
+        assert_eq!((history.reached().unwrap().last, history.largest_held()), (15, Some(15)));
     }
 
     #[test]
     fn ids_of_others_are_not_held() {
-        let mut seen = GrantHistory::default();
-        granted(&mut seen, 11, 20);
-        granted(&mut seen, 31, 40);
-        seen.forget_from(31);
-        assert_eq!((seen.reached().unwrap().last, seen.largest_held()), (30, Some(20)));
-        granted(&mut seen, 51, 60);
-        seen.forget_from(51);
-        assert_eq!(seen.largest_held(), Some(20));
-        seen.forget_from(11);
-        assert_eq!(seen.largest_held(), Some(10), "which ids before the gap are held is not known");
-        granted(&mut seen, 41, 50);
-        seen.note(&grant(1, 1, 1));
-        seen.forget_from(1);
-        assert_eq!(seen.largest_held(), None, "another epoch");
+        let mut history = GrantHistory::default();
+        granted(&mut history, 11, 20);
+        granted(&mut history, 31, 40);
+        history.forget_from(31);
+        assert_eq!((history.reached().unwrap().last, history.largest_held()), (30, Some(20)));
+        granted(&mut history, 51, 60);
+        history.forget_from(51);
+        assert_eq!(history.largest_held(), Some(20));
+        history.forget_from(11);
+        assert_eq!(history.largest_held(), Some(10), "which ids before the gap are held is not known");
+        granted(&mut history, 41, 50);
+        history.note(&grant(1, 1, 1));
+        history.forget_from(1);
+        assert_eq!(history.largest_held(), None, "another epoch");
     }
 
     proptest! {
@@ -322,16 +323,16 @@ mod tests {
         fn largest_held_is_that_of_a_set(
             steps in prop::collection::vec((0..5_u64, 1..8_u64, 0..8_u64), 1..40),
         ) {
-            let (mut seen, mut set, mut next) = (GrantHistory::default(), BTreeSet::new(), 3);
+            let (mut history, mut set, mut next) = (GrantHistory::default(), BTreeSet::new(), 3);
             for (others, count, back) in steps {
                 let (first, last) = (next + others, next + others + count - 1);
-                granted(&mut seen, first, last);
+                granted(&mut history, first, last);
                 set.extend(first..=last);
                 next = last + 1 - back.min(count);
-                seen.forget_from(next);
+                history.forget_from(next);
                 set.split_off(&next);
-                prop_assert_eq!(seen.largest_held(), set.last().copied());
-                prop_assert_eq!(seen.reached().map(|reached| reached.last + 1), Some(next));
+                prop_assert_eq!(history.largest_held(), set.last().copied());
+                prop_assert_eq!(history.reached().map(|reached| reached.last + 1), Some(next));
                 // Others gave their ids back, and the next grant begins there.
                 if back == 7 {
                     next = set.last().map_or(3, |last| last + 1);

@@ -31,7 +31,7 @@ pub(crate) struct Core {
     pub(crate) settings: Arc<Settings>,
     pub(crate) stats: Stats,
     /// The counts that the metrics recorder already has.
-    pub(crate) told: Reported,
+    pub(crate) reported: Reported,
     pub(super) mailbox: Arc<Mailbox>,
     /// The low-water permit: set while a signal is on its way to the actor, or the actor has noted that
     /// memory is low. The permit is neither lost nor duplicated. It belongs to the signal, and then to the

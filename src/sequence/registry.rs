@@ -73,11 +73,11 @@ impl Registry {
     }
 
     /// Keeps the history of a sequence for its next core.
-    pub(crate) fn remember(&self, name: &SequenceName, seen: &GrantHistory) {
-        if seen.identity().is_none() {
+    pub(crate) fn remember(&self, name: &SequenceName, history: &GrantHistory) {
+        if history.identity().is_none() {
             return;
         }
-        self.evicted.lock().put(name, seen.clone());
+        self.evicted.lock().put(name, history.clone());
     }
 
     /// Removes and returns a kept history, which the new core owns now.
@@ -86,7 +86,7 @@ impl Registry {
     }
 
     /// Returns the history of a sequence that this process has seen in the store; otherwise `None`.
-    pub(crate) fn seen(&self, name: &SequenceName) -> Option<GrantHistory> {
+    pub(crate) fn history(&self, name: &SequenceName) -> Option<GrantHistory> {
         if let Some(core) = self.cores.get(name).filter(|core| core.stats.is_met()) {
             let reached = core.stats.identity().zip(core.stats.reached());
             return Some(GrantHistory::up_to(reached.map(|(identity, last)| Reached { identity, last })));

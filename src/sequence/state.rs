@@ -25,7 +25,7 @@ impl Core {
             name,
             stock: Stock::new(),
             stats: Stats::default(),
-            told: Reported::default(),
+            reported: Reported::default(),
             mailbox,
             low: AtomicBool::new(false),
             revoked: AtomicBool::new(false),

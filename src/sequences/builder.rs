@@ -170,13 +170,15 @@ impl<T: Id> SequenceBuilder<T> {
 
     async fn open(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
-        let seen = self.shared.registry.seen(&name);
-        let held = seen.as_ref().and_then(GrantHistory::identity);
+        let history = self.shared.registry.history(&name);
+        let held = history.as_ref().and_then(GrantHistory::identity);
         let info = {
             let (name, store) = (name.clone(), self.shared.store.clone());
             let find = async move {
-                let Some(seen) = seen else { return store::ensure(&*store, &name, settings.bounds).await };
-                store.inspect(&name).await?.ok_or_else(|| seen.gone(&name, &store::not_found(&name)))
+                let Some(history) = history else {
+                    return store::ensure(&*store, &name, settings.bounds).await;
+                };
+                store.inspect(&name).await?.ok_or_else(|| history.gone(&name, &store::not_found(&name)))
             };
             self.shared.ask_store(self.limit(), find).await
         };
@@ -195,7 +197,7 @@ impl<T: Id> SequenceBuilder<T> {
         let core = shared.registry.find_or_create(name, || {
             Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone())
         });
-        // From here on the tenant releases the user that `core` counts for this call.
+        // From here on the `CoreRef` releases the user that `core` counts for this call.
         let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()));
         if shared.mailbox.is_closed() {
             core.close();

@@ -71,9 +71,9 @@ impl Sequences {
         store: impl Future<Output = Result<S>> + Send + 'static,
         settings: impl FnOnce(SequencesBuilder) -> SequencesBuilder,
     ) -> Result<Self> {
-        let home = Runtimes::of_its_own()?;
-        let store = block_on(Task::spawn(&home.store, store)).map_err(task_failed)??;
-        settings(Self::builder(store)).start_at(home)
+        let runtimes = Runtimes::of_its_own()?;
+        let store = block_on(Task::spawn(&runtimes.store, store)).map_err(task_failed)??;
+        settings(Self::builder(store)).start_at(runtimes)
     }
 }
 
@@ -159,7 +159,7 @@ impl SequencesBuilder {
         }
     }
 
-    fn start_at(self, home: Runtimes) -> Result<Sequences> {
+    fn start_at(self, runtimes: Runtimes) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
             let message =
                 format!("`max_waiting` is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
@@ -174,21 +174,21 @@ impl SequencesBuilder {
         let (mailbox, registry) = (Arc::new(Mailbox::new()), Arc::new(registry));
         let (alive, ended) = watch::channel(());
         metrics::describe();
-        let clock = Clock::start(&home.refill);
+        let clock = Clock::start(&runtimes.refill);
         let config = ActorConfig { store_timeout: self.store_timeout, idle: self.idle_eviction, can };
         let places = Arc::new(Semaphore::new(self.max_waiting));
-        let store = (self.store.clone(), home.store.clone());
+        let store = (self.store.clone(), runtimes.store.clone());
         let actor =
             Actor::new(mailbox.clone(), store, registry.clone(), clock.clone(), config, places.clone());
-        let keepers = home.keepers;
-        home.refill.spawn(async move {
+        let keepers = runtimes.keepers;
+        runtimes.refill.spawn(async move {
             // Dropped after the actor: this signals that it has ended.
             let _alive = (alive, keepers);
             actor.run().await;
         });
         if let Some(age) = self.freshness {
-            let store = (self.store.clone(), home.store.clone());
-            home.refill.spawn(Freshness::new(age, store, registry.clone()).keep(ended.clone()));
+            let store = (self.store.clone(), runtimes.store.clone());
+            runtimes.refill.spawn(Freshness::new(age, store, registry.clone()).keep(ended.clone()));
         }
         let shared = Shared {
             store: self.store,
@@ -196,8 +196,8 @@ impl SequencesBuilder {
             mailbox,
             clock,
             places,
-            runtime: home.refill,
-            store_runtime: home.store,
+            runtime: runtimes.refill,
+            store_runtime: runtimes.store,
             store_timeout: self.store_timeout,
             can,
             seed: self.seed,

@@ -38,7 +38,7 @@ struct Inner<S, W> {
     window: W,
     /// Sequences with an early refill in progress.
     ahead: Mutex<HashSet<SequenceName>>,
-    heard: DrawFloors,
+    floors: DrawFloors,
     lost: Lost,
 }
 
@@ -53,8 +53,8 @@ struct Lost {
 impl<S, W> Tiered<S, W> {
     /// Puts `window` in front of `source`.
     pub fn new(source: S, window: W) -> Self {
-        let (ahead, heard, lost) = (Mutex::default(), DrawFloors::default(), Lost::default());
-        Self { inner: Arc::new(Inner { source, window, ahead, heard, lost }) }
+        let (ahead, floors, lost) = (Mutex::default(), DrawFloors::default(), Lost::default());
+        Self { inner: Arc::new(Inner { source, window, ahead, floors, lost }) }
     }
 
     /// Returns the window.
@@ -90,7 +90,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
     async fn reserve(self: &Arc<Self>, request: &Reserve) -> Result<Grant> {
         let mut waits = 0;
         loop {
-            let floor = self.heard.floor(&request.name);
+            let floor = self.floors.floor(&request.name);
             match self.window.draw(request).await? {
                 Drawn::Ids { grant, low } => {
                     if let Some(token) = low {
@@ -131,7 +131,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
                  across processes"
             );
         }
-        self.heard.drew(&request.name, &grant);
+        self.floors.drew(&request.name, &grant);
         (below == 0 || !grant.range.is_empty()).then_some(grant)
     }
 
@@ -158,7 +158,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         self.lost.settle(request, &mut doubt, &installed);
         Ok(match installed? {
             Installed::Ids(grant) => {
-                self.heard.drew(&request.name, &grant);
+                self.floors.drew(&request.name, &grant);
                 Some(grant)
             }
             Installed::Done | Installed::Refused | Installed::Unknown => None,
@@ -178,14 +178,14 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         }
         let count = self.window.refill_size(request, token);
         let (floor, asked) =
-            (self.heard.floor(&request.name), request.clone().count(count).ceiling(u64::MAX));
+            (self.floors.floor(&request.name), request.clone().count(count).ceiling(u64::MAX));
         let claimed = self.source.claim(&asked, token).await?;
         // A recorded claim may be returned more than once.
         if let Claimed::Range { grant, recorded: false } = &claimed {
             if let Some((reached, change)) = floor.and_then(|floor| floor.gone_back(grant)) {
                 return Err(self.went_back(request, grant, reached, change).await);
             }
-            self.heard.claimed(&request.name, grant);
+            self.floors.claimed(&request.name, grant);
         }
         Ok(claimed)
     }

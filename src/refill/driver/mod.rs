@@ -88,18 +88,18 @@ impl Driver {
     }
 
     /// Creates a driver with the history of the sequence from before its eviction.
-    pub(crate) fn remembering(core: Arc<Core>, seen: GrantHistory) -> Self {
-        if seen.identity().is_some() {
+    pub(crate) fn remembering(core: Arc<Core>, history: GrantHistory) -> Self {
+        if history.identity().is_some() {
             core.stats.meet();
         }
         let mut driver = Self::new(core);
-        driver.engine.remember(seen);
+        driver.engine.remember(history);
         driver
     }
 
     /// Returns the history of the sequence.
-    pub(crate) fn seen(&self) -> &GrantHistory {
-        self.engine.seen()
+    pub(crate) fn history(&self) -> &GrantHistory {
+        self.engine.history()
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -229,7 +229,7 @@ impl Driver {
     /// Converts `NotFound` for a sequence that was seen before into the error for a lost sequence.
     fn not_gone(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::NotFound && self.core.stats.is_met() {
-            return self.seen().gone(&self.core.name, &error).during(Operation::Reserve);
+            return self.history().gone(&self.core.name, &error).during(Operation::Reserve);
         }
         error
     }
@@ -389,7 +389,7 @@ impl Driver {
             }
             Effect::Distrust(error) => self.note_failure(&error),
             Effect::Discard => {
-                let forgotten = self.engine.seen().forgotten();
+                let forgotten = self.engine.history().forgotten();
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
                 self.core.revoke_stock(ErrorKind::Dry);
                 self.core.give_up_thread_blocks();

@@ -87,22 +87,22 @@ pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
 
 /// Records all metrics of a sequence, as of `now` by the actor's clock.
 pub(crate) fn record(core: &Core, now: Duration) {
-    let (name, told) = (|| shared(core), &core.told);
+    let (name, reported) = (|| shared(core), &core.reported);
     // Read before the other counters: ids drawn and then dropped count as both.
     let draws = core.left();
     let now = Snapshot::of(core, now);
-    tell(&counter!("idmill_draws_total", "sequence" => name()), &told.draws, draws);
-    tell(&counter!("idmill_granted_total", "sequence" => name()), &told.granted, now.granted);
-    tell(&counter!("idmill_reserves_total", "sequence" => name()), &told.reserves, now.reserves);
-    tell(&counter!(FAILURES, "sequence" => name()), &told.failures, now.failures);
-    tell(&counter!("idmill_waits_total", "sequence" => name()), &told.waits, now.waits);
+    tell(&counter!("idmill_draws_total", "sequence" => name()), &reported.draws, draws);
+    tell(&counter!("idmill_granted_total", "sequence" => name()), &reported.granted, now.granted);
+    tell(&counter!("idmill_reserves_total", "sequence" => name()), &reported.reserves, now.reserves);
+    tell(&counter!(FAILURES, "sequence" => name()), &reported.failures, now.failures);
+    tell(&counter!("idmill_waits_total", "sequence" => name()), &reported.waits, now.waits);
     let dry = u64::try_from(now.dry_time.as_millis()).unwrap_or(u64::MAX);
-    tell(&counter!(DRY, "sequence" => name()), &told.dry, dry);
-    tell(&counter!("idmill_given_back_total", "sequence" => name()), &told.given_back, now.given_back);
+    tell(&counter!(DRY, "sequence" => name()), &reported.dry, dry);
+    tell(&counter!("idmill_given_back_total", "sequence" => name()), &reported.given_back, now.given_back);
     let Gaps { revoked, abandoned, dropped, unknown } = now.gaps;
     let gaps = [("revoked", revoked), ("abandoned", abandoned), ("dropped", dropped), ("unknown", unknown)];
-    for ((reason, ids), told) in gaps.into_iter().zip(&told.gaps) {
-        tell(&counter!("idmill_gaps_total", "sequence" => name(), "reason" => reason), told, ids);
+    for ((reason, ids), reported) in gaps.into_iter().zip(&reported.gaps) {
+        tell(&counter!("idmill_gaps_total", "sequence" => name(), "reason" => reason), reported, ids);
     }
     gauge!("idmill_remaining", "sequence" => name()).set(now.remaining as f64);
     gauge!("idmill_rate", "sequence" => name()).set(now.rate);
@@ -112,9 +112,9 @@ pub(crate) fn record(core: &Core, now: Duration) {
 }
 
 /// Increments the counter by the difference to the last report. Several threads may call it concurrently.
-fn tell(counter: &metrics::Counter, told: &Counter, now: u64) {
+fn tell(counter: &metrics::Counter, reported: &Counter, now: u64) {
     // Relaxed: of two concurrent reports, each reports its part.
-    counter.increment(now.saturating_sub(told.fetch_max(now, Ordering::Relaxed)));
+    counter.increment(now.saturating_sub(reported.fetch_max(now, Ordering::Relaxed)));
 }
 
 fn record_health(core: &Core, now: &Snapshot) {

@@ -146,7 +146,7 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
 
 /// Opens the store, and retries transient failures for [`REACHED_WITHIN`].
 async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
-    let (end, mut hangups) = (Instant::now() + REACHED_WITHIN, false);
+    let (end, mut reported) = (Instant::now() + REACHED_WITHIN, false);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         let failure = match opening::create(global, left).await {
@@ -156,7 +156,7 @@ async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
         if !failure.may_pass() || Instant::now() + RETRY >= end {
             return Err(failure);
         }
-        if !std::mem::replace(&mut hangups, true) {
+        if !std::mem::replace(&mut reported, true) {
             tracing::warn!(
                 "the store is unreachable, and is retried for {REACHED_WITHIN:?}: {}",
                 failure.message()

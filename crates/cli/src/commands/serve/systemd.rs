@@ -59,13 +59,13 @@ pub(super) async fn keep(figures: &Figures) {
     let watched = sd_notify::watchdog_enabled();
     // Half of the watchdog timeout, as systemd recommends.
     let mut ticks = interval(watched.map_or(TELL, |time| TELL.min(time / 2)).max(Duration::from_millis(1)));
-    let mut hangups = String::new();
+    let mut reported = String::new();
     loop {
         ticks.tick().await;
         let now = status(figures);
-        if now != hangups {
+        if now != reported {
             tell(&[NotifyState::Status(&now)]);
-            hangups = now;
+            reported = now;
         }
         if watched.is_some() {
             tell(&[NotifyState::Watchdog]);
