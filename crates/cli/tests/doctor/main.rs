@@ -1,24 +1,15 @@
 //! `idmill doctor`: it finds each fault and nothing else, and each remedy works.
 
+#[path = "../common/mod.rs"]
 mod common;
+#[cfg(unix)]
+mod watch;
 
-#[cfg(unix)]
-use std::collections::BTreeMap;
-#[cfg(unix)]
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-#[cfg(unix)]
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-#[cfg(unix)]
-use std::sync::mpsc;
 use std::time::Duration;
-#[cfg(unix)]
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use common::{Place, Ran};
-#[cfg(unix)]
-use idmill_conformance::free_port;
 use idmill_sqlite::rusqlite::Connection;
 use serde_json::Value;
 
@@ -411,154 +402,4 @@ fn a_rate_is_told_from_two_looks() {
     let finding: Value = serde_json::from_str(ran.out.lines().next().expect("a finding")).unwrap();
     assert_eq!((ran.code, finding["kind"].as_str()), (6, Some("ends_soon")), "{finding}");
     assert_eq!(place.run(&["doctor", "--rate-over", "100ms"]).code, 0, "no process draws ids");
-}
-
-/// A running command and its output lines. It ends with the test.
-#[cfg(unix)]
-struct Watching(std::process::Child, mpsc::Receiver<String>);
-
-#[cfg(unix)]
-impl Watching {
-    fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let (out, (said, lines)) = (child.stdout.take().unwrap(), mpsc::channel());
-        std::thread::spawn(move || {
-            BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| said.send(line))
-        });
-        Self(child, lines)
-    }
-
-    /// Returns the next line that contains `text`.
-    fn until(&self, text: &str) -> String {
-        loop {
-            let line = self.1.recv_timeout(Duration::from_secs(30));
-            let line = line.unwrap_or_else(|_| panic!("{text:?} does not come"));
-            if line.contains(text) {
-                return line;
-            }
-        }
-    }
-
-    /// Sends the signal, and returns the exit code.
-    fn end(&mut self, signal: &str) -> Option<i32> {
-        let told = Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap();
-        assert!(told.success());
-        self.0.wait().unwrap().code()
-    }
-}
-
-#[cfg(unix)]
-impl Drop for Watching {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-    }
-}
-
-#[cfg(unix)]
-#[test]
-fn watch_prints_changes_and_exits_with_the_last_verdict() {
-    let place = Place::with_sequence(1, 1000);
-    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
-    let args = ["doctor", "--watch", "100ms", "--check", "s=sqlite:shop.db?column=t.id"];
-    let mut watching = Watching::start(place.command(&args));
-    watching.until("sound");
-    execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
-    watching.until("s: in_use");
-    place.run(&["set", "s", "--next", "21"]);
-    assert_eq!(watching.until("resolved"), "resolved in_use s: the largest id in sqlite:shop.db?column=t.id");
-    execute(&place, "shop.db", "INSERT INTO t VALUES (30)");
-    watching.until("s: in_use");
-    std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(watching.end("-TERM"), Some(7), "the exit code of the last check");
-    assert_eq!(
-        watching.1.iter().filter(|line| line.contains("in_use")).count(),
-        0,
-        "a finding is printed once"
-    );
-}
-
-#[cfg(unix)]
-#[test]
-fn a_watch_looks_each_minute_unless_it_is_told_otherwise() {
-    let place = Place::with_sequence(1, 1000);
-    let mut watching = Watching::start(place.command(&["doctor", "--watch"]));
-    watching.until("sound");
-    assert_eq!(watching.end("-INT"), Some(0), "nothing was found");
-}
-
-/// Returns the metrics at this address: each with its labels and its value.
-#[cfg(unix)]
-fn served(address: SocketAddr) -> BTreeMap<String, String> {
-    let mut stream = TcpStream::connect(address).expect("the metrics address accepts connections");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
-    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-    let samples = body.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    samples
-        .map(|line| {
-            let (metric, value) = line.rsplit_once(' ').expect("a value");
-            (metric.to_owned(), value.to_owned())
-        })
-        .collect()
-}
-
-#[cfg(unix)]
-#[cfg_attr(not(feature = "metrics"), ignore = "needs the feature `metrics`")]
-#[test]
-fn what_is_watched_is_served_as_metrics() {
-    let place = Place::with_sequence(1, 864_000);
-    execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
-    let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
-    let check = "s=sqlite:shop.db?column=t.id";
-    let metrics = address.to_string();
-    // The ids last for ten days, and nothing draws from them.
-    let rate = ["--check", check, "--rate", "s=1/s", "--ends-within", "1d"];
-    let args = [&["doctor", "--watch", "100ms", "--metrics", &metrics], &rate[..]].concat();
-    let mut watching = Watching::start(place.command(&args));
-    let in_use = r#"idmill_doctor_findings{sequence="s",finding="in_use",severity="error"}"#;
-    // Findings are printed before they are served.
-    let until = |what: &str, holds: &dyn Fn(&BTreeMap<String, String>) -> bool| {
-        let begun = Instant::now();
-        loop {
-            let found = served(address);
-            if holds(&found) {
-                return found;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(30), "{what}: {found:#?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    };
-    watching.until("sound");
-    let found = until("a look", &|found| found.contains_key("idmill_doctor_sequences"));
-    assert_eq!(found["idmill_doctor_sequences"], "1");
-    assert_eq!(found[r#"idmill_doctor_days_to_exhaustion{sequence="s"}"#], "10");
-    assert_eq!(found.get(in_use), None);
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
-    for metric in found.keys() {
-        let name = metric.split('{').next().unwrap();
-        assert!(page.contains(&format!("| `{name}` |")), "{name} is not on the page");
-    }
-    let last_look = |found: &BTreeMap<String, String>| {
-        found["idmill_doctor_last_look_timestamp_seconds"].parse::<f64>().expect("seconds")
-    };
-    let looked = last_look(&found);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
-    assert!((now - 60.0..=now).contains(&looked), "{looked} at {now}");
-
-    execute(&place, "shop.db", "INSERT INTO t VALUES (20)");
-    let value = |found: &BTreeMap<String, String>| found.get(in_use).cloned().unwrap_or_default();
-    let found = until("the fault", &|found| value(found) == "1");
-    assert!(last_look(&found) > looked, "`doctor` has checked again");
-    place.run(&["set", "s", "--next", "21"]);
-    until("the remedy", &|found| value(found) == "0");
-    assert_eq!(watching.end("-TERM"), Some(0), "the exit code of the last check");
-    let port = TcpListener::bind(address).expect("the address is free again");
-    let ran = place.run(&args);
-    drop(port);
-    assert!(ran.code == 2 && ran.err.contains("cannot serve metrics at 127.0.0.1:"), "{ran:?}");
-    assert_eq!(place.run(&["doctor", "--metrics", &metrics]).code, 2, "--metrics requires --watch");
 }
