@@ -126,7 +126,7 @@ impl Histories<'_> {
     pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(
-            "the sequence was last written on {was}, and this is {here}; `idmill set NAME --next ID`, or \
+            "last written on {was}, and this is {here}; `idmill set NAME --next ID` above every id in use, or \
              `failover=allow|skip:N`"
         );
         Error::new(ErrorKind::Conflict, message).of(name)
@@ -192,7 +192,8 @@ mod tests {
     fn a_refusal_says_what_was_seen_and_what_decides() {
         let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
-        for words in ["on cluster 1, and this is cluster 2", "--next ID", "failover=allow", "skip:N"] {
+        let how = "--next ID` above every id in use";
+        for words in ["on cluster 1, and this is cluster 2", how, "failover=allow", "skip:N"] {
             assert!(error.to_string().contains(words), "{error}");
         }
     }

@@ -78,8 +78,8 @@ impl Guard {
     }
 }
 
-const REWOUND: &str = "etcd was restored from a backup; raise each sequence (`idmill set NAME --next N`), \
-    and open the store again";
+const REWOUND: &str = "etcd was restored from a backup; raise each sequence above every id in use \
+    (`idmill set NAME --next N`), then reopen";
 
 fn rewound(seen: i64, found: i64) -> String {
     format!("etcd was at revision {seen}, but is now at {found}: {REWOUND}")
