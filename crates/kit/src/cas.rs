@@ -117,8 +117,8 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     }
 
     /// Returns the retry policy for lost races. A store that returns [`Swapped::Now`] must not pause after
-    /// every loss: the returned item is outdated after a pause, so a writer that does not pause would win every
-    /// race.
+    /// every loss: the returned item is outdated after a pause, so a writer that does not pause would win
+    /// every race.
     fn contention(&self) -> Contention {
         Contention::new()
     }

@@ -116,7 +116,8 @@ pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
     ledger.accounted(&info, context.window())?;
     // More than the sequence has: the remaining ids are granted, without an overflow.
     let all = context.request(&name, u64::MAX);
-    // Concurrent: a window that prepares ranges of a fixed size may always have one ready for a single caller.
+    // Concurrent: a window that prepares ranges of a fixed size may always have one ready for a single
+    // caller.
     let draw = || client.granted_or_exhausted(&ledger, &all);
     for _ in 0..1000 {
         let (first, second, third) = tokio::join!(draw(), draw(), draw());
