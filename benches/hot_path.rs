@@ -134,15 +134,15 @@ fn of_threads() -> [Row; 2] {
             }
         }
     });
-    let lease = row("`Order::Thread`, lease of 64", &[(1, 0.35), (2, 0.125)], ids(), |(_, ids)| {
-        let mut lease = ids.lease(64).expect("the order allows leases");
+    let block = row("`Order::Thread`, block of 64", &[(1, 0.35), (2, 0.125)], ids(), |(_, ids)| {
+        let mut block = ids.block(64).expect("the order allows blocks");
         move |n| {
             for _ in 0..n {
-                keep(lease.try_next());
+                keep(block.try_next());
             }
         }
     });
-    [striped, lease]
+    [striped, block]
 }
 
 /// The rows of a thread that draws from many sequences in turn.

@@ -1,4 +1,4 @@
-//! A program without an async runtime: each thread has its own lease, in the order that scales with cores.
+//! A program without an async runtime: each thread has its own block, in the order that scales with cores.
 //!
 //! `cargo run --release --example threads`
 
@@ -23,13 +23,13 @@ fn main() -> Result<()> {
 
     println!("{} ids in {seconds:.2} s: {:.0} M/s", 4 * EACH, (4 * EACH) as f64 / seconds / 1e6);
     println!(
-        "{} reserves, {} calls waited, {} ids of leases lost",
+        "{} reserves, {} calls waited, {} ids of blocks lost",
         seen.reserves, seen.waits, seen.gaps.dropped
     );
     ids.blocking().close()
 }
 
 fn draw(rows: &Allocator<u64>) -> Result<()> {
-    let mut lease = rows.lease(1_024)?;
-    (0..EACH).try_for_each(|_| lease.blocking(Duration::from_secs(5)).next().map(drop))
+    let mut block = rows.block(1_024)?;
+    (0..EACH).try_for_each(|_| block.blocking(Duration::from_secs(5)).next().map(drop))
 }

@@ -74,7 +74,7 @@ string_enum! {
     pub enum ErrorKind, "kind of error" {
         /// Memory holds no ids, and the call never waits. No ids were consumed. Await `next()`, or retry when
         /// the refill has completed.
-        Dry = "dry",
+        Empty = "empty",
         /// The last id of the sequence's bounds has been reserved. Permanent, unless the sequence's max is
         /// raised: ids never wrap and are never re-issued. The store is queried again after 30 s.
         Exhausted = "exhausted",
@@ -127,7 +127,7 @@ impl ErrorKind {
     /// Returns whether a call that failed with this kind can be retried.
     pub fn status(self) -> Status {
         match self {
-            Self::Dry | Self::Overloaded | Self::Deadline | Self::Unavailable => Status::Transient,
+            Self::Empty | Self::Overloaded | Self::Deadline | Self::Unavailable => Status::Transient,
             Self::UnknownOutcome => Status::Unknown,
             _ => Status::Permanent,
         }
@@ -135,7 +135,7 @@ impl ErrorKind {
 
     fn summary(self) -> &'static str {
         match self {
-            Self::Dry => "no id in memory right now; await `next()` or try again",
+            Self::Empty => "no id in memory right now; await `next()` or try again",
             Self::Exhausted => "the sequence is exhausted",
             Self::Overloaded => "too many callers are already waiting",
             Self::Deadline => "the deadline passed before an id was available",
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn every_kind_is_sorted_into_one_status_and_named_once() {
         use ErrorKind::*;
-        let transient = [Dry, Overloaded, Deadline, Unavailable];
+        let transient = [Empty, Overloaded, Deadline, Unavailable];
         let permanent = [
             Exhausted,
             Closed,
@@ -373,7 +373,7 @@ mod tests {
             error.to_string(),
             "\"permanant\" is not a status; there are transient, permanent, unknown"
         );
-        assert_eq!(format!("{:>6}|", ErrorKind::Dry), "   dry|");
+        assert_eq!(format!("{:>6}|", ErrorKind::Empty), "   empty|");
     }
 
     #[test]

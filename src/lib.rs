@@ -44,7 +44,7 @@
 //!
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
-//! - [`Allocator`], [`Handle`], [`Lease`]: hand out ids.
+//! - [`Allocator`], [`Handle`], [`IdBlock`]: hand out ids.
 //! - [`Order`]: the ordering guarantee of a sequence. `docs/guarantees.md` in the repository helps to choose.
 //! - [`Error`]: the kind of a failure, and whether to retry.
 //! - [`store`]: the contract of a store, and an in-memory store.
@@ -125,7 +125,7 @@ pub mod __private {
     pub use serde;
 }
 
-pub use allocator::{Allocator, Handle, Lease, Next};
+pub use allocator::{Allocator, Handle, IdBlock, Next};
 pub use blocking::Blocking;
 pub use error::{Error, ErrorKind, Operation, Result, Status};
 pub use id::Id;

@@ -29,7 +29,7 @@ fn program_without_a_runtime_can_use_every_call() {
     let mut handle = orders.handle();
     assert!(handle.blocking(LONG).next().is_ok());
     assert_eq!(handle.allocator().blocking(LONG).take(3).unwrap().len(), 3);
-    assert!(orders.lease(2).unwrap().blocking(LONG).next().is_ok());
+    assert!(orders.block(2).unwrap().blocking(LONG).next().is_ok());
 
     assert!(ids.blocking().remove("orders").unwrap());
     assert!(!ids.blocking().remove("orders").unwrap());

@@ -84,15 +84,15 @@ fn draws_behind_a_guard_allocate_nothing() {
 }
 
 #[test]
-fn leases_and_thread_blocks_allocate_nothing() {
+fn blocks_and_thread_blocks_allocate_nothing() {
     let ids = open(Order::Thread, 0);
     let _ = ids.try_next().unwrap();
     assert_none("a draw from a thread block", || {
         let _ = ids.try_next().unwrap();
     });
-    let mut lease = ids.lease(64).unwrap();
-    assert_none("a lease", || {
-        let _ = lease.try_next().unwrap();
+    let mut block = ids.block(64).unwrap();
+    assert_none("a block", || {
+        let _ = block.try_next().unwrap();
     });
 }
 
@@ -124,5 +124,5 @@ fn thread_blocks_take_memory_in_proportion_to_the_threads() {
 #[test]
 fn errors_of_the_fast_path_allocate_nothing() {
     let ids = open(Order::Global, 0);
-    assert_none("a dry draw", || drop(ids.try_next().unwrap_err()));
+    assert_none("an empty draw", || drop(ids.try_next().unwrap_err()));
 }

@@ -84,7 +84,7 @@ async fn the_last_id_is_handed_out_and_then_exhausted() {
                 assert_eq!(orders.take(2).await.unwrap_err().kind(), ErrorKind::Exhausted);
                 assert!(matches!(
                     orders.try_next().unwrap_err().kind(),
-                    ErrorKind::Exhausted | ErrorKind::Dry
+                    ErrorKind::Exhausted | ErrorKind::Empty
                 ));
             }
         }
@@ -96,7 +96,7 @@ async fn exhaustion_is_cached_then_checked_by_one_reserve() {
     for order in [Order::Global, Order::Process, Order::Thread] {
         let store = FaultyStore::new();
         let ids = sequences(&store);
-        let orders = ids.sequence::<u64>("o").max(5).step(3).lease_size(1).order(order).await.unwrap();
+        let orders = ids.sequence::<u64>("o").max(5).step(3).block_size(1).order(order).await.unwrap();
         for expected in 1..=5 {
             assert_eq!(orders.next().await.unwrap(), expected, "{order:?}");
         }
@@ -153,8 +153,8 @@ async fn a_take_spans_segments() {
 async fn cached_ids_are_served_and_waiters_get_the_last_error() {
     let store = FaultyStore::new();
     let ids = sequences(&store);
-    let patience = Duration::from_secs(2);
-    let orders = ids.sequence::<u64>("o").step(10).watermark(5).patience(patience).await.unwrap();
+    let timeout = Duration::from_secs(2);
+    let orders = ids.sequence::<u64>("o").step(10).watermark(5).timeout(timeout).await.unwrap();
     orders.warm().await.unwrap();
     store.set_faults(Faults::outage());
     for _ in 0..10 {
@@ -217,25 +217,25 @@ async fn cancelled_callers_cost_a_gap_at_most() {
 async fn revoking_takes_everything_away_at_once() {
     for order in [Order::Process, Order::Thread] {
         let ids = sequences(&FaultyStore::new());
-        let orders = ids.sequence::<u64>("o").step(100).order(order).lease_size(10).await.unwrap();
+        let orders = ids.sequence::<u64>("o").step(100).order(order).block_size(10).await.unwrap();
         let mut handle = orders.handle();
         let (a, b) = (orders.next().await.unwrap(), handle.next().await.unwrap());
         assert!(a <= 100 && b <= 100);
-        let mut lease = (order == Order::Thread).then(|| orders.lease(7).unwrap());
-        if let Some(lease) = &mut lease {
-            assert!(lease.try_next().unwrap() <= 100);
+        let mut block = (order == Order::Thread).then(|| orders.block(7).unwrap());
+        if let Some(block) = &mut block {
+            assert!(block.try_next().unwrap() <= 100);
         }
         assert!(orders.try_next().unwrap() <= 100);
-        // A thread's block is lost with the rest. The seven that a lease took are counted when it next
+        // A thread's block is lost with the rest. The seven that a block took are counted when it next
         // draws.
         let drawn = if order == Order::Thread { 1 + 1 + 7 + 1 } else { 3 };
         assert_eq!(orders.revoke(), 100 - drawn);
-        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
-        assert_eq!(handle.try_next().unwrap_err().kind(), ErrorKind::Dry);
+        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
+        assert_eq!(handle.try_next().unwrap_err().kind(), ErrorKind::Empty);
         assert!(orders.next().await.unwrap() > 100);
         assert!(handle.next().await.unwrap() > 100);
-        if let Some(lease) = &mut lease {
-            assert!(lease.next().await.unwrap() > 100);
+        if let Some(block) = &mut block {
+            assert!(block.next().await.unwrap() > 100);
         }
     }
 }
@@ -354,7 +354,7 @@ async fn global_draws_share_a_round_trip_and_prefetch_nothing() {
     let store = FaultyStore::with_faults(Faults::default().latency(Duration::from_millis(5)));
     let ids = sequences(&store);
     let orders = ids.sequence::<u64>("o").order(Order::Global).await.unwrap();
-    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
     let mut last = 0;
     for _ in 0..20 {
         let calls: Vec<_> = (0..50)

@@ -6,14 +6,14 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use idmill::store::{Change, Store};
-use idmill::{Allocator, ErrorKind, Handle, Lease, Order, SequenceName, Sequences, Snapshot};
+use idmill::{Allocator, ErrorKind, Handle, IdBlock, Order, SequenceName, Sequences, Snapshot};
 use idmill_testing::faulty::{Fault, FaultyStore};
 use proptest::prelude::*;
 
 const NAME: &str = "counted";
 const THREADS: usize = 3;
 
-/// An event. The numbers choose threads, leases and amounts.
+/// An event. The numbers choose threads, blocks and amounts.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Next,
@@ -24,8 +24,8 @@ enum Event {
     /// A thread ends, and another one begins.
     Succeeds(usize),
     Handle,
-    Lease,
-    LeaseEnds,
+    Block,
+    BlockEnds,
     Revoke,
     Fault(u8),
     /// The store moves `next`: forwards, or back to the start with another epoch.
@@ -41,8 +41,8 @@ fn event() -> impl Strategy<Value = Event> {
         6 => (0..THREADS, 1..12_u8).prop_map(|(thread, times)| Event::Thread(thread, times)),
         1 => (0..THREADS).prop_map(Event::Succeeds),
         2 => Just(Event::Handle),
-        2 => Just(Event::Lease),
-        1 => Just(Event::LeaseEnds),
+        2 => Just(Event::Block),
+        1 => Just(Event::BlockEnds),
         1 => Just(Event::Revoke),
         1 => (0..3_u8).prop_map(Event::Fault),
         1 => any::<bool>().prop_map(Event::Moves),
@@ -85,7 +85,7 @@ struct World {
     ids: Sequences,
     sequence: Allocator<u64>,
     handle: Handle<u64>,
-    lease: Option<Lease<u64>>,
+    block: Option<IdBlock<u64>>,
     workers: Vec<Worker>,
     /// Number of ids that callers got.
     received: u64,
@@ -95,11 +95,11 @@ impl World {
     async fn new(order: Order, step: u64, watermark: u64) -> Self {
         let store = FaultyStore::new();
         let ids = Sequences::new(store.clone()).unwrap();
-        let builder = ids.sequence::<u64>(NAME).order(order).step(step).watermark(watermark).lease_size(7);
-        let sequence = builder.patience(Duration::from_secs(5)).await.unwrap();
+        let builder = ids.sequence::<u64>(NAME).order(order).step(step).watermark(watermark).block_size(7);
+        let sequence = builder.timeout(Duration::from_secs(5)).await.unwrap();
         let workers = (0..THREADS).map(|_| Worker::start(&sequence)).collect();
         let handle = sequence.handle();
-        Self { store, ids, sequence, handle, lease: None, workers, received: 0 }
+        Self { store, ids, sequence, handle, block: None, workers, received: 0 }
     }
 
     async fn happens(&mut self, event: Event) {
@@ -116,13 +116,13 @@ impl World {
                 std::mem::replace(&mut self.workers[thread], successor).end();
             }
             Event::Handle => self.received += u64::from(self.handle.try_next().is_ok()),
-            Event::Lease => {
-                if self.lease.is_none() {
-                    self.lease = self.sequence.lease(11).ok();
+            Event::Block => {
+                if self.block.is_none() {
+                    self.block = self.sequence.block(11).ok();
                 }
-                self.received += self.lease.as_mut().map_or(0, |lease| u64::from(lease.try_next().is_ok()));
+                self.received += self.block.as_mut().map_or(0, |block| u64::from(block.try_next().is_ok()));
             }
-            Event::LeaseEnds => self.lease = None,
+            Event::BlockEnds => self.block = None,
             Event::Revoke => drop(self.sequence.revoke()),
             Event::Fault(kind) => self.store.push_fault(match kind {
                 0 => Fault::LostReply,
@@ -151,7 +151,7 @@ impl World {
         // Wait until no call is in flight.
         tokio::time::sleep(Duration::from_secs(60)).await;
         self.ids.close().await;
-        self.lease = None;
+        self.block = None;
         self.workers.drain(..).for_each(Worker::end);
         let snapshot = self.sequence.snapshot();
         prop_assert_eq!(snapshot.remaining, 0);

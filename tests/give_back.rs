@@ -103,15 +103,15 @@ async fn nothing_goes_back_to_a_sequence_that_was_reset() {
 }
 
 #[tokio::test]
-async fn ids_held_by_a_lease_are_not_given_back() {
+async fn ids_held_by_a_block_are_not_given_back() {
     let store = FaultyStore::new();
     let ids = over(&store);
     let orders = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0).await.unwrap();
-    let mut lease = orders.lease(10).unwrap();
+    let mut block = orders.block(10).unwrap();
     // The first id came from the store, not from a block.
-    assert_eq!((lease.next().await.unwrap(), lease.next().await.unwrap()), (1, 2));
+    assert_eq!((block.next().await.unwrap(), block.next().await.unwrap()), (1, 2));
     ids.close().await;
-    drop(lease);
+    drop(block);
     assert_eq!(outcome(&orders), (89, 9));
     assert_eq!(stored(&store, "orders").await.next, Some(12));
 }
@@ -211,7 +211,7 @@ fn delayed(store: &FaultyStore, delays: &[u64], seed: u64) -> Sequences {
 async fn give_backs_in_reverse_order_are_honest() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     let ids = delayed(&store, &[50, 0], 1);
-    let orders = ids.sequence::<u64>("orders").max_waste(10).max_take(100).await.unwrap();
+    let orders = ids.sequence::<u64>("orders").max_buffered(10).max_take(100).await.unwrap();
     orders.warm().await.unwrap();
     // Each leaves [1, 11) in memory; [11, 101) and [101, 191) are given back.
     for _ in 0..2 {
@@ -232,7 +232,7 @@ async fn give_backs_in_reverse_order_are_honest() {
 async fn give_back_of_another_process_is_honest() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     let ids = delayed(&store, &[0, 0], 1);
-    let orders = ids.sequence::<u64>("orders").max_waste(10).max_take(100).await.unwrap();
+    let orders = ids.sequence::<u64>("orders").max_buffered(10).max_take(100).await.unwrap();
     orders.warm().await.unwrap();
     let cancelled = async || {
         assert!(timeout(Duration::from_millis(1), orders.take(100)).await.is_err());
@@ -271,7 +271,7 @@ async fn cancelled_takes_with_jitter_are_honest() {
         let store = FaultyStore::with_faults(latency.seed(seed));
         let open = async |number| {
             let ids = delayed(&store, &[], seed * 2 + number);
-            let sequence = ids.sequence::<u64>("orders").max_waste(10 + seed % 3 * 20).max_take(100);
+            let sequence = ids.sequence::<u64>("orders").max_buffered(10 + seed % 3 * 20).max_take(100);
             sequence.await.unwrap()
         };
         let (first, second) = (open(0).await, open(1).await);

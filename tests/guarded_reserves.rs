@@ -14,7 +14,7 @@ use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness, Write};
 /// Fewer in a debug build, to save time.
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 4] = [100, 1_000, 10_000, 100_000];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Counts its calls. A batch is one call.
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ fn guarded() -> (MemoryStore, Arc<Counting>, Guarded) {
 
 fn draw(ids: &Allocator<u64>, count: u64) {
     for _ in 0..count {
-        ids.blocking(PATIENCE).next().unwrap();
+        ids.blocking(TIMEOUT).next().unwrap();
     }
 }
 
@@ -81,7 +81,7 @@ fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
         for watermark in [0, step / 4] {
             let (store, witness, guarded) = guarded();
             let sequences = Sequences::builder(guarded).own_thread().start().unwrap();
-            let sequence = |name| sequences.sequence::<u64>(name).patience(PATIENCE);
+            let sequence = |name| sequences.sequence::<u64>(name).timeout(TIMEOUT);
             let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
             assert_eq!(witness.counts(), (0, 0), "opening does not use the witness");
             draw(&ids, IDS);

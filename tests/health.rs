@@ -29,30 +29,30 @@ async fn troubled_sequences_are_listed_worst_first_with_reason() {
     assert!(ids.health().is_ready() && ids.health().sequences == 0);
     let fine = ids.sequence::<u64>("fine").await.unwrap();
     let lasts = ids.sequence::<u64>("lasts").step(10).watermark(9).await.unwrap();
-    let dry = ids.sequence::<u64>("dry").patience(MINUTE).await.unwrap();
+    let empty = ids.sequence::<u64>("empty").timeout(MINUTE).await.unwrap();
     for one in [&fine, &lasts] {
         one.warm().await.unwrap();
     }
     assert!(troubles(&ids).is_empty());
 
     store.fail_sequence("lasts", ErrorKind::Unavailable);
-    store.fail_sequence("dry", ErrorKind::Denied);
+    store.fail_sequence("empty", ErrorKind::Denied);
     lasts.next().await.unwrap();
     lasts.next().await.unwrap();
-    dry.next().await.unwrap_err();
+    empty.next().await.unwrap_err();
     tokio::time::sleep(Duration::from_millis(1)).await;
     let expected = [
-        ("dry".to_owned(), Health::Dry, ErrorKind::Denied),
+        ("empty".to_owned(), Health::Empty, ErrorKind::Denied),
         ("lasts".to_owned(), Health::Failing, ErrorKind::Unavailable),
     ];
     assert_eq!(troubles(&ids), expected);
     let report = ids.health();
-    assert_eq!((report.health, report.sequences, report.is_ready()), (Health::Dry, 3, false));
+    assert_eq!((report.health, report.sequences, report.is_ready()), (Health::Empty, 3, false));
     let shown = report.to_string();
-    assert!(shown.starts_with("not ready: 3 sequences, 2 in trouble; `dry` is dry ("), "{shown}");
+    assert!(shown.starts_with("not ready: 3 sequences, 2 in trouble; `empty` is empty ("), "{shown}");
 
-    store.heal_sequence("dry");
-    dry.next().await.unwrap();
+    store.heal_sequence("empty");
+    empty.next().await.unwrap();
     assert_eq!(troubles(&ids), expected[1..]);
     assert!(ids.health().is_ready());
 }
@@ -62,13 +62,13 @@ async fn troubled_sequences_are_listed_worst_first_with_reason() {
 async fn a_probe_alone_notices_that_the_store_is_back() {
     let store = FaultyStore::new();
     let ids = start(&store);
-    let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).await.unwrap();
+    let orders = ids.sequence::<u64>("orders").timeout(Duration::from_secs(1)).await.unwrap();
     for kind in [ErrorKind::Unavailable, ErrorKind::Denied] {
         orders.revoke();
         store.fail_sequence("orders", kind);
         orders.next().await.unwrap_err();
         tokio::time::sleep(MINUTE).await;
-        assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, kind)]);
+        assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Empty, kind)]);
         store.heal_sequence("orders");
         let mut probes = 0;
         while !ids.health().is_ready() {
@@ -84,7 +84,7 @@ async fn a_probe_alone_notices_that_the_store_is_back() {
 async fn uncached_sequence_is_not_ready_while_callers_wait() {
     let store = FaultyStore::new();
     let ids = start(&store);
-    let orders = ids.sequence::<u64>("orders").order(Order::Global).patience(MINUTE).await.unwrap();
+    let orders = ids.sequence::<u64>("orders").order(Order::Global).timeout(MINUTE).await.unwrap();
     orders.next().await.unwrap();
     store.set_faults(Faults::outage());
     let waiting = tokio::spawn({
@@ -92,7 +92,7 @@ async fn uncached_sequence_is_not_ready_while_callers_wait() {
         async move { orders.next().await }
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Dry, ErrorKind::Unavailable)]);
+    assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Empty, ErrorKind::Unavailable)]);
     waiting.await.unwrap().unwrap_err();
     // No draw is waiting or failing now. Only the next draw shows whether the store is still unreachable.
     assert_eq!(troubles(&ids), [("orders".to_owned(), Health::Failing, ErrorKind::Unavailable)]);

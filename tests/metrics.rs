@@ -45,7 +45,7 @@ fn metrics_are_recorded_by_sequence_name() {
     an_outage_shows_while_it_lasts(&mut reader);
     what_was_evicted_counts_on(&mut reader);
     what_a_caller_gave_up_is_drawn_and_dropped(&mut reader);
-    what_a_lease_did_not_hand_out_is_drawn_and_dropped(&mut reader);
+    what_a_block_did_not_hand_out_is_drawn_and_dropped(&mut reader);
     what_is_on_its_way_back_is_no_gap(&mut reader);
     every_metric_is_described_and_on_the_page(&mut reader);
 }
@@ -66,13 +66,13 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     let seen = loop {
         ids.record_metrics();
         let seen = reader.read();
-        if seen["idmill_dry_milliseconds_total"] > 0 && seen["idmill_failures_in_a_row"] > 0 {
+        if seen["idmill_empty_milliseconds_total"] > 0 && seen["idmill_failures_in_a_row"] > 0 {
             break seen;
         }
         assert!(Instant::now() < limit, "the metrics do not show the outage: {seen:?}");
         std::thread::sleep(Duration::from_millis(5));
     };
-    assert_eq!((seen["idmill_health"], orders.snapshot().health()), (0, Health::Dry));
+    assert_eq!((seen["idmill_health"], orders.snapshot().health()), (0, Health::Empty));
     store.set_faults(Faults::none());
     assert_eq!(caller.join().unwrap(), 11);
     ids.record_metrics();
@@ -80,7 +80,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!((seen["idmill_health"], seen["idmill_failures_in_a_row"]), (2, 0));
     assert_eq!(orders.snapshot().health(), Health::Serving);
     // The caller receives its ids a moment before it counts as served.
-    while orders.snapshot().is_dry {
+    while orders.snapshot().is_empty {
         assert!(Instant::now() < limit, "the served caller still counts as waiting");
         std::thread::yield_now();
     }
@@ -137,17 +137,17 @@ fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((come, orders.snapshot().drawn), ([10, 1, 1, 9], 0));
 }
 
-/// The counts are right even if nothing was recorded while the lease was held.
-fn what_a_lease_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
+/// The counts are right even if nothing was recorded while the block was held.
+fn what_a_block_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
     let builder = ids.sequence::<u64>("orders").order(Order::Thread).step(100).watermark(0);
     let orders = builder.open_blocking().unwrap();
-    let mut lease = orders.lease(10).unwrap();
+    let mut block = orders.block(10).unwrap();
     for _ in 0..2 {
-        let _ = lease.blocking(Duration::from_secs(3600)).next().unwrap();
+        let _ = block.blocking(Duration::from_secs(3600)).next().unwrap();
     }
-    drop(lease);
+    drop(block);
     ids.blocking().close().unwrap();
     let now = reader.read();
     let [draws, dropped] =

@@ -68,7 +68,7 @@ async fn a_million_sequences_take_at_most_900_bytes_each() {
     let ids = Sequences::builder(Forgetful).start().unwrap();
     let open = |n: u64| {
         let sequence = ids.sequence::<u64>(format!("tenant-{n}")).step(100).watermark(0);
-        sequence.patience(Duration::from_secs(5)).lazy().unwrap()
+        sequence.timeout(Duration::from_secs(5)).lazy().unwrap()
     };
     let before = resident();
     for n in 0..SEQUENCES {

@@ -14,8 +14,8 @@ fn every_way_grows_across_threads() {
 }
 
 #[test]
-fn thread_blocks_and_leases_grow_for_each() {
-    threads::thread_blocks_and_leases_grow_for_each(SCALE);
+fn thread_blocks_and_blocks_grow_for_each() {
+    threads::thread_blocks_and_blocks_grow_for_each(SCALE);
 }
 
 #[test]

@@ -55,7 +55,7 @@ async fn lost_reply_makes_only_the_next_refill_small() {
 async fn a_take_that_cannot_be_served_reserves_nothing() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
-    let small = ids.sequence::<i32>("small").max_waste(1_000).await.unwrap();
+    let small = ids.sequence::<i32>("small").max_buffered(1_000).await.unwrap();
     for too_many in [u64::MAX, 1_000_001] {
         let error = small.take(too_many).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -94,7 +94,7 @@ async fn a_take_is_as_large_as_max_take_says() {
 async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
     let ids = builder(&store).start().unwrap();
-    let orders = ids.sequence::<i32>("orders").max_waste(1_000).await.unwrap();
+    let orders = ids.sequence::<i32>("orders").max_buffered(1_000).await.unwrap();
     orders.warm().await.unwrap();
     let cancelled = timeout(Duration::from_millis(500), orders.take(900_000)).await;
     assert!(cancelled.is_err() && store.reserves() == 2, "{cancelled:?}");
@@ -112,8 +112,8 @@ async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
 async fn ids_of_a_timed_out_take_stay_in_memory() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
-    let patience = Duration::from_secs(2);
-    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).patience(patience).await.unwrap();
+    let timeout = Duration::from_secs(2);
+    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).timeout(timeout).await.unwrap();
     assert_eq!(orders.take(6).await.unwrap().ids().last(), Some(6));
     store.set_faults(Faults::outage());
     let greedy = tokio::spawn({
@@ -197,7 +197,7 @@ async fn take_counts_ids_that_are_in_flight() {
 async fn sequence_does_not_end_while_ids_go_back() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
-    let orders = ids.sequence::<u64>("orders").max(100).max_waste(10).await.unwrap();
+    let orders = ids.sequence::<u64>("orders").max(100).max_buffered(10).await.unwrap();
     // Each is applied in the middle of its latency: first the reserve, then the give-back.
     store.push_fault(Fault::Latency(Duration::from_secs(1)));
     store.push_fault(Fault::Latency(Duration::from_secs(8)));
@@ -266,7 +266,7 @@ async fn refused_waiters_do_not_wait_for_their_deadline() {
     // The store is called again while memory is low, but not each time that a caller tries.
     let before = orders.snapshot().reserves;
     for _ in 0..1_000 {
-        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+        assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
         sleep(Duration::from_millis(60)).await;
     }
     let reserves = orders.snapshot().reserves - before;

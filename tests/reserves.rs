@@ -25,7 +25,7 @@ use idmill::{Allocator, Sequences, Snapshot};
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 7] = [1, 7, 10, 100, 1_000, 4_096, 1_000_000];
 const THREADS: [u64; 3] = [1, 2, 5];
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// No prefetch; a quarter, as in the published table; and the largest possible.
 fn watermarks(step: u64) -> Vec<u64> {
@@ -80,7 +80,7 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     let store = MemoryStore::new();
     let sequences = Sequences::builder(store.clone()).own_thread();
     let sequences = sequences.start().unwrap();
-    let sequence = |name| sequences.sequence::<u64>(name).patience(PATIENCE);
+    let sequence = |name| sequences.sequence::<u64>(name).timeout(TIMEOUT);
     let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -91,7 +91,7 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     // other may still be in flight.
     draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
     let begun = Instant::now();
-    while ids.snapshot().remaining < watermark && begun.elapsed() < PATIENCE {
+    while ids.snapshot().remaining < watermark && begun.elapsed() < TIMEOUT {
         thread::yield_now();
     }
     let seen = ids.snapshot();
@@ -102,7 +102,7 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
 
 fn draw(ids: &Allocator<u64>, count: u64) {
     for _ in 0..count {
-        ids.blocking(PATIENCE).next().unwrap();
+        ids.blocking(TIMEOUT).next().unwrap();
     }
 }
 

@@ -36,9 +36,8 @@ async fn one_sequences_failure_is_its_own() {
     let ids = builder(&store).start().unwrap();
     store.fail_sequence("bad", ErrorKind::Unavailable);
     store.fail_sequence("worse", ErrorKind::Denied);
-    let open = |name| {
-        ids.sequence::<u64>(name).step(1).watermark(0).patience(Duration::from_secs(1)).lazy().unwrap()
-    };
+    let open =
+        |name| ids.sequence::<u64>(name).step(1).watermark(0).timeout(Duration::from_secs(1)).lazy().unwrap();
     let (good, bad, worse) = (open("good"), open("bad"), open("worse"));
     let failing = tokio::spawn(async move { (bad.next().await, worse.next().await, bad) });
     for expected in 1..=50 {
@@ -112,12 +111,12 @@ async fn settings_that_cannot_be_are_refused_by_name() {
         ("step of 0", ids.sequence::<u64>("x").step(0).lazy().unwrap_err()),
         ("above the step", ids.sequence::<u64>("x").step(10).watermark(11).lazy().unwrap_err()),
         ("needs `step`", ids.sequence::<u64>("x").watermark(11).lazy().unwrap_err()),
-        ("`step` or the others", ids.sequence::<u64>("x").step(1).max_waste(11).lazy().unwrap_err()),
-        ("`max_waste` 0", ids.sequence::<u64>("x").max_waste(0).lazy().unwrap_err()),
+        ("`step` or the others", ids.sequence::<u64>("x").step(1).max_buffered(11).lazy().unwrap_err()),
+        ("`max_buffered` 0", ids.sequence::<u64>("x").max_buffered(0).lazy().unwrap_err()),
         ("larger than max", ids.sequence::<u64>("x").start(2).max(1).lazy().unwrap_err()),
         ("do not fit", ids.sequence::<i32>("x").max(1 << 31).lazy().unwrap_err()),
         ("do not fit", ids.sequence::<std::num::NonZeroU32>("x").start(0).lazy().unwrap_err()),
-        ("lease of 0", ids.sequence::<u64>("x").lease_size(0).lazy().unwrap_err()),
+        ("block of 0", ids.sequence::<u64>("x").block_size(0).lazy().unwrap_err()),
         ("is empty", ids.sequence::<u64>("").lazy().unwrap_err()),
         ("max_waiting", builder(&FaultyStore::new()).max_waiting(0).start().unwrap_err()),
     ];
@@ -125,8 +124,8 @@ async fn settings_that_cannot_be_are_refused_by_name() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains(part), "{error} lacks {part:?}");
     }
-    let leases = ids.sequence::<u64>("process").lazy().unwrap().lease(8).unwrap_err();
-    assert!(leases.to_string().contains("Order::Thread"), "{leases}");
+    let blocks = ids.sequence::<u64>("process").lazy().unwrap().block(8).unwrap_err();
+    assert!(blocks.to_string().contains("Order::Thread"), "{blocks}");
     assert_eq!(ids.len(), 1);
 }
 
@@ -134,7 +133,7 @@ async fn settings_that_cannot_be_are_refused_by_name() {
 async fn callers_above_max_waiting_wait_then_get_overloaded() {
     let store = FaultyStore::with_faults(Faults::outage());
     let ids = builder(&store).max_waiting(3).start().unwrap();
-    let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(1)).lazy().unwrap();
+    let orders = ids.sequence::<u64>("orders").timeout(Duration::from_secs(1)).lazy().unwrap();
     let call =
         |orders: idmill::Allocator<u64>| tokio::spawn(async move { orders.next().await.unwrap_err().kind() });
     let calls: Vec<_> = (0..8).map(|_| call(orders.clone())).collect();

@@ -22,8 +22,8 @@ fn every_way_grows_across_threads() {
 }
 
 #[test]
-fn thread_blocks_and_leases_grow_for_each() {
-    rounds(threads::thread_blocks_and_leases_grow_for_each);
+fn thread_blocks_and_blocks_grow_for_each() {
+    rounds(threads::thread_blocks_and_blocks_grow_for_each);
 }
 
 #[test]

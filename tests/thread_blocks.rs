@@ -15,10 +15,10 @@ use idmill::{Allocator, ErrorKind, Order, Sequences};
 /// A guard against a test that hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-fn open(order: Order, step: u64, lease: u64) -> (Sequences, Allocator<u64>) {
+fn open(order: Order, step: u64, block: u64) -> (Sequences, Allocator<u64>) {
     let store = Arc::new(MemoryStore::new()) as Arc<dyn Store>;
     let ids = Sequences::builder(store).own_thread().start().unwrap();
-    let builder = ids.sequence::<u64>("o").order(order).step(step).watermark(0).lease_size(lease);
+    let builder = ids.sequence::<u64>("o").order(order).step(step).watermark(0).block_size(block);
     let sequence = builder.open_blocking().unwrap();
     (ids, sequence)
 }
@@ -48,7 +48,7 @@ fn new_thread_skips_inherited_ids_below_its_awaited_id() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let sequence = runtime.block_on(async {
         let ids = Sequences::new(MemoryStore::new()).unwrap();
-        let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).lease_size(8);
+        let builder = ids.sequence::<u64>("o").order(Order::Thread).step(20).watermark(0).block_size(8);
         builder.await.unwrap()
     });
     // From now on this thread owns its slot. The first call waits for its id.
@@ -159,7 +159,7 @@ fn a_thread_waits_also_in_its_destructors() {
         });
         drop(sender);
         let kinds: Vec<_> = receiver.iter().map(|id| id.map_err(|error| error.kind())).collect();
-        assert_eq!(kinds[..2], [Err(ErrorKind::Dry), Ok(1)], "{order:?}");
+        assert_eq!(kinds[..2], [Err(ErrorKind::Empty), Ok(1)], "{order:?}");
     }
 }
 

@@ -126,7 +126,10 @@ mod data {
         assert_eq!(survives(&ErrorKind::UnknownOutcome), "\"unknown_outcome\"");
         assert_eq!(survives(&Operation::GiveBack), "\"give back\"");
         assert_eq!(survives(&Order::Process), "\"process\"");
-        assert_eq!(survives(&(Status::Unknown, Health::Dry, Mode::ReadOnly)), r#"["unknown","dry","ro"]"#);
+        assert_eq!(
+            survives(&(Status::Unknown, Health::Empty, Mode::ReadOnly)),
+            r#"["unknown","empty","ro"]"#
+        );
         assert_eq!(
             survives(&IdRange::<u64>::new(u64::MAX, 1).unwrap()),
             r#"{"start":18446744073709551615,"len":1}"#

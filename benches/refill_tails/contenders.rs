@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use idmill::store::{Bounds, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, SequenceName, Sequences};
-use idmill_bench::{PATIENCE, sequences, slow_store};
+use idmill_bench::{TIMEOUT, sequences, slow_store};
 use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness};
 use idmill_testing::faulty::FaultyStore;
 use parking_lot::Mutex;
@@ -80,9 +80,9 @@ impl Idmill {
 
     fn over(store: impl Store + 'static, name: String, step: u64, watermark: u64) -> Self {
         let sequences = sequences(store);
-        let sequence = sequences.sequence::<u64>("tails").step(step).watermark(watermark).patience(PATIENCE);
+        let sequence = sequences.sequence::<u64>("tails").step(step).watermark(watermark).timeout(TIMEOUT);
         let allocator = sequence.open_blocking().expect("the memory store opens");
-        allocator.blocking(PATIENCE).next().expect("the memory store grants");
+        allocator.blocking(TIMEOUT).next().expect("the memory store grants");
         let mut it = Self { name, allocator, before: (0, 0), _sequences: sequences };
         it.before = it.counts();
         it
@@ -129,7 +129,7 @@ impl Contender for Idmill {
     fn drawer(&self) -> Box<dyn FnMut() + '_> {
         let mut handle = self.allocator.handle();
         Box::new(move || {
-            black_box(handle.blocking(PATIENCE).next().expect("the memory store grants"));
+            black_box(handle.blocking(TIMEOUT).next().expect("the memory store grants"));
         })
     }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use idmill::{Allocator, Sequences};
-use idmill_bench::{PATIENCE, sequences, slow_store};
+use idmill_bench::{TIMEOUT, sequences, slow_store};
 
 use crate::times::{histogram, nanos, pretty};
 
@@ -91,7 +91,7 @@ fn round_trip(latency: Duration) -> Duration {
         .expect("the memory store opens");
     let refill = |_| {
         let begun = Instant::now();
-        allocator.blocking(PATIENCE).next().expect("the memory store grants");
+        allocator.blocking(TIMEOUT).next().expect("the memory store grants");
         begun.elapsed()
     };
     (0..5).map(refill).max().expect("five of them")
@@ -102,9 +102,9 @@ fn round_trip(latency: Duration) -> Duration {
 fn open(latency: Duration, taken: Duration, sizes: Sizes, rate: f64) -> (Sequences, Allocator<u64>) {
     let ids = sequences(slow_store(latency));
     let during_refill = (rate * taken.as_secs_f64()).ceil() as u64;
-    let sequence = ids.sequence::<u64>("tails").patience(PATIENCE);
+    let sequence = ids.sequence::<u64>("tails").timeout(TIMEOUT);
     let sequence = match sizes {
-        Sizes::Adaptive => sequence.outage_budget(Duration::ZERO).max_waste(1 << 40),
+        Sizes::Adaptive => sequence.outage_budget(Duration::ZERO).max_buffered(1 << 40),
         Sizes::Fixed { cover } => sequence.step(2 * cover * during_refill).watermark(cover * during_refill),
         Sizes::Batch => sequence.step(8 * during_refill).watermark(0),
     };
@@ -119,7 +119,7 @@ fn drain(allocator: &Allocator<u64>, time: Duration) -> Row {
     let (start, mut draws) = (Instant::now(), 0);
     let mut now = start;
     while now - start < time {
-        handle.blocking(PATIENCE).next().expect("the memory store grants");
+        handle.blocking(TIMEOUT).next().expect("the memory store grants");
         let drawn = Instant::now();
         latencies.saturating_record(nanos(drawn - now));
         now = drawn;

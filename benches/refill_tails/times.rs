@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use idmill_bench::PATIENCE;
+use idmill_bench::TIMEOUT;
 
 /// Covers a nanosecond up to the timeout of a caller, to three digits. Never resized during a measurement.
 pub(crate) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, nanos(PATIENCE), 3).expect("the bounds are in order")
+    Histogram::new_with_bounds(1, nanos(TIMEOUT), 3).expect("the bounds are in order")
 }
 
 pub(crate) fn nanos(duration: Duration) -> u64 {

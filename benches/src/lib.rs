@@ -30,4 +30,4 @@ pub fn slow_store(latency: Duration) -> FaultyStore {
 }
 
 /// The timeout of a draw that must wait: longer than any benchmark.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+pub const TIMEOUT: Duration = Duration::from_secs(600);

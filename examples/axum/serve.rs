@@ -31,7 +31,7 @@ pub(crate) fn watched(ids: Sequences, orders: Allocator<i64>, metrics: Prometheu
 /// While there are ids in memory, a failing store is no reason to take the service down.
 fn health(orders: &Allocator<i64>) -> (StatusCode, String) {
     let health = orders.snapshot().health();
-    let status = if health == Health::Dry { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+    let status = if health == Health::Empty { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
     (status, format!("{health:?}\n"))
 }
 

@@ -19,8 +19,8 @@ pub fn engine(data: &[u8]) {
 /// Every plan keeps its promises, whatever was measured.
 pub fn policy(data: &[u8]) {
     let mut bytes = Bytes::new(data);
-    let (max_waste, min_step) = (bytes.number(), bytes.number());
-    let settings = Adaptive { outage_budget: Duration::from_nanos(bytes.number()), max_waste, min_step };
+    let (max_buffered, min_step) = (bytes.number(), bytes.number());
+    let settings = Adaptive { outage_budget: Duration::from_nanos(bytes.number()), max_buffered, min_step };
     let sizing = Sizing::Adaptive(settings);
     if sizing.check().is_err() {
         return;
@@ -36,7 +36,7 @@ pub fn policy(data: &[u8]) {
         policy.reserved(Duration::from_nanos(bytes.number()), &sizing);
         let plan = policy.plan();
         assert!(plan.step >= 1 && plan.watermark <= plan.step, "{plan:?}");
-        assert!(u128::from(plan.step) + u128::from(plan.watermark) <= u128::from(max_waste), "{plan:?}");
+        assert!(u128::from(plan.step) + u128::from(plan.watermark) <= u128::from(max_buffered), "{plan:?}");
         assert!(plan.step <= before.step.saturating_mul(4), "{before:?} to {plan:?}");
         assert!(policy.rate().is_finite() && policy.rate() >= 0.0);
     }

@@ -182,7 +182,7 @@ impl Oracle {
 
     /// As in the driver: memory first, unless other callers are waiting.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
-        let (want, patience) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
+        let (want, timeout) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
         let mut taken = Ranges::none();
         if self.engine.waiting() == 0 {
             if self.level() >= want.max(1) {
@@ -191,7 +191,7 @@ impl Oracle {
             self.take(want, |range| taken.push(range));
         }
         let (number, gone) = (self.callers.len(), Rc::new(Cell::new(false)));
-        let deadline = self.now.saturating_add(patience);
+        let deadline = self.now.saturating_add(timeout);
         self.callers.push(Asked { want, deadline, gone: gone.clone(), answered: false });
         taken.clone().into_iter().for_each(|range| self.held.push(range));
         let known = (bytes.below(4) == 0).then(|| self.unreserved());
@@ -391,9 +391,9 @@ fn settings(bytes: &mut Bytes<'_>) -> Settings {
         0 => Sizing::Fixed { step, watermark: 0 },
         1 => Sizing::Fixed { step, watermark: bytes.number().min(step) },
         _ => {
-            let max_waste = bytes.number().clamp(1, MAX_LEN);
+            let max_buffered = bytes.number().clamp(1, MAX_LEN);
             let outage_budget = Duration::from_millis(bytes.number() >> 20);
-            Sizing::Adaptive(Adaptive { outage_budget, max_waste, min_step: step.min(max_waste) })
+            Sizing::Adaptive(Adaptive { outage_budget, max_buffered, min_step: step.min(max_buffered) })
         }
     };
     sizing.check().expect("the sizing is valid");

@@ -26,8 +26,8 @@ macro_rules! waiting_draws {
             match self.draw_slow() {
                 Ok(id) => Ok(T::from_raw(id)),
                 // Boxed, so that the future of a draw that need not wait stays small.
-                Err(ErrorKind::Dry) => {
-                    let wait = self.allocator.wait(1, self.allocator.patience);
+                Err(ErrorKind::Empty) => {
+                    let wait = self.allocator.wait(1, self.allocator.timeout);
                     Box::pin(wait).await.map(|ids| ids.only())
                 }
                 Err(reason) => Err(self.allocator.draw_error(reason)),
@@ -68,13 +68,13 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Returns a view for one thread that takes `size` ids at a time, 1 to 2^48. A draw from them is a plain
-    /// increment. Ids that the lease still holds when it is dropped become a gap.
+    /// increment. Ids that the block still holds when it is dropped become a gap.
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidInput`] if `size` is out of bounds, or if the sequence's order is not
-    /// [`Order::Thread`]: ids do not grow across leases.
-    pub fn lease(&self, size: u64) -> Result<Lease<T>> {
-        Lease::new(self.clone(), size)
+    /// [`Order::Thread`]: ids do not grow across blocks.
+    pub fn block(&self, size: u64) -> Result<IdBlock<T>> {
+        IdBlock::new(self.clone(), size)
     }
 }
 
@@ -121,7 +121,7 @@ macro_rules! blocking_draws {
             pub fn next(&mut self) -> Result<T> {
                 match self.of.draw().map_or_else(|| self.of.draw_slow(), Ok) {
                     Ok(id) => Ok(T::from_raw(id)),
-                    Err(ErrorKind::Dry) => {
+                    Err(ErrorKind::Empty) => {
                         self.of.allocator.wait_blocking("`next`", 1, self.timeout).map(|ids| ids.only())
                     }
                     Err(reason) => Err(self.of.allocator.draw_error(reason)),
@@ -131,7 +131,7 @@ macro_rules! blocking_draws {
     )*};
 }
 
-blocking_draws!(Handle, Lease);
+blocking_draws!(Handle, IdBlock);
 
 impl<T: Id> Clone for Handle<T> {
     fn clone(&self) -> Self {
@@ -146,22 +146,22 @@ impl<T: Id> fmt::Debug for Handle<T> {
 }
 
 /// A view of an [`Allocator`] for one thread that takes a block of ids and draws from it by a plain
-/// increment. Ids grow per lease.
+/// increment. Ids grow per block.
 ///
 /// Ids that it still holds when it is dropped become a gap.
-pub struct Lease<T: Id = u64> {
+pub struct IdBlock<T: Id = u64> {
     allocator: Allocator<T>,
     block: Block,
     segment: Arc<Segment>,
     size: u64,
 }
 
-impl<T: Id> Lease<T> {
+impl<T: Id> IdBlock<T> {
     fn new(allocator: Allocator<T>, size: u64) -> Result<Self> {
         let fault = if size == 0 || size > MAX_LEN {
-            format!("invalid lease of {size} ids; it must be 1 to 2^48")
+            format!("invalid block of {size} ids; it must be 1 to 2^48")
         } else if allocator.core().settings.order != Order::Thread {
-            "ids do not grow across leases; open the sequence with `Order::Thread` to use leases".to_owned()
+            "ids do not grow across blocks; open the sequence with `Order::Thread` to use blocks".to_owned()
         } else {
             let segment = allocator.core().stock.current();
             return Ok(Self { allocator, block: Block::EMPTY, segment, size });
@@ -169,7 +169,7 @@ impl<T: Id> Lease<T> {
         Err(Error::invalid(fault).of(allocator.name()).during(Operation::Configure))
     }
 
-    /// Returns the next id of the block that this lease holds.
+    /// Returns the next id of the block in memory.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
         let core = &self.allocator.core_ref.core;
@@ -190,15 +190,15 @@ impl<T: Id> Lease<T> {
     waiting_draws!();
 }
 
-impl<T: Id> Drop for Lease<T> {
+impl<T: Id> Drop for IdBlock<T> {
     fn drop(&mut self) {
         self.block.abandon(&self.allocator.core_ref.core.stats);
     }
 }
 
-impl<T: Id> fmt::Debug for Lease<T> {
+impl<T: Id> fmt::Debug for IdBlock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease")
+        f.debug_struct("IdBlock")
             .field("name", &self.allocator.name())
             .field("size", &self.size)
             .finish_non_exhaustive()

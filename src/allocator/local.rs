@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn slot(key: u64, segments: &mut Vec<Arc<Segment>>) -> Slot {
-        let segment = Arc::new(Segment::empty(ErrorKind::Dry));
+        let segment = Arc::new(Segment::empty(ErrorKind::Empty));
         segments.push(segment.clone());
         Slot { key, segment }
     }

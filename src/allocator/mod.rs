@@ -1,4 +1,4 @@
-//! Allocators, handles and leases of one sequence.
+//! Allocators, handles and blocks of one sequence.
 
 mod block_on;
 mod by_thread;
@@ -26,7 +26,7 @@ use crate::sequence::snapshot::Snapshot;
 use crate::sync::Arc;
 
 pub(crate) use block_on::{block_on, block_on_reply};
-pub use handle::{Handle, Lease};
+pub use handle::{Handle, IdBlock};
 pub(crate) use shared::{CoreRef, Shared};
 
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
@@ -36,22 +36,22 @@ pub(crate) use shared::{CoreRef, Shared};
 /// returned become a gap, and they are counted as one.
 pub struct Allocator<T: Id = u64> {
     core_ref: CoreRef,
-    patience: Duration,
+    timeout: Duration,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T: Id> Allocator<T> {
     pub(crate) fn new(core_ref: CoreRef) -> Self {
-        let patience = core_ref.core.settings.patience;
-        Self { core_ref, patience, of: PhantomData }
+        let timeout = core_ref.core.settings.timeout;
+        Self { core_ref, timeout, of: PhantomData }
     }
 
     /// Returns a clone whose calls wait at most this long, instead of the sequence's
-    /// [`patience`](crate::SequenceBuilder::patience). For a single call:
+    /// [`timeout`](crate::SequenceBuilder::timeout). For a single call:
     /// `orders.within(Duration::from_millis(50)).next().await`.
     #[must_use]
-    pub fn within(&self, patience: Duration) -> Self {
-        Self { patience, ..self.clone() }
+    pub fn within(&self, timeout: Duration) -> Self {
+        Self { timeout, ..self.clone() }
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -62,8 +62,8 @@ impl<T: Id> Allocator<T> {
     /// this starts a refill.
     ///
     /// # Errors
-    /// [`ErrorKind::Dry`] if memory holds no ids (always, under [`Order::Global`]); [`ErrorKind::Exhausted`],
-    /// after which the store is queried again at most every 30 s; [`ErrorKind::Closed`], permanently.
+    /// [`ErrorKind::Empty`] if memory holds no ids (always, under [`Order::Global`]);
+    /// [`ErrorKind::Exhausted`], after which the store is queried again at most every 30 s; [`ErrorKind::Closed`], permanently.
     #[allow(clippy::inline_always)] // a call, and the error it returns by memory, cost as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
@@ -112,7 +112,7 @@ impl<T: Id> Allocator<T> {
     /// use [`blocking`](Self::blocking), which also checks the caller's clock.
     ///
     /// # Errors
-    /// [`ErrorKind::Deadline`] after the sequence's [`patience`](crate::SequenceBuilder::patience), by
+    /// [`ErrorKind::Deadline`] after the sequence's [`timeout`](crate::SequenceBuilder::timeout), by
     /// default 30 s, with the store's last error as its source; [`ErrorKind::Overloaded`] if too many callers
     /// are already waiting. Before the deadline: permanent errors of the store, errors that the store
     /// [marks](Error::refusing_waiters), such as [`ErrorKind::Unavailable`] from a standby,
@@ -139,8 +139,8 @@ impl<T: Id> Allocator<T> {
 
     /// Waits for the actor. The future owns everything it needs, so it can outlive the borrow of the
     /// allocator.
-    fn wait(&self, want: u64, patience: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
-        wait::wait(self.core_ref.clone(), want, patience)
+    fn wait(&self, want: u64, timeout: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
+        wait::wait(self.core_ref.clone(), want, timeout)
     }
 
     /// Runs [`wait`](Self::wait) on this thread. If that is impossible, the error names the method to use
@@ -168,7 +168,7 @@ impl<T: Id> Allocator<T> {
         if self.is_warm() {
             return Ok(());
         }
-        self.wait(0, self.patience).await.map(drop)
+        self.wait(0, self.timeout).await.map(drop)
     }
 
     fn is_warm(&self) -> bool {
@@ -176,7 +176,7 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Discards all ids in memory, for the whole process. Use it after a problem with the store. Returns the
-    /// number of discarded ids, including blocks held by threads; leases are counted at their next draw.
+    /// number of discarded ids, including blocks held by threads; blocks are counted at their next draw.
     /// After this returns, no new draw gets an id that was reserved before the call.
     pub fn revoke(&self) -> u64 {
         self.core().revoke()
@@ -207,7 +207,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
     pub fn next(&self) -> Result<T> {
         match self.of.draw() {
             Ok(id) => Ok(T::from_raw(id)),
-            Err(ErrorKind::Dry) => {
+            Err(ErrorKind::Empty) => {
                 self.of.wait_blocking("`next`", 1, self.timeout).map(|ids| self.of.waited(&ids))
             }
             Err(reason) => Err(self.of.draw_error(reason)),
@@ -228,7 +228,7 @@ impl<T: Id> Blocking<&Allocator<T>> {
 
 impl<T: Id> Clone for Allocator<T> {
     fn clone(&self) -> Self {
-        Self { core_ref: self.core_ref.clone(), patience: self.patience, of: PhantomData }
+        Self { core_ref: self.core_ref.clone(), timeout: self.timeout, of: PhantomData }
     }
 }
 
@@ -276,11 +276,11 @@ impl<T: Id> Allocator<T> {
         if waiting.is_none() {
             match self.draw_slow() {
                 Ok(id) => return Poll::Ready(Ok(T::from_raw(id))),
-                Err(ErrorKind::Dry) => {}
+                Err(ErrorKind::Empty) => {}
                 Err(reason) => return Poll::Ready(Err(self.draw_error(reason))),
             }
         }
-        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.patience)));
+        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.timeout)));
         let ids = ready!(waiting.as_mut().poll(cx))?;
         Poll::Ready(Ok(self.waited(&ids)))
     }

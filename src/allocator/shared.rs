@@ -121,7 +121,7 @@ impl Drop for CoreRef {
 
 fn timed_out(limit: Duration) -> Error {
     let message = format!(
-        "the store did not answer within {limit:?}; if it is only slow, raise `patience` or `store_timeout`"
+        "the store did not answer within {limit:?}; if it is only slow, raise `timeout` or `store_timeout`"
     );
     Error::new(ErrorKind::Deadline, message)
 }

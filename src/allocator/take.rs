@@ -34,7 +34,7 @@ impl<T: Id> Allocator<T> {
                 Ok(ids) => return Ok(ids.cast()),
                 Err(part) => part,
             };
-            let left = self.left_of(self.patience, &mut begun);
+            let left = self.left_of(self.timeout, &mut begun);
             let ids = self.wait_for_many(n, part, left).await?;
             // Empty if the sequence was revoked or reset after the part was taken.
             if !ids.is_empty() {
@@ -49,20 +49,20 @@ impl<T: Id> Allocator<T> {
     /// If concurrent draws leave too few ids, the ids that this call has already taken become a gap.
     ///
     /// # Errors
-    /// [`ErrorKind::Dry`] if memory holds fewer than `n` ids; otherwise those of
+    /// [`ErrorKind::Empty`] if memory holds fewer than `n` ids; otherwise those of
     /// [`try_next`](Self::try_next), and [`ErrorKind::InvalidInput`] for more
     /// than [`max_take`](crate::SequenceBuilder::max_take) ids.
     pub fn try_take(&self, n: u64) -> Result<Ranges<T>> {
         match self.take_from_memory(n)? {
             Ok(ids) => Ok(ids.cast()),
-            Err(_) => Err(self.core().refused(self.core().stock.ended().unwrap_or(ErrorKind::Dry))),
+            Err(_) => Err(self.core().refused(self.core().stock.ended().unwrap_or(ErrorKind::Empty))),
         }
     }
 
-    /// Returns the rest of `patience` since the first call. A draw that need not wait never reads the clock.
-    fn left_of(&self, patience: Duration, begun: &mut Option<Time>) -> Duration {
+    /// Returns the rest of `timeout` since the first call. A draw that need not wait never reads the clock.
+    fn left_of(&self, timeout: Duration, begun: &mut Option<Time>) -> Duration {
         let now = self.core_ref.shared.clock.now();
-        patience.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
+        timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
     /// Returns `n` ids if memory holds `n`. Fewer stay there for the actor, which can put them back. If
@@ -91,7 +91,7 @@ impl<T: Id> Allocator<T> {
         &self,
         want: u64,
         part: Option<Part>,
-        patience: Duration,
+        timeout: Duration,
     ) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         let core_ref = self.core_ref.clone();
         async move {
@@ -100,11 +100,11 @@ impl<T: Id> Allocator<T> {
             let known = if part.is_some() || surely_left(&core_ref.core, want) {
                 None
             } else {
-                left_in_store(&core_ref, patience / QUESTION_SHARE).await
+                left_in_store(&core_ref, timeout / QUESTION_SHARE).await
             };
             let passed = core_ref.shared.clock.now().saturating_sub(begun);
             let question = Question { want, part, known };
-            wait::wait(core_ref, question, patience.saturating_sub(passed)).await
+            wait::wait(core_ref, question, timeout.saturating_sub(passed)).await
         }
     }
 }

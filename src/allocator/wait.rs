@@ -18,31 +18,31 @@ use crate::sequence::process::forked;
 use crate::sequence::reply::Reply;
 use crate::sequence::task::Task;
 
-/// Waits for ids up to `patience`.
+/// Waits for ids up to `timeout`.
 pub(super) async fn wait(
     core_ref: CoreRef,
     question: impl Into<Question>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Ranges> {
     let core = &core_ref.core;
-    let outcome = queue(&core_ref, question.into(), patience).await;
+    let outcome = queue(&core_ref, question.into(), timeout).await;
     outcome.map_err(|error| error.of(&core.name).during(Operation::Draw))
 }
 
-async fn queue(core_ref: &CoreRef, question: Question, patience: Duration) -> Result<Ranges> {
+async fn queue(core_ref: &CoreRef, question: Question, timeout: Duration) -> Result<Ranges> {
     let (core, shared) = (core_ref.core.clone(), &core_ref.shared);
     // Check for a fork before any wait or lock: the actor and the timers belong to the parent process.
     if shared.mailbox.is_forked() {
         return Err(forked());
     }
-    let deadline = shared.clock.now().saturating_add(patience);
+    let deadline = shared.clock.now().saturating_add(timeout);
     let ask = move |permit| {
         core.stats.add_waits(1);
         Reply::ask(&core, question, deadline, Some(Place::new(permit)))
     };
     let reply = match shared.places.clone().try_acquire_owned() {
         Ok(permit) => ask(permit)?,
-        Err(TryAcquireError::NoPermits) => ask_later(core_ref, patience, ask).await?,
+        Err(TryAcquireError::NoPermits) => ask_later(core_ref, timeout, ask).await?,
         Err(TryAcquireError::Closed) => return Err(ErrorKind::Closed.into()),
     };
     reply.await
@@ -52,12 +52,12 @@ async fn queue(core_ref: &CoreRef, question: Question, patience: Duration) -> Re
 /// place that it was given, and a timer must not be polled on another runtime when its own one ends.
 async fn ask_later(
     core_ref: &CoreRef,
-    patience: Duration,
+    limit: Duration,
     ask: impl FnOnce(OwnedSemaphorePermit) -> Result<Reply, ErrorKind> + Send + 'static,
 ) -> Result<Reply> {
     let (shared, places) = (&core_ref.shared, core_ref.shared.places.clone());
     let asked = Task::spawn(&shared.runtime, async move {
-        match timeout(patience, places.acquire_owned()).await {
+        match timeout(limit, places.acquire_owned()).await {
             Ok(Ok(permit)) => Ok(ask(permit)?),
             Ok(Err(_)) => Err(ErrorKind::Closed.into()),
             Err(_) => Err(Error::new(

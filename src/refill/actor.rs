@@ -402,8 +402,8 @@ mod tests {
         let core = Arc::new(Core::new(SequenceName::new("s").unwrap(), settings, mailbox.clone()));
         for _ in 0..1000 {
             // A long and a short deadline, both of which pass; the reserve is never sent.
-            for patience in [Duration::from_secs(2), Duration::from_secs(1)] {
-                let pending = Reply::ask(&core, 1, clock.now() + patience, None).unwrap();
+            for timeout in [Duration::from_secs(2), Duration::from_secs(1)] {
+                let pending = Reply::ask(&core, 1, clock.now() + timeout, None).unwrap();
                 mailbox.receive(0).messages.into_iter().for_each(|message| actor.message(message));
                 drop(pending);
                 assert_eq!(actor.timers.len(), 1);

@@ -69,8 +69,8 @@ impl Policy {
     pub(crate) fn new(sizing: &Sizing) -> Self {
         let plan = match *sizing {
             Sizing::Fixed { step, watermark } => Plan { step, watermark },
-            Sizing::Adaptive(Adaptive { min_step, max_waste, .. }) => {
-                Plan { step: min_step, watermark: (min_step / 2).min(max_waste - min_step) }
+            Sizing::Adaptive(Adaptive { min_step, max_buffered, .. }) => {
+                Plan { step: min_step, watermark: (min_step / 2).min(max_buffered - min_step) }
             }
         };
         Self { rate: 0.0, pace: 0.0, age: YOUNGEST, latency: 0.0, seen: None, plan }
@@ -115,7 +115,7 @@ impl Policy {
     }
 
     fn adapted(&self, settings: Adaptive) -> Plan {
-        let (cap, latency, pace) = (settings.max_waste, self.latency, self.pace.max(self.rate));
+        let (cap, latency, pace) = (settings.max_buffered, self.latency, self.pace.max(self.rate));
         let outage = self.rate * settings.outage_budget.as_secs_f64();
         let least = settings.min_step / 2;
         let watermark = ids(outage + pace * LATENCY_MARGIN * latency).clamp(least.min(cap / 2), cap / 2);
@@ -130,10 +130,10 @@ impl Policy {
 
 /// Returns the stable step and watermark under a steady load of `rate` ids a second. The waste cap is 1 to
 /// 2^48.
-pub fn settled(rate: f64, latency: Duration, outage_budget: Duration, max_waste: u64) -> (u64, u64) {
+pub fn settled(rate: f64, latency: Duration, outage_budget: Duration, max_buffered: u64) -> (u64, u64) {
     let plan = Plan { step: u64::MAX, watermark: 0 };
     let policy = Policy { rate, pace: rate, age: AGED, latency: latency.as_secs_f64(), seen: None, plan };
-    let Plan { step, watermark } = policy.adapted(Adaptive::of(outage_budget, max_waste));
+    let Plan { step, watermark } = policy.adapted(Adaptive::of(outage_budget, max_buffered));
     (step, watermark)
 }
 
@@ -167,12 +167,12 @@ mod tests {
     #[test]
     fn an_outage_budget_is_kept_where_the_cap_allows() {
         let settings =
-            Adaptive { outage_budget: Duration::from_secs(300), max_waste: 10_000_000, min_step: 32 };
+            Adaptive { outage_budget: Duration::from_secs(300), max_buffered: 10_000_000, min_step: 32 };
         let plan = steady(settings, 1000, Duration::from_millis(10), 20).plan();
         assert!((300_000..320_000).contains(&plan.watermark), "{plan:?}");
         assert!(plan.step >= plan.watermark);
         let capped =
-            steady(Adaptive { max_waste: 1000, ..settings }, 1000, Duration::from_millis(10), 20).plan();
+            steady(Adaptive { max_buffered: 1000, ..settings }, 1000, Duration::from_millis(10), 20).plan();
         assert_eq!(capped, Plan { step: 500, watermark: 500 });
     }
 
@@ -181,21 +181,22 @@ mod tests {
         let settings = Adaptive::of(Duration::from_secs(30), 1 << 30);
         let latency = Duration::from_millis(10);
         let plan = steady(settings, 10_000, latency, 30).plan();
-        let (step, watermark) = settled(1e4, latency, settings.outage_budget, settings.max_waste);
+        let (step, watermark) = settled(1e4, latency, settings.outage_budget, settings.max_buffered);
         assert!(plan.step.abs_diff(step) < step / 1000, "{plan:?} {step}");
         assert!(plan.watermark.abs_diff(watermark) < watermark / 1000, "{plan:?} {watermark}");
     }
 
     #[test]
     fn the_watermark_covers_the_latency_without_any_budget() {
-        let settings = Adaptive { outage_budget: Duration::ZERO, max_waste: 1 << 40, min_step: 1 };
+        let settings = Adaptive { outage_budget: Duration::ZERO, max_buffered: 1 << 40, min_step: 1 };
         let plan = steady(settings, 1_000_000, Duration::from_millis(100), 20).plan();
         assert!(plan.watermark >= 400_000 && plan.watermark < 500_000, "{plan:?}");
     }
 
     #[test]
     fn burst_grows_the_step_at_most_fourfold_lull_shrinks_it() {
-        let settings = Adaptive { outage_budget: Duration::from_secs(1), max_waste: 1 << 40, min_step: 16 };
+        let settings =
+            Adaptive { outage_budget: Duration::from_secs(1), max_buffered: 1 << 40, min_step: 16 };
         let sizing = Sizing::Adaptive(settings);
         let mut policy = Policy::new(&sizing);
         policy.drawn(0, Duration::ZERO);
@@ -212,13 +213,13 @@ mod tests {
     proptest! {
         #[test]
         fn no_plan_breaks_its_promises(
-            max_waste in prop_oneof![1..5_u64, 1..1_000_000_u64, Just(MAX_LEN)],
+            max_buffered in prop_oneof![1..5_u64, 1..1_000_000_u64, Just(MAX_LEN)],
             min_step in 1..100_u64,
             budget in 0..1_000_u64,
             events in prop::collection::vec((0..2_000_000_000_u64, 0..50_000_000_u64, 0..3_000_u64), 1..50),
         ) {
-            let min_step = min_step.min(max_waste);
-            let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_waste, min_step };
+            let min_step = min_step.min(max_buffered);
+            let settings = Adaptive { outage_budget: Duration::from_secs(budget), max_buffered, min_step };
             let sizing = Sizing::Adaptive(settings);
             sizing.check().unwrap();
             let mut policy = Policy::new(&sizing);
@@ -230,7 +231,7 @@ mod tests {
                 policy.reserved(Duration::from_millis(latency), &sizing);
                 let plan = policy.plan();
                 prop_assert!(plan.step >= 1 && plan.watermark <= plan.step, "{:?}", plan);
-                prop_assert!(plan.step + plan.watermark <= max_waste.max(1), "{:?} over {}", plan, max_waste);
+                prop_assert!(plan.step + plan.watermark <= max_buffered.max(1), "{:?} over {}", plan, max_buffered);
                 prop_assert!(policy.rate().is_finite() && policy.rate() >= 0.0);
             }
         }

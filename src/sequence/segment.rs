@@ -56,7 +56,7 @@ pub(crate) struct Segment {
     len: u64,
     /// The draw that gets this offset signals low water; `len` or more for no signal.
     mark: u64,
-    /// The error of draws from an empty segment; `Dry` for a segment that had ids.
+    /// The error of draws from an empty segment; `Empty` for a segment that had ids.
     reason: ErrorKind,
     /// The segment after this one: set once by the actor, and cleared once this segment is no longer current.
     /// So an idle holder of an old segment does not keep all later ones alive.
@@ -84,7 +84,7 @@ impl Segment {
     pub(crate) fn new(range: IdRange, watermark: u64) -> Self {
         debug_assert!(range.len() <= MAX_LEN);
         let mark = range.len().saturating_sub(watermark);
-        Self::with(range, mark, ErrorKind::Dry)
+        Self::with(range, mark, ErrorKind::Empty)
     }
 
     /// Creates a segment without ids, with the reason.
@@ -135,7 +135,7 @@ impl Segment {
     /// Draws up to `n` ids; fewer, or none, if not enough are left.
     pub(crate) fn take(&self, n: u64) -> Taken {
         let n = n.min(self.len);
-        // Do not move the cursor of a dry segment: repeated large draws could otherwise make it wrap.
+        // Do not move the cursor of an empty segment: repeated large draws could otherwise make it wrap.
         // Relaxed: a hint; the fetch_add decides.
         if self.cursor.offset.load(Ordering::Relaxed) >= self.len {
             return Taken { range: IdRange::EMPTY, low: false };
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn large_draws_of_a_dry_segment_do_not_bring_it_around() {
+    fn large_draws_of_a_empty_segment_do_not_bring_it_around() {
         let segment = segment(7, MAX_LEN, 0);
         assert_eq!(segment.take(u64::MAX).range.len(), MAX_LEN);
         for _ in 0..1 << 17 {

@@ -15,7 +15,7 @@ string_enum! {
     pub enum Order, "order" {
         /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the
         /// store, shared by all callers that wait at that moment. Nothing is prefetched, and `try_next` is
-        /// always dry.
+        /// always empty.
         Global = "global",
         /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
         /// Costs nanoseconds.
@@ -38,9 +38,9 @@ pub(crate) struct Settings {
     pub(crate) floor: u64,
     pub(crate) ceiling: u64,
     /// The maximum waiting time of a caller that sets no other.
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// How many ids a thread takes at a time under [`Order::Thread`].
-    pub(crate) lease: u64,
+    pub(crate) block: u64,
     /// The maximum number of ids per `take`.
     pub(crate) max_take: u64,
     /// Fixes the jitter of retries, for repeatable simulations.
@@ -56,8 +56,8 @@ impl Settings {
             bounds,
             floor: T::MIN,
             ceiling: T::MAX,
-            patience: Duration::from_secs(30),
-            lease: 64,
+            timeout: Duration::from_secs(30),
+            block: 64,
             max_take: LARGEST_TAKE,
             seed: None,
         }
@@ -72,8 +72,8 @@ impl Settings {
                 "bounds {start}..={max} do not fit the id type, which holds {floor}..={ceiling}"
             ));
         }
-        if self.lease == 0 || self.lease > MAX_LEN {
-            return invalid(format!("invalid lease of {} ids; it must be 1 to 2^48", self.lease));
+        if self.block == 0 || self.block > MAX_LEN {
+            return invalid(format!("invalid block of {} ids; it must be 1 to 2^48", self.block));
         }
         if self.max_take == 0 || self.max_take > MAX_LEN {
             return invalid(format!("invalid `max_take` of {} ids; it must be 1 to 2^48", self.max_take));
@@ -110,7 +110,7 @@ pub(crate) struct Adaptive {
     /// How long ids in memory should last at the present rate while the store is unreachable.
     pub(crate) outage_budget: Duration,
     /// The maximum number of ids in memory, which a restart loses; takes precedence over the budget.
-    pub(crate) max_waste: u64,
+    pub(crate) max_buffered: u64,
     /// The smallest refill, and the first.
     pub(crate) min_step: u64,
 }
@@ -123,8 +123,8 @@ impl Adaptive {
     }
 
     /// Derives the smallest step from the cap.
-    pub(crate) fn of(outage_budget: Duration, max_waste: u64) -> Self {
-        Self { outage_budget, max_waste, min_step: max_waste.div_ceil(2).min(LEAST_STEP) }
+    pub(crate) fn of(outage_budget: Duration, max_buffered: u64) -> Self {
+        Self { outage_budget, max_buffered, min_step: max_buffered.div_ceil(2).min(LEAST_STEP) }
     }
 }
 
@@ -134,7 +134,7 @@ impl Sizing {
     pub(crate) fn most_in_memory(&self) -> u64 {
         match *self {
             Self::Fixed { .. } => MAX_LEN,
-            Self::Adaptive(Adaptive { max_waste, .. }) => max_waste,
+            Self::Adaptive(Adaptive { max_buffered, .. }) => max_buffered,
         }
     }
 
@@ -143,7 +143,7 @@ impl Sizing {
     pub(crate) fn largest_take(&self) -> u64 {
         match *self {
             Self::Fixed { step, .. } => step.max(LARGEST_TAKE),
-            Self::Adaptive(Adaptive { max_waste, .. }) => max_waste.max(LARGEST_TAKE),
+            Self::Adaptive(Adaptive { max_buffered, .. }) => max_buffered.max(LARGEST_TAKE),
         }
     }
 
@@ -164,12 +164,12 @@ impl Sizing {
                 "the watermark of {watermark} is above the step of {step}; lower the watermark, or raise the \
                  step"
             )),
-            Self::Adaptive(Adaptive { min_step, max_waste, .. })
-                if min_step == 0 || min_step > max_waste || max_waste > MAX_LEN =>
+            Self::Adaptive(Adaptive { min_step, max_buffered, .. })
+                if min_step == 0 || min_step > max_buffered || max_buffered > MAX_LEN =>
             {
                 Err(format!(
-                    "invalid step of at least {min_step} with `max_waste` {max_waste}; use 1 <= step <= \
-                     max_waste <= 2^48"
+                    "invalid step of at least {min_step} with `max_buffered` {max_buffered}; use 1 <= step <= \
+                     max_buffered <= 2^48"
                 ))
             }
             _ => Ok(()),

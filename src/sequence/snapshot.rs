@@ -15,9 +15,9 @@ use crate::store::{Bounds, Identity};
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Snapshot {
-    /// Ids handed out, including ids held by leases and thread blocks.
+    /// Ids handed out, including ids held by blocks.
     pub drawn: u64,
-    /// Ids in memory, not drawn yet: a crash would waste these, in addition to leases.
+    /// Ids in memory, not drawn yet: a crash would waste these, in addition to blocks.
     pub remaining: u64,
     /// Ids that the store granted.
     pub granted: u64,
@@ -28,13 +28,13 @@ pub struct Snapshot {
     /// Calls that found memory empty and had to wait.
     pub waits: u64,
     /// Total time during which at least one caller waited, up to now.
-    pub dry_time: Duration,
+    pub empty_time: Duration,
     /// How long ago the store last granted ids; `None` before the first time.
     pub since_grant: Option<Duration>,
     /// Reserves that failed since the last grant; the end of a sequence is not a failure.
     pub failures_in_a_row: u64,
     /// Whether callers wait now.
-    pub is_dry: bool,
+    pub is_empty: bool,
     /// Ids that were in memory at the [close](crate::Sequences::close) and that the store took back: the next
     /// reserve gets them.
     pub given_back: u64,
@@ -43,7 +43,7 @@ pub struct Snapshot {
     /// Ids drawn per second, as estimated by the refill policy.
     pub rate: f64,
     /// How long ids in memory last at that rate without the store; `None` while nothing is drawn.
-    pub time_to_dry: Option<Duration>,
+    pub time_to_empty: Option<Duration>,
     /// How long the whole sequence lasts at that rate, if this is its only process; `None` while that is
     /// unknown.
     pub time_to_exhaustion: Option<Duration>,
@@ -75,7 +75,7 @@ pub struct Gaps {
     pub revoked: u64,
     /// Granted after their callers had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,
-    /// Had left memory when a caller was cancelled, a `take` failed or a lease ended.
+    /// Had left memory when a caller was cancelled, a `take` failed or a block ended.
     pub dropped: u64,
     /// Possibly reserved by requests whose outcome is unknown: an upper bound.
     pub unknown: u64,
@@ -95,8 +95,8 @@ string_enum! {
         /// No more ids follow: the sequence is exhausted or closed.
         Ended = "ended",
         /// The store fails, and callers find no ids in memory.
-        Dry = "dry",
-        /// The store fails, and ids are still in memory: [`Snapshot::time_to_dry`] estimates for how long.
+        Empty = "empty",
+        /// The store fails, and ids are still in memory: [`Snapshot::time_to_empty`] estimates for how long.
         /// Under [`Order::Global`], whose memory is always empty: the last reserve failed, and no caller
         /// waits.
         Failing = "failing",
@@ -113,10 +113,9 @@ impl Snapshot {
             Self { failures_in_a_row: 0, .. } => Health::Serving,
             // Memory is always empty under `Global`, and no caller is failing: the next one starts another
             // reserve.
-            Self { is_dry: false, remaining: 1.., .. } | Self { is_dry: false, order: Order::Global, .. } => {
-                Health::Failing
-            }
-            _ => Health::Dry,
+            Self { is_empty: false, remaining: 1.., .. }
+            | Self { is_empty: false, order: Order::Global, .. } => Health::Failing,
+            _ => Health::Empty,
         }
     }
 
@@ -132,10 +131,10 @@ impl Snapshot {
             reserves: stats.reserves(),
             failures: stats.failures(),
             waits: stats.waits(),
-            dry_time: stats.dry(now),
+            empty_time: stats.empty(now),
             since_grant: stats.granted_at().map(|at| now.saturating_sub(at)),
             failures_in_a_row: stats.failing(),
-            is_dry: stats.is_dry(),
+            is_empty: stats.is_empty(),
             given_back: stats.given_back(),
             gaps: Gaps {
                 revoked: stats.revoked(),
@@ -144,7 +143,7 @@ impl Snapshot {
                 unknown: stats.unknown(),
             },
             rate,
-            time_to_dry: lasts(remaining, rate),
+            time_to_empty: lasts(remaining, rate),
             time_to_exhaustion: unreserved.and_then(|left| lasts(left.saturating_add(remaining), rate)),
             latency: stats.latency(),
             reached: stats.reached(),

@@ -107,7 +107,7 @@ impl Core {
     /// that only uses `try_next` would never get an id.
     #[cold]
     pub(crate) fn refused(self: &Arc<Self>, reason: ErrorKind) -> Error {
-        if reason == ErrorKind::Dry && self.settings.order != Order::Global {
+        if reason == ErrorKind::Empty && self.settings.order != Order::Global {
             self.signal_low();
         }
         reason.into()
@@ -149,7 +149,7 @@ impl Core {
 
     /// Revokes all ids in memory; see [`Stock::revoke`].
     pub(crate) fn revoke(self: &Arc<Self>) -> u64 {
-        let lost = self.revoke_stock(ErrorKind::Dry);
+        let lost = self.revoke_stock(ErrorKind::Empty);
         let held = self.give_up_thread_blocks();
         // A closed mailbox has no actor to notify.
         let _ = self.send(Message::Revoked(self.clone()));

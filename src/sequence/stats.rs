@@ -28,7 +28,7 @@ macro_rules! counters {
             reached: Counter,
             /// Since when callers wait, and when the store last granted: nanoseconds of the actor's clock
             /// plus one; 0 for never.
-            dry_since: Counter,
+            empty_since: Counter,
             granted_at: Counter,
             /// Three values in one word, since there may be a million idle sequences. The first is the number
             /// of ids drawn per second, as the bits of an `f32`. The second is the latency of the last grant
@@ -66,7 +66,7 @@ counters! {
     /// Calls that found memory empty and waited.
     waits / add_waits,
     /// Nanoseconds during which at least one caller waited.
-    dry_nanos / add_dry_nanos,
+    empty_nanos / add_empty_nanos,
     /// Ids lost in memory when it was revoked, closed or evicted.
     revoked / gap_revoked,
     /// Ids that the store took back; they do not count as revoked.
@@ -74,7 +74,7 @@ counters! {
     /// Ids lost because they were granted after their callers had given up, or after the sequence was revoked
     /// or reset.
     abandoned / gap_abandoned,
-    /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, an ended lease.
+    /// Ids lost after they had left memory: by a cancelled caller, a failed `take`, an ended block.
     dropped / gap_dropped,
     /// Ids that may have been reserved by requests whose outcome is unknown: an upper bound.
     unknown / gap_unknown,
@@ -157,20 +157,20 @@ impl Stats {
 
     /// Notes since when callers wait, or that none wait any more. In that case, add the waiting time
     /// afterwards.
-    pub(crate) fn note_dry(&self, since: Option<Duration>) {
-        self.dry_since.store(since.map_or(0, mark), Ordering::Relaxed);
+    pub(crate) fn note_empty(&self, since: Option<Duration>) {
+        self.empty_since.store(since.map_or(0, mark), Ordering::Relaxed);
     }
 
     /// Returns how long at least one caller waited, up to now. A read while callers stop waiting may miss the
     /// last wait.
-    pub(crate) fn dry(&self, now: Duration) -> Duration {
-        let waiting = self.dry_since().map(|since| now.saturating_sub(since));
-        Duration::from_nanos(self.dry_nanos()) + waiting.unwrap_or_default()
+    pub(crate) fn empty(&self, now: Duration) -> Duration {
+        let waiting = self.empty_since().map(|since| now.saturating_sub(since));
+        Duration::from_nanos(self.empty_nanos()) + waiting.unwrap_or_default()
     }
 
     /// Returns since when callers wait; `None` if none wait.
-    pub(crate) fn dry_since(&self) -> Option<Duration> {
-        unmark(self.dry_since.load(Ordering::Relaxed))
+    pub(crate) fn empty_since(&self) -> Option<Duration> {
+        unmark(self.empty_since.load(Ordering::Relaxed))
     }
 
     /// Notes a grant.
@@ -201,8 +201,8 @@ impl Stats {
     }
 
     /// Whether callers wait.
-    pub(crate) fn is_dry(&self) -> bool {
-        self.dry_since().is_some()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.empty_since().is_some()
     }
 
     /// Returns the identity of the ids in memory; `None` before the first grant.
@@ -239,7 +239,7 @@ pub(crate) struct Reported {
     pub(crate) reserves: Counter,
     pub(crate) failures: Counter,
     pub(crate) waits: Counter,
-    pub(crate) dry: Counter,
+    pub(crate) empty: Counter,
     pub(crate) given_back: Counter,
     pub(crate) gaps: [Counter; 4],
 }

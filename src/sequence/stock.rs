@@ -4,8 +4,8 @@
 //!   current ──► segment ──next──► segment        (usually one prefetched segment; more with small steps)
 //! ```
 //!
-//! Any caller that finds `current` dry moves it on to `next` with a compare-and-swap. So no caller waits for
-//! the actor to be scheduled if the next segment is already there. Only the actor adds segments, at the tail.
+//! Any caller that finds `current` empty moves it on to `next` with a compare-and-swap. So no caller waits
+//! for the actor to be scheduled if the next segment is already there. Only the actor adds segments, at the tail.
 //!
 //! # Orderings
 //!
@@ -14,15 +14,15 @@
 //! complete segment. `compare_and_swap` on `current` does both, so a caller that loads a promoted segment
 //! sees it completely too.
 //!
-//! *Growing across segments*: `current` moves on from a segment only after a draw found it dry. Every draw
+//! *Growing across segments*: `current` moves on from a segment only after a draw found it empty. Every draw
 //! from a later segment happens after that observation, and so does everything that happens after such a
-//! draw, in any thread. By coherence of the cursor, the earlier segment is dry from then on, even through a
+//! draw, in any thread. By coherence of the cursor, the earlier segment is empty from then on, even through a
 //! stale `Arc`.
 //!
 //! *No ABA*: the caller of a compare-and-swap holds the `Arc` it expects, so its address is not reused.
 //!
 //! *Revoking* stores an empty segment and seals the replaced ones, so that it also affects threads that still
-//! hold them. The `generation`, for leases that hold ids outside any segment, is incremented after that.
+//! hold them. The `generation`, for blocks that hold ids outside any segment, is incremented after that.
 
 use crate::error::ErrorKind;
 use crate::range::{IdRange, Ranges};
@@ -38,7 +38,7 @@ pub(crate) struct Stock {
     /// Number of revocations.
     generation: AtomicU64,
     current: ArcSwap<Segment>,
-    /// The segments from the current one (or one that was drawn dry since the last update) to the last.
+    /// The segments from the current one (or one that was drawn empty since the last update) to the last.
     /// Locked to add a segment, to revoke and to read the level; never by a draw of one id.
     chain: Mutex<Chain>,
     /// The process that hands out the ids.
@@ -47,7 +47,7 @@ pub(crate) struct Stock {
 
 impl Stock {
     pub(crate) fn new() -> Self {
-        let current = ArcSwap::new(Arc::new(Segment::empty(ErrorKind::Dry)));
+        let current = ArcSwap::new(Arc::new(Segment::empty(ErrorKind::Empty)));
         let (chain, generation) = (Mutex::new(Chain::default()), AtomicU64::new(0));
         Self { current, chain, generation, process: Process::current() }
     }
@@ -100,17 +100,17 @@ impl Stock {
         }
     }
 
-    /// Returns the segment after a dry one, and promotes it if necessary; the error is the reason why there
-    /// is none.
-    pub(crate) fn advance(&self, dry: &Arc<Segment>) -> Result<Arc<Segment>, ErrorKind> {
-        if let Some(next) = dry.next().load_full() {
-            self.current.compare_and_swap(dry, next);
-            // Whichever swap moved `current` on, it never points to `dry` again.
-            dry.next().store(None);
+    /// Returns the segment after an empty one, and promotes it if necessary; the error is the reason why
+    /// there is none.
+    pub(crate) fn advance(&self, empty: &Arc<Segment>) -> Result<Arc<Segment>, ErrorKind> {
+        if let Some(next) = empty.next().load_full() {
+            self.current.compare_and_swap(empty, next);
+            // Whichever swap moved `current` on, it never points to `empty` again.
+            empty.next().store(None);
         }
         let current = self.current();
-        if Arc::ptr_eq(&current, dry) {
-            Err(dry.reason())
+        if Arc::ptr_eq(&current, empty) {
+            Err(empty.reason())
         } else if self.is_forked() {
             self.disown();
             Err(ErrorKind::Closed)
@@ -146,7 +146,7 @@ impl Stock {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether `generation` is current. A lease checks this before each id; it costs one load.
+    /// Whether `generation` is current. A block checks this before each id; it costs one load.
     #[inline]
     pub(crate) fn is_current(&self, generation: u64) -> bool {
         // Relaxed: a draw that happens after `revoke` returned sees its new value by coherence.
@@ -158,7 +158,7 @@ impl Stock {
         self.append(Segment::new(range, watermark), generation)
     }
 
-    /// Appends the reason why no ids follow: permanently, or (`Dry`) for now.
+    /// Appends the reason why no ids follow: permanently, or (`Empty`) for now.
     pub(crate) fn finish(&self, reason: ErrorKind, generation: u64) -> bool {
         self.append(Segment::empty(reason), generation)
     }
@@ -213,7 +213,7 @@ impl Stock {
         }
         let chain = self.chain.lock();
         let reason = chain.tail.as_ref().map_or_else(|| self.current().reason(), |tail| tail.reason());
-        (reason != ErrorKind::Dry && chain.remaining() == 0).then_some(reason)
+        (reason != ErrorKind::Empty && chain.remaining() == 0).then_some(reason)
     }
 
     /// Returns the number of ids in memory.
@@ -252,7 +252,7 @@ impl Chain {
         self.iter().map(|segment| segment.remaining()).sum()
     }
 
-    /// Appends a segment, and removes the ones that were drawn dry.
+    /// Appends a segment, and removes the ones that were drawn empty.
     fn push(&mut self, segment: Arc<Segment>) {
         let mut earlier = self.earlier.take().map_or_else(Vec::new, |earlier| earlier.0);
         earlier.extend(self.tail.replace(segment));
@@ -292,7 +292,7 @@ mod tests {
     fn revoked_ids_are_counted_before_the_lock_is_released() {
         let stock = published(&[(1, 2), (3, 2)]);
         let mut counted = 0;
-        let lost = stock.revoke(ErrorKind::Dry, |lost| {
+        let lost = stock.revoke(ErrorKind::Empty, |lost| {
             assert!(stock.chain.try_lock().is_none());
             counted = lost.len();
         });

@@ -71,7 +71,7 @@ impl Sequences {
     /// else.
     ///
     /// This process drops them before this returns. Other processes drop them at their next refill, or within
-    /// their [freshness](crate::SequencesBuilder::freshness). Dropped ids are a gap. Cancelling this call
+    /// their [max_age](crate::SequencesBuilder::max_age). Dropped ids are a gap. Cancelling this call
     /// does not undo it.
     ///
     /// # Errors

@@ -29,7 +29,7 @@ use crate::sync::Arc;
 ///     .sequence::<u64>("orders")
 ///     .start(1_000)
 ///     .outage_budget(Duration::from_secs(300))
-///     .max_waste(100_000)
+///     .max_buffered(100_000)
 ///     .await?;
 /// # Ok(()) }
 /// ```
@@ -42,7 +42,7 @@ pub struct SequenceBuilder<T: Id = u64> {
     step: Option<u64>,
     watermark: Option<u64>,
     outage_budget: Option<Duration>,
-    max_waste: Option<u64>,
+    max_buffered: Option<u64>,
     max_take: Option<u64>,
     settings: Settings,
     of: PhantomData<fn() -> T>,
@@ -60,7 +60,7 @@ impl<T: Id> SequenceBuilder<T> {
             step: None,
             watermark: None,
             outage_budget: None,
-            max_waste: None,
+            max_buffered: None,
             max_take: None,
             settings,
             of: PhantomData,
@@ -105,8 +105,8 @@ impl<T: Id> SequenceBuilder<T> {
     /// precedence over the outage budget. Default: a ten-thousandth of the sequence, at most a million.
     /// Excess ids that were reserved for a caller that gave up go back to a store that [takes
     /// them](crate::store::Capabilities::gives_back), or become a gap.
-    pub fn max_waste(mut self, ids: u64) -> Self {
-        self.max_waste = Some(ids);
+    pub fn max_buffered(mut self, ids: u64) -> Self {
+        self.max_buffered = Some(ids);
         self
     }
 
@@ -127,14 +127,14 @@ impl<T: Id> SequenceBuilder<T> {
     /// they return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits as long,
     /// or for the [store's timeout](crate::SequencesBuilder::store_timeout) if that is longer. The timer
     /// belongs to the runtime that drives the refills. Default: 30 s.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.settings.patience = patience;
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.settings.timeout = timeout;
         self
     }
 
     /// Sets how many ids a thread takes at a time under [`Order::Thread`], 1 to 2^48. Default: 64.
-    pub fn lease_size(mut self, ids: u64) -> Self {
-        self.settings.lease = ids;
+    pub fn block_size(mut self, ids: u64) -> Self {
+        self.settings.block = ids;
         self
     }
 
@@ -154,7 +154,7 @@ impl<T: Id> SequenceBuilder<T> {
     /// # Errors
     /// The same as awaiting it: those of [`lazy`](Self::lazy); [`ErrorKind::Conflict`] if the sequence exists
     /// with another start or max; errors of the store; [`ErrorKind::Deadline`] if the store does not answer
-    /// within the longer of [`patience`](Self::patience) and the [store's
+    /// within the longer of [`timeout`](Self::timeout) and the [store's
     /// timeout](crate::SequencesBuilder::store_timeout). Also [`ErrorKind::InvalidInput`] in async code of a
     /// runtime that drives the refills and has no other thread.
     pub fn open_blocking(self) -> Result<Allocator<T>> {
@@ -165,7 +165,7 @@ impl<T: Id> SequenceBuilder<T> {
 
     /// The timeout for reading or creating the sequence.
     fn limit(&self) -> Duration {
-        self.settings.patience.max(self.shared.store_timeout)
+        self.settings.timeout.max(self.shared.store_timeout)
     }
 
     async fn open(self) -> Result<Allocator<T>> {
@@ -232,18 +232,18 @@ impl<T: Id> SequenceBuilder<T> {
     }
 
     fn sizing(&self, bounds: Bounds) -> Result<Sizing> {
-        let adapts = self.outage_budget.is_some() || self.max_waste.is_some();
+        let adapts = self.outage_budget.is_some() || self.max_buffered.is_some();
         let clash = |what: &str| Err(Error::invalid(what.to_owned()).during(Operation::Configure));
         match (self.step, self.watermark) {
             (Some(_), _) if adapts => {
-                clash("a fixed step excludes `outage_budget` and `max_waste`; set `step` or the others")
+                clash("a fixed step excludes `outage_budget` and `max_buffered`; set `step` or the others")
             }
             (Some(step), watermark) => Ok(Sizing::Fixed { step, watermark: watermark.unwrap_or(step / 2) }),
             (None, Some(_)) => clash("`watermark` needs `step`; without a step both adapt to the load"),
             (None, None) => {
                 let adaptive = Adaptive::for_bounds(bounds);
                 let budget = self.outage_budget.unwrap_or(adaptive.outage_budget);
-                Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_waste.unwrap_or(adaptive.max_waste))))
+                Ok(Sizing::Adaptive(Adaptive::of(budget, self.max_buffered.unwrap_or(adaptive.max_buffered))))
             }
         }
     }

@@ -35,7 +35,7 @@ pub struct Trouble {
     /// The error of the last failed reserve.
     pub error: Error,
     /// How long memory lasts without the store, at the present rate; `None` while nothing is drawn.
-    pub time_to_dry: Option<Duration>,
+    pub time_to_empty: Option<Duration>,
     /// How long ago the store last granted ids; `None` before the first time.
     pub since_grant: Option<Duration>,
 }
@@ -98,13 +98,13 @@ fn trouble(core: &Arc<Core>, now: Duration) -> Option<Trouble> {
     let error = match (health, snapshot.ended) {
         (Health::Serving, _) => return None,
         (Health::Ended, Some(ErrorKind::Closed)) => ErrorKind::Closed.into(),
-        (_, reason) => core.last_failure().unwrap_or_else(|| reason.unwrap_or(ErrorKind::Dry).into()),
+        (_, reason) => core.last_failure().unwrap_or_else(|| reason.unwrap_or(ErrorKind::Empty).into()),
     };
     let is_doubted = health == Health::Ended && core.stock.ended().is_none();
-    if health == Health::Dry || is_doubted {
+    if health == Health::Empty || is_doubted {
         // Signals the actor; the error is not used.
-        drop(core.refused(ErrorKind::Dry));
+        drop(core.refused(ErrorKind::Empty));
     }
-    let Snapshot { time_to_dry, since_grant, .. } = snapshot;
-    Some(Trouble { name: core.name.clone(), health, error, time_to_dry, since_grant })
+    let Snapshot { time_to_empty, since_grant, .. } = snapshot;
+    Some(Trouble { name: core.name.clone(), health, error, time_to_empty, since_grant })
 }

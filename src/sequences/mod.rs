@@ -3,8 +3,8 @@
 mod administration;
 mod blocking;
 mod builder;
-mod freshness;
 mod health;
+mod max_age;
 mod start;
 mod threads;
 
@@ -67,7 +67,7 @@ impl Sequences {
 
     /// Closes all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
     /// go back to a store that [can take them](crate::store::Capabilities::gives_back), unless later ids are
-    /// already reserved; the next reserve then gets those ids. All other ids become a gap: ids held by leases
+    /// already reserved; the next reserve then gets those ids. All other ids become a gap: ids held by blocks
     /// and thread blocks, a refill in flight, and ids that could not be given back within the [store's
     /// timeout](SequencesBuilder::store_timeout).
     ///

@@ -7,7 +7,7 @@ use tokio::runtime::Handle as RuntimeHandle;
 use tokio::sync::{Semaphore, watch};
 
 use super::Sequences;
-use super::freshness::Freshness;
+use super::max_age::MaxAge;
 use super::threads::Runtimes;
 use crate::allocator::{Shared, block_on};
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -20,7 +20,7 @@ use crate::sequence::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
-const LEAST_FRESHNESS: Duration = Duration::from_millis(1);
+const LEAST_MAX_AGE: Duration = Duration::from_millis(1);
 
 impl Sequences {
     /// Starts the sequences of a store with the defaults of [`builder`](Self::builder). The store may also be
@@ -38,7 +38,7 @@ impl Sequences {
             store: Arc::new(store),
             store_timeout: Duration::from_secs(10),
             idle_eviction: None,
-            freshness: None,
+            max_age: None,
             max_waiting: 65_536,
             own_thread: false,
             seed: None,
@@ -84,7 +84,7 @@ pub struct SequencesBuilder {
     store: Arc<dyn Store>,
     store_timeout: Duration,
     idle_eviction: Option<Duration>,
-    freshness: Option<Duration>,
+    max_age: Option<Duration>,
     max_waiting: usize,
     own_thread: bool,
     seed: Option<u64>,
@@ -118,8 +118,8 @@ impl SequencesBuilder {
     /// A process that was paused, with its machine for example, may hand out older ids right after it
     /// resumes: draws do not read a clock. So may a process whose store blocks a thread of the runtime: use
     /// [`own_thread`](Self::own_thread) with such a store.
-    pub fn freshness(mut self, age: Duration) -> Self {
-        self.freshness = Some(age);
+    pub fn max_age(mut self, age: Duration) -> Self {
+        self.max_age = Some(age);
         self
     }
 
@@ -165,8 +165,8 @@ impl SequencesBuilder {
                 format!("`max_waiting` is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
             return Err(Error::invalid(message).during(Operation::Configure));
         }
-        if let Some(age) = self.freshness.filter(|age| *age < LEAST_FRESHNESS) {
-            let message = format!("`freshness` is {age:?}; it must be at least {LEAST_FRESHNESS:?}");
+        if let Some(age) = self.max_age.filter(|age| *age < LEAST_MAX_AGE) {
+            let message = format!("`max_age` is {age:?}; it must be at least {LEAST_MAX_AGE:?}");
             return Err(Error::invalid(message).during(Operation::Configure));
         }
         let can = capabilities(&*self.store)?;
@@ -186,9 +186,9 @@ impl SequencesBuilder {
             let _alive = (alive, keepers);
             actor.run().await;
         });
-        if let Some(age) = self.freshness {
+        if let Some(age) = self.max_age {
             let store = (self.store.clone(), runtimes.store.clone());
-            runtimes.refill.spawn(Freshness::new(age, store, registry.clone()).keep(ended.clone()));
+            runtimes.refill.spawn(MaxAge::new(age, store, registry.clone()).keep(ended.clone()));
         }
         let shared = Shared {
             store: self.store,

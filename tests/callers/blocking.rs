@@ -22,7 +22,7 @@ fn callers_queued_during_close_get_closed() {
     for _ in 0..40 {
         let store = FaultyStore::with_faults(Faults::outage());
         let ids = builder(store).max_waiting(1).own_thread().start().unwrap();
-        let orders = ids.sequence::<u64>("orders").patience(LONG).lazy().unwrap();
+        let orders = ids.sequence::<u64>("orders").timeout(LONG).lazy().unwrap();
         let ready = Arc::new(AtomicBool::new(false));
         let callers: Vec<_> = (0..8)
             .map(|_| {
@@ -150,7 +150,7 @@ fn a_paused_caller_reckons_by_the_clock_of_the_refills() {
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let ids = builder(FaultyStore::with_faults(Faults::outage())).own_thread().start().unwrap();
-            let orders = ids.sequence::<u64>("o").patience(Duration::from_millis(50)).lazy().unwrap();
+            let orders = ids.sequence::<u64>("o").timeout(Duration::from_millis(50)).lazy().unwrap();
             tokio::time::advance(Duration::from_secs(3600)).await;
             assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Deadline);
         });

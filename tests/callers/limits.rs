@@ -20,7 +20,7 @@ async fn very_long_durations_never_time_out() {
         let store = FaultyStore::with_faults(Faults::outage());
         let ids =
             builder(store.clone()).store_timeout(long).idle_eviction(long).max_waiting(1).start().unwrap();
-        let orders = ids.sequence::<u64>("o").outage_budget(long).patience(long).lazy().unwrap();
+        let orders = ids.sequence::<u64>("o").outage_budget(long).timeout(long).lazy().unwrap();
         let waiting = [orders.clone(), orders.clone()]
             .map(|orders| tokio::spawn(async move { orders.next().await.unwrap() }));
         tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -28,7 +28,7 @@ async fn very_long_durations_never_time_out() {
         for caller in waiting {
             assert!(caller.await.unwrap() <= 2, "{long:?}");
         }
-        assert_eq!(ids.sequence::<u64>("p").patience(long).await.unwrap().next().await.unwrap(), 1);
+        assert_eq!(ids.sequence::<u64>("p").timeout(long).await.unwrap().next().await.unwrap(), 1);
         ids.close().await;
         let ids = builder(FaultyStore::new()).store_timeout(long).own_thread().start().unwrap();
         let orders = ids.sequence::<u64>("o").open_blocking().unwrap();

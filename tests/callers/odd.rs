@@ -120,9 +120,9 @@ fn store_that_blocks_a_thread_does_not_delay_deadlines() {
             let kinds = runtime.block_on(async {
                 let ids = builder(store).store_timeout(LONG * 10);
                 let ids = if own_thread { ids.own_thread() } else { ids }.start().unwrap();
-                let open = |name, patience| {
+                let open = |name, timeout| {
                     let sequence = ids.sequence::<u64>(name).step(1).watermark(0);
-                    sequence.patience(patience).lazy().unwrap()
+                    sequence.timeout(timeout).lazy().unwrap()
                 };
                 let short = Duration::from_millis(500);
                 let odd = open("odd", short);

@@ -14,7 +14,7 @@ use crate::{LONG, builder, invalid, returns};
 async fn opening_ends_where_the_store_is_silent() {
     let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let ids = builder(store).store_timeout(Duration::from_secs(5)).start().unwrap();
-    let orders = ids.sequence::<u64>("orders").patience(Duration::from_secs(20));
+    let orders = ids.sequence::<u64>("orders").timeout(Duration::from_secs(20));
     let begun = tokio::time::Instant::now();
     let error = tokio::time::timeout(LONG, orders.into_future()).await.expect("it ends").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
@@ -27,7 +27,7 @@ fn opening_ends_without_a_runtime_too() {
     let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let short = Duration::from_millis(20);
     let ids = builder(store).store_timeout(short).start().unwrap();
-    let error = returns(move || ids.sequence::<u64>("orders").patience(short).open_blocking()).unwrap_err();
+    let error = returns(move || ids.sequence::<u64>("orders").timeout(short).open_blocking()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");
 }
 
@@ -67,7 +67,7 @@ fn a_runtime_without_timers_is_refused() {
         invalid(builder(FaultyStore::new()).start().map(drop), "enable_time");
         // The workaround that the error names.
         let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
-        let orders = ids.sequence::<u64>("o").max_waste(10).await.unwrap();
+        let orders = ids.sequence::<u64>("o").max_buffered(10).await.unwrap();
         for expected in 1..=100 {
             assert_eq!(orders.next().await.unwrap(), expected);
         }

@@ -14,7 +14,7 @@ async fn try_until(mut draw: impl FnMut() -> Result<u64>) -> Option<u64> {
     for _ in 0..6000 {
         match draw() {
             Ok(id) => return Some(id),
-            Err(error) => assert_eq!(error.kind(), ErrorKind::Dry),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Empty),
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -35,8 +35,8 @@ async fn trying_alone_starts_a_refill() {
         let mut handle = ids.sequence::<u64>(format!("{name}-handle")).order(order).lazy().unwrap().handle();
         assert_eq!(try_until(|| handle.try_next()).await, Some(1));
     }
-    let mut lease = ids.sequence::<u64>("lease").order(Order::Thread).lazy().unwrap().lease(4).unwrap();
-    assert_eq!(try_until(|| lease.try_next()).await, Some(1));
+    let mut block = ids.sequence::<u64>("block").order(Order::Thread).lazy().unwrap().block(4).unwrap();
+    assert_eq!(try_until(|| block.try_next()).await, Some(1));
     let global = ids.sequence::<u64>("global").order(Order::Global).lazy().unwrap();
     assert_eq!(try_until(|| global.try_next()).await, None, "`Global` reserves only for waiting callers");
     assert_eq!(global.snapshot().reserves, 0);
@@ -49,18 +49,18 @@ fn callers_that_only_try_hold_no_other_up() {
         let store = FaultyStore::new();
         let ids = builder(store.clone()).store_timeout(LONG * 10).own_thread().start().unwrap();
         let open = |name| ids.sequence::<u64>(name).step(1).watermark(0).lazy().unwrap();
-        let (dry, others) = (open("dry"), open("others"));
+        let (empty, others) = (open("empty"), open("others"));
         store.push_fault(Fault::HangBefore);
         let stop = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
-                        assert_eq!(dry.try_next().unwrap_err().kind(), ErrorKind::Dry);
+                        assert_eq!(empty.try_next().unwrap_err().kind(), ErrorKind::Empty);
                     }
                 });
             }
-            while dry.snapshot().reserves == 0 {
+            while empty.snapshot().reserves == 0 {
                 thread::yield_now();
             }
             for expected in 1..=100 {
@@ -92,10 +92,10 @@ async fn try_next_retries_a_permanent_failure_with_backoff() {
 async fn try_take_gives_all_or_nothing_and_starts_a_refill() {
     let ids = builder(FaultyStore::new()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(5).lazy().unwrap();
-    assert_eq!(orders.try_take(3).unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(orders.try_take(3).unwrap_err().kind(), ErrorKind::Empty);
     orders.warm().await.unwrap();
     assert_eq!(orders.try_take(3).unwrap().ids().collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(orders.try_take(8).unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(orders.try_take(8).unwrap_err().kind(), ErrorKind::Empty);
     assert_eq!(orders.try_take(7).unwrap().ids().collect::<Vec<_>>(), [4, 5, 6, 7, 8, 9, 10]);
     assert_eq!(try_until(|| orders.try_next()).await, Some(11));
     assert_eq!(orders.try_take(u64::MAX).unwrap_err().kind(), ErrorKind::InvalidInput);
@@ -108,7 +108,7 @@ async fn try_take_gives_all_or_nothing_and_starts_a_refill() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_of_one_call_is_its_own() {
     let ids = builder(FaultyStore::with_faults(Faults::outage())).start().unwrap();
-    let orders = ids.sequence::<u64>("orders").patience(LONG).lazy().unwrap();
+    let orders = ids.sequence::<u64>("orders").timeout(LONG).lazy().unwrap();
     let begun = tokio::time::Instant::now();
     let hurried = orders.within(Duration::from_millis(70));
     assert_eq!(hurried.next().await.unwrap_err().kind(), ErrorKind::Deadline);

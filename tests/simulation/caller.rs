@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 use futures_util::future::{Either, select};
-use idmill::{Allocator, Handle, Lease, Order, Ranges, Result};
+use idmill::{Allocator, Handle, IdBlock, Order, Ranges, Result};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -23,7 +23,7 @@ pub(crate) struct Caller {
     pub(crate) gate: Gate,
     pub(crate) allocator: Allocator<u64>,
     pub(crate) handle: Handle<u64>,
-    pub(crate) lease: Option<Lease<u64>>,
+    pub(crate) block: Option<IdBlock<u64>>,
     /// The longest pause between calls; exactly that if `calm`.
     pub(crate) think: Duration,
     pub(crate) calm: bool,
@@ -45,10 +45,10 @@ impl Caller {
         (history, gate): (Shared, Gate),
         rng: Rng,
     ) -> Self {
-        let lease = (plan.order == Order::Thread).then(|| allocator.lease(plan.lease).expect("a lease"));
+        let block = (plan.order == Order::Thread).then(|| allocator.block(plan.block).expect("a block"));
         let handle = allocator.handle();
         let think = Duration::ZERO;
-        Self { life, number, sequence, rng, history, gate, allocator, handle, lease, think, calm: false }
+        Self { life, number, sequence, rng, history, gate, allocator, handle, block, think, calm: false }
     }
 
     pub(crate) async fn run(mut self, ops: usize) {
@@ -63,7 +63,7 @@ impl Caller {
             match self.rng.u32(0..100) {
                 0..=34 => self.next(cancel).await,
                 35..=49 => self.handle_next(cancel).await,
-                50..=59 => self.lease_next(cancel).await,
+                50..=59 => self.block_next(cancel).await,
                 60..=79 => self.take(cancel).await,
                 80..=96 => self.burst(),
                 97 => drop(self.allocator.warm().await),
@@ -93,10 +93,10 @@ impl Caller {
         self.handle = handle;
     }
 
-    async fn lease_next(&mut self, cancel: Option<Duration>) {
-        let Some(mut lease) = self.lease.take() else { return self.next(cancel).await };
-        self.call(View::Lease, 1, cancel, async { lease.next().await.map(one) }).await;
-        self.lease = Some(lease);
+    async fn block_next(&mut self, cancel: Option<Duration>) {
+        let Some(mut block) = self.block.take() else { return self.next(cancel).await };
+        self.call(View::Block, 1, cancel, async { block.next().await.map(one) }).await;
+        self.block = Some(block);
     }
 
     async fn take(&mut self, cancel: Option<Duration>) {
@@ -109,8 +109,8 @@ impl Caller {
     /// Draws that never wait, one after the other.
     fn burst(&mut self) {
         for _ in 0..self.rng.u32(1..40) {
-            let (view, outcome) = match (self.rng.u32(0..3), &mut self.lease) {
-                (0, Some(lease)) => (View::Lease, lease.try_next()),
+            let (view, outcome) = match (self.rng.u32(0..3), &mut self.block) {
+                (0, Some(block)) => (View::Block, block.try_next()),
                 (1, _) => (View::Handle, self.handle.try_next()),
                 _ => (View::Allocator, self.allocator.try_next()),
             };

@@ -18,7 +18,7 @@ pub(crate) type Span = (u64, u64);
 pub(crate) enum View {
     Allocator,
     Handle,
-    Lease,
+    Block,
     Take,
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct SequencePlan {
     pub(crate) sizing: Sizing,
     pub(crate) start: u64,
     pub(crate) max: u64,
-    pub(crate) patience: Duration,
-    pub(crate) lease: u64,
+    pub(crate) timeout: Duration,
+    pub(crate) block: u64,
     /// When an administrator sets it back.
     pub(crate) resets: Vec<Duration>,
 }
@@ -42,7 +42,7 @@ pub(crate) struct SequencePlan {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Sizing {
     Fixed { step: u64, watermark: u64 },
-    Adaptive { max_waste: u64, outage_budget: Duration },
+    Adaptive { max_buffered: u64, outage_budget: Duration },
 }
 
 #[derive(Clone, Debug)]
@@ -103,15 +103,15 @@ impl Plan {
         let (latency, callers, think) = (rng.u64(1..50), rng.usize(1..4), rng.u64(1..10));
         let watermark = (latency / think + 2) * callers as u64;
         let sizing = Sizing::Fixed { step: watermark + rng.u64(0..100), watermark };
-        let patience = Duration::from_secs(1);
+        let timeout = Duration::from_secs(1);
         let sequence = SequencePlan {
             name: "calm".to_owned(),
             order: Order::Process,
             sizing,
             start: 1,
             max: u64::MAX,
-            patience,
-            lease: 1,
+            timeout,
+            block: 1,
             resets: Vec::new(),
         };
         let process = ProcessPlan {
@@ -147,7 +147,7 @@ fn sequence(rng: &mut Rng, number: usize) -> SequencePlan {
         let watermark = if chance(rng, 30) { 0 } else { rng.u64(0..=step) };
         Sizing::Fixed { step, watermark }
     } else {
-        Sizing::Adaptive { max_waste: rng.u64(1..2000), outage_budget: millis(rng, 0..2000) }
+        Sizing::Adaptive { max_buffered: rng.u64(1..2000), outage_budget: millis(rng, 0..2000) }
     };
     SequencePlan {
         name: format!("s{number}"),
@@ -155,8 +155,8 @@ fn sequence(rng: &mut Rng, number: usize) -> SequencePlan {
         sizing,
         start,
         max,
-        patience: millis(rng, 20..5000),
-        lease: rng.u64(1..20),
+        timeout: millis(rng, 20..5000),
+        block: rng.u64(1..20),
         resets: some(rng, 15, 3, |rng| millis(rng, 0..2000)),
     }
 }

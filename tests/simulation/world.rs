@@ -167,11 +167,11 @@ async fn pauses(gate: &Gate, (at, lasts): (Duration, Duration)) {
 
 fn prepared(ids: &Sequences, plan: &SequencePlan) -> idmill::SequenceBuilder<u64> {
     let builder = ids.sequence::<u64>(&plan.name).order(plan.order).start(plan.start).max(plan.max);
-    let builder = builder.patience(plan.patience).lease_size(plan.lease);
+    let builder = builder.timeout(plan.timeout).block_size(plan.block);
     match plan.sizing {
         Sizing::Fixed { step, watermark } => builder.step(step).watermark(watermark),
-        Sizing::Adaptive { max_waste, outage_budget } => {
-            builder.max_waste(max_waste).outage_budget(outage_budget)
+        Sizing::Adaptive { max_buffered, outage_budget } => {
+            builder.max_buffered(max_buffered).outage_budget(outage_budget)
         }
     }
 }

@@ -23,7 +23,7 @@ const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 /// Longer than any delay, and than the life of any stub.
 const SETTLED: Duration = Duration::from_secs(120);
 /// A caller's timeout for a reserve, as in the engine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
 
@@ -134,7 +134,7 @@ impl World {
         });
         let strangers = self.plan.strangers.iter().map(|(at, count)| async {
             sleep_until(self.began + *at).await;
-            if let Ok(Ok(grant)) = timeout(PATIENCE, self.store.reserve(&request(*count))).await {
+            if let Ok(Ok(grant)) = timeout(TIMEOUT, self.store.reserve(&request(*count))).await {
                 self.history.lock().strangers.push(grant.range);
             }
         });
@@ -183,7 +183,7 @@ impl World {
     /// Makes one reserve. Returns whether it got ids.
     async fn call(&self, tier: &Tier, count: u64) -> bool {
         let began = self.tick();
-        let outcome = timeout(PATIENCE, tier.reserve(&request(count))).await;
+        let outcome = timeout(TIMEOUT, tier.reserve(&request(count))).await;
         let ended = self.tick();
         let mut history = self.history.lock();
         match outcome {

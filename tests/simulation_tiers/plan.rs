@@ -37,7 +37,7 @@ pub(crate) struct ProcessPlan {
     pub(crate) step: u64,
     /// A caller pauses this long between calls, or up to half as long again.
     pub(crate) think: Duration,
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// The duration of each life. The last one lasts to the end.
     pub(crate) crashes: Vec<Duration>,
     pub(crate) pauses: Vec<(Duration, Duration)>,
@@ -128,7 +128,7 @@ impl Plan {
             callers,
             step: 1,
             think,
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
             crashes: Vec::new(),
             pauses: Vec::new(),
             ..process(rng, n % datacenters, HOUR, 1)
@@ -159,7 +159,7 @@ fn process(rng: &mut Rng, datacenter: usize, lasts: Duration, calls: u32) -> Pro
         callers: rng.usize(1..=3),
         step: rng.u64(1..30),
         think: lasts / calls.max(1),
-        patience: Duration::from_secs(rng.u64(1..120)),
+        timeout: Duration::from_secs(rng.u64(1..120)),
         crashes: (0..crashes).map(|_| within(rng, lasts / 2)).collect(),
         pauses: (0..pauses).map(|_| (within(rng, lasts), within(rng, lasts / 4))).collect(),
     }

@@ -68,7 +68,7 @@ impl Place {
             };
             let take = match window.draw(request.count, request.ceiling) {
                 Draw::Take(take) => take,
-                Draw::Dry(token) => return Ok(Drawn::Dry(token)),
+                Draw::Empty(token) => return Ok(Drawn::Empty(token)),
                 Draw::AboveCeiling => return Err(exhausted(&request.name, request.ceiling)),
             };
             let answer = self.ask(cluster.take(datacenter, take)).await;
@@ -121,7 +121,9 @@ impl Place {
                 ClaimStep::Recorded(ids) => return Ok(global.claimed(ids)),
                 ClaimStep::Send(write) => write,
                 ClaimStep::Stale => return Ok(Claimed::Stale),
-                ClaimStep::Nothing if token.dry => return Err(exhausted(&request.name, global.bounds.max())),
+                ClaimStep::Nothing if token.empty => {
+                    return Err(exhausted(&request.name, global.bounds.max()));
+                }
                 ClaimStep::Nothing => return Ok(Claimed::Nothing),
                 ClaimStep::Corrupt(fault) => return Err(Error::new(ErrorKind::StoreViolation, fault)),
             };

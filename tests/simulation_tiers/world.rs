@@ -144,7 +144,7 @@ impl World {
         let builder = Sequences::builder(watched).seed(rng.u64(..)).store_timeout(Duration::from_secs(60));
         let ids = builder.start().expect("a runtime is there");
         let sequence = ids.sequence::<u64>("ids").start(self.plan.start).max(self.plan.max);
-        let sequence = sequence.step(plan.step).watermark(plan.step / 2).patience(plan.patience);
+        let sequence = sequence.step(plan.step).watermark(plan.step / 2).timeout(plan.timeout);
         let allocator = sequence.lazy().expect("settings");
         join_all((0..plan.callers).map(|_| self.calls(life, plan, gate, &allocator, rng.fork()))).await;
         sleep_until(self.began + self.plan.lasts + SETTLED).await;

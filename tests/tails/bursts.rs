@@ -41,7 +41,7 @@ impl Case {
 
     async fn run(self) {
         let world = World::new(self.latency, |s| {
-            s.outage_budget(self.budget).max_waste(1 << 40).patience(Duration::from_secs(3600))
+            s.outage_budget(self.budget).max_buffered(1 << 40).timeout(Duration::from_secs(3600))
         });
         let world = world.await;
         let (ids, rate) = (world.ids.clone(), self.rate);

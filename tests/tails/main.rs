@@ -50,7 +50,7 @@ fn grid() -> impl Iterator<Item = (f64, Duration)> {
 async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
     for (rate, latency) in grid() {
         for (budget, most) in [(Duration::ZERO, 1), (Duration::from_secs(5), 0)] {
-            let world = World::new(latency, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
+            let world = World::new(latency, |s| s.outage_budget(budget).max_buffered(1 << 40)).await;
             world.load(SETTLED, move |_| rate).await;
             let seen = world.load(AFTER, move |_| 10.0 * rate).await;
             assert!(seen.most() <= most, "{rate}/s over {latency:?} with {budget:?}: {seen:?}");
@@ -76,7 +76,7 @@ async fn watermark_covering_a_refill_makes_no_call_wait() {
 async fn daily_load_cycle_makes_no_call_wait() {
     const DAY: f64 = 120.0;
     for latency in LATENCIES {
-        let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_waste(1 << 40)).await;
+        let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_buffered(1 << 40)).await;
         let share = |at: Duration| 0.55 - 0.45 * (at.as_secs_f64() / DAY * std::f64::consts::TAU).cos();
         world.load(SETTLED, move |_| 100.0).await;
         let seen = world.load(Duration::from_secs_f64(DAY), move |at| 1000.0 * share(at)).await;
@@ -88,7 +88,7 @@ async fn daily_load_cycle_makes_no_call_wait() {
 async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
     for (rate, latency) in grid() {
         let budget = 20 * latency;
-        let world = World::new(latency, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
+        let world = World::new(latency, |s| s.outage_budget(budget).max_buffered(1 << 40)).await;
         world.load(SETTLED, move |_| rate).await;
         world.slow(20);
         let seen = world.load(AFTER + 40 * latency, move |_| rate).await;
@@ -99,7 +99,7 @@ async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
 #[tokio::test(start_paused = true)]
 async fn under_a_steady_load_the_step_settles_and_stays() {
     for (rate, latency) in grid() {
-        let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_waste(1 << 40)).await;
+        let world = World::new(latency, |s| s.outage_budget(Duration::ZERO).max_buffered(1 << 40)).await;
         world.load(3 * SETTLED, move |_| rate).await;
         let before = world.store.granted("s").len();
         world.load(10 * AFTER, move |_| rate).await;

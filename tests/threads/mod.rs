@@ -48,8 +48,8 @@ fn serve(set: impl FnOnce(SequencesBuilder) -> SequencesBuilder + Send + 'static
 
 impl Served {
     fn open(&self, order: Order, scale: Scale) -> Allocator<u64> {
-        let builder = self.ids.sequence::<u64>("s").order(order).step(scale.step).patience(LONG);
-        builder.lease_size(3).lazy().unwrap()
+        let builder = self.ids.sequence::<u64>("s").order(order).step(scale.step).timeout(LONG);
+        builder.block_size(3).lazy().unwrap()
     }
 
     fn end(self) {
@@ -131,22 +131,22 @@ pub(crate) fn every_way_grows_across_threads(scale: Scale) {
     served.end();
 }
 
-/// Uses thread blocks and leases, whose ids grow within each of them.
-pub(crate) fn thread_blocks_and_leases_grow_for_each(scale: Scale) {
+/// Uses thread blocks and blocks, whose ids grow within each of them.
+pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Thread, scale);
     once(scale.threads, |number| {
-        let mut lease = ids.lease(1 + number).unwrap();
+        let mut block = ids.block(1 + number).unwrap();
         let mut all = Vec::new();
-        let (mut own, mut leased) = (0, 0);
+        let (mut own, mut from_block) = (0, 0);
         for _ in 0..scale.draws {
             let id = ids.blocking(LONG).next().unwrap();
             assert!(id > own, "{id} came after {own} in one thread");
             own = id;
-            let id = lease.blocking(LONG).next().unwrap();
-            assert!(id > leased, "{id} came after {leased} in one lease");
-            leased = id;
-            all.extend([own, leased]);
+            let id = block.blocking(LONG).next().unwrap();
+            assert!(id > from_block, "{id} came after {from_block} in one block");
+            from_block = id;
+            all.extend([own, from_block]);
         }
         all
     });
@@ -154,7 +154,7 @@ pub(crate) fn thread_blocks_and_leases_grow_for_each(scale: Scale) {
     served.end();
 }
 
-/// A revocation reaches segments, handles, thread blocks and leases that other threads hold.
+/// A revocation reaches segments, handles, blocks that other threads hold.
 pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let served = serve(|builder| builder);
     let (ids, store) = (served.open(order, scale), served.store.clone());
@@ -162,7 +162,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let floor = AtomicU64::new(0);
     once(scale.threads, |number| {
         let mut all = Vec::new();
-        let (mut handle, mut lease) = (ids.handle(), ids.lease(4).ok());
+        let (mut handle, mut block) = (ids.handle(), ids.block(4).ok());
         for round in 0..scale.draws {
             if number == 0 && round % 4 == 3 {
                 let granted = store.granted("s").last().and_then(|grant| grant.range.last());
@@ -171,9 +171,9 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
                 floor.fetch_max(granted.unwrap_or(0), Ordering::Release);
             }
             let before = floor.load(Ordering::Acquire);
-            let id = match (round % 3, &mut lease) {
+            let id = match (round % 3, &mut block) {
                 (0, _) => ids.blocking(LONG).next().unwrap(),
-                (1, Some(lease)) => lease.blocking(LONG).next().unwrap(),
+                (1, Some(block)) => block.blocking(LONG).next().unwrap(),
                 _ => handle.blocking(LONG).next().unwrap(),
             };
             assert!(id > before, "{id} was handed out after all ids up to {before} were revoked");
@@ -226,7 +226,7 @@ pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
     let served = serve(|builder| builder);
     for round in 0..scale.draws {
         let last = 20 + round % 7;
-        let builder = served.ids.sequence::<u64>(format!("s-{round}")).max(last).step(last).patience(LONG);
+        let builder = served.ids.sequence::<u64>(format!("s-{round}")).max(last).step(last).timeout(LONG);
         let ids = builder.watermark(0).lazy().unwrap();
         ids.blocking(LONG).warm().unwrap();
         let start = std::sync::Barrier::new(usize::try_from(scale.threads).unwrap());
@@ -256,8 +256,8 @@ pub(crate) fn callers_that_give_up(scale: Scale) {
     served.store.set_faults(faults);
     let ids = served.open(Order::Global, scale);
     once(scale.threads, |number| {
-        let patience = |round: u64| Duration::from_micros((round * 397 + number * 131) % 2000);
-        let call = |round| ids.blocking(patience(round)).next();
+        let timeout = |round: u64| Duration::from_micros((round * 397 + number * 131) % 2000);
+        let call = |round| ids.blocking(timeout(round)).next();
         (0..scale.draws).filter_map(|round| call(round).ok()).collect()
     });
     drop(ids);

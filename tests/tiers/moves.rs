@@ -40,7 +40,7 @@ impl Window for OneName {
             let number = self.leads_to.load(Ordering::Relaxed);
             Ok(match self.servers[number].draw(request).await? {
                 Drawn::Ids { grant, .. } => Drawn::Ids { grant, low: None },
-                Drawn::Dry(token) => Drawn::Dry((number, token)),
+                Drawn::Empty(token) => Drawn::Empty((number, token)),
                 Drawn::Busy(wait) => Drawn::Busy(wait),
                 Drawn::UnknownSequence => Drawn::UnknownSequence,
             })

@@ -96,7 +96,7 @@ impl Item {
         let left = self.left();
         let Some(first) = self.ranges.first_mut() else {
             (self.stub, self.version) = (true, self.version + 1);
-            return Drawn::Dry(self.version);
+            return Drawn::Empty(self.version);
         };
         let grant = first.range(first.range.take_front(request.count));
         let low = low.is_some_and(|low| left <= low && self.ranges.len() < 2);
@@ -134,7 +134,7 @@ impl Window for Shelf {
                     self.with(|item| item.lost += grant.range.len());
                 }
                 // A stub expires if the reply to its winner was lost.
-                if let Drawn::Dry(_) = drawn {
+                if let Drawn::Empty(_) = drawn {
                     self.with(|item| item.stub = false);
                 }
                 return Err(Error::new(ErrorKind::UnknownOutcome, "the reply was lost"));

@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::output::{self, or_dash};
 
 /// Timeout of a draw, which aborts the measurement.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 /// Steps of the progress bar per measurement.
 const PER_RUN: u64 = 1000;
 /// Longer times are counted as one hour.

@@ -258,7 +258,7 @@ pub(crate) fn settings(workload: &Workload) -> String {
     } else {
         format!("Duration::from_millis({})", grouped(millis))
     };
-    format!(".outage_budget({budget}).max_waste({})", grouped(workload.max_waste))
+    format!(".outage_budget({budget}).max_buffered({})", grouped(workload.max_buffered))
 }
 
 /// Formats a number with `_` between thousands, as arguments and code accept it.
@@ -333,19 +333,19 @@ mod tests {
     #[test]
     fn settings_are_rust() {
         let of = |budget: Duration| {
-            settings(&Workload { rate: 1.0, latency: budget, outage_budget: budget, max_waste: 12_345 })
+            settings(&Workload { rate: 1.0, latency: budget, outage_budget: budget, max_buffered: 12_345 })
         };
         assert_eq!(
             of(Duration::from_secs(5000)),
-            ".outage_budget(Duration::from_secs(5_000)).max_waste(12_345)"
+            ".outage_budget(Duration::from_secs(5_000)).max_buffered(12_345)"
         );
         assert_eq!(
             of(Duration::from_millis(71_200)),
-            ".outage_budget(Duration::from_millis(71_200)).max_waste(12_345)"
+            ".outage_budget(Duration::from_millis(71_200)).max_buffered(12_345)"
         );
         assert_eq!(
             of(Duration::from_micros(1_500)),
-            ".outage_budget(Duration::from_millis(2)).max_waste(12_345)"
+            ".outage_budget(Duration::from_millis(2)).max_buffered(12_345)"
         );
     }
 

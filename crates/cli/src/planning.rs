@@ -22,7 +22,7 @@ pub(crate) struct Workload {
     /// How long to serve while the store is unreachable.
     pub(crate) outage_budget: Duration,
     /// Maximum number of ids in memory, 1 to 2^48. Takes precedence over the budget.
-    pub(crate) max_waste: u64,
+    pub(crate) max_buffered: u64,
 }
 
 /// The sizes at which the refill policy settles under a steady load.
@@ -43,21 +43,21 @@ impl Workload {
     pub(crate) fn surviving(outage: Duration, rate: f64, latency: Duration) -> Self {
         let longer = Duration::try_from_secs_f64(outage.as_secs_f64() * HEADROOM).unwrap_or(Duration::MAX);
         let outage_budget = longer.saturating_add(outage.min(LONGEST_PAUSE));
-        let workload = Self { rate, latency, outage_budget, max_waste: 1 };
-        Self { max_waste: workload.least_waste(), ..workload }
+        let workload = Self { rate, latency, outage_budget, max_buffered: 1 };
+        Self { max_buffered: workload.least_waste(), ..workload }
     }
 
     /// Returns the sizes at which an adaptive sequence with these settings settles.
     pub(crate) fn sizes(&self) -> Sizes {
-        let Self { rate, latency, outage_budget, max_waste } = *self;
-        let (step, watermark) = settled(rate, latency, outage_budget, max_waste);
+        let Self { rate, latency, outage_budget, max_buffered } = *self;
+        let (step, watermark) = settled(rate, latency, outage_budget, max_buffered);
         Sizes { step, watermark }
     }
 
     /// Returns the smallest waste cap that does not lower the watermark, at most 2^48. The watermark covers
-    /// the outage budget and four latencies of the store. [`max_waste`](Self::max_waste) is ignored.
+    /// the outage budget and four latencies of the store. [`max_buffered`](Self::max_buffered) is ignored.
     pub(crate) fn least_waste(&self) -> u64 {
-        let sizes = Self { max_waste: LONGEST_RANGE, ..*self }.sizes();
+        let sizes = Self { max_buffered: LONGEST_RANGE, ..*self }.sizes();
         sizes.watermark.saturating_mul(2).clamp(1, LONGEST_RANGE)
     }
 }
@@ -86,14 +86,14 @@ mod tests {
             rate: 500.0,
             latency: Duration::from_millis(20),
             outage_budget: Duration::from_secs(60),
-            max_waste: 100_000,
+            max_buffered: 100_000,
         };
         let sizes = workload.sizes();
         assert_eq!(sizes.watermark, 30_040); // 500 × (60 s + 4 × 20 ms)
         assert!(sizes.lasts(workload.rate) >= workload.outage_budget);
-        let idle = Workload { rate: 0.0, max_waste: 100, ..workload }.sizes();
+        let idle = Workload { rate: 0.0, max_buffered: 100, ..workload }.sizes();
         assert_eq!(idle.lasts(0.0), Duration::MAX);
-        let least = Workload { max_waste: 1, ..workload }.sizes();
+        let least = Workload { max_buffered: 1, ..workload }.sizes();
         assert_eq!(least, Sizes { step: 1, watermark: 0 });
     }
 
@@ -102,9 +102,9 @@ mod tests {
         let (minute, latency) = (Duration::from_secs(60), Duration::from_millis(10));
         let workload = Workload::surviving(minute, 500.0, latency);
         assert_eq!(workload.outage_budget, Duration::from_millis(71_200));
-        assert_eq!(workload.max_waste, workload.least_waste());
+        assert_eq!(workload.max_buffered, workload.least_waste());
         assert!(workload.sizes().lasts(500.0) >= minute);
-        assert!(Workload::surviving(Duration::MAX, 500.0, latency).max_waste > 0);
+        assert!(Workload::surviving(Duration::MAX, 500.0, latency).max_buffered > 0);
     }
 
     proptest! {
@@ -116,13 +116,13 @@ mod tests {
                 rate,
                 latency: Duration::from_millis(millis),
                 outage_budget: Duration::from_secs(budget),
-                max_waste: 1,
+                max_buffered: 1,
             };
             let least = workload.least_waste();
-            let kept = Workload { max_waste: least, ..workload }.sizes();
+            let kept = Workload { max_buffered: least, ..workload }.sizes();
             prop_assert!(kept.lasts(rate) >= workload.outage_budget, "{:?} of {}", kept, least);
             prop_assert!(kept.most_in_memory() <= least);
-            let half = Workload { max_waste: least / 2, ..workload }.sizes();
+            let half = Workload { max_buffered: least / 2, ..workload }.sizes();
             prop_assert!(half.lasts(rate) < workload.outage_budget + workload.latency * 4, "{:?}", half);
         }
     }

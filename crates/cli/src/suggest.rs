@@ -6,7 +6,7 @@ use idmill::store::{Page, Pages, Store};
 use strsim::osa_distance as distance;
 
 /// Timeout of the search: a suggestion is not worth a longer wait.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of names to compare, so that the search is fast.
 const LARGEST: usize = 10_000;
 
@@ -21,7 +21,7 @@ pub(crate) async fn nearest(store: &dyn Store, name: &str) -> Option<String> {
             None => among("").await,
         }
     };
-    tokio::time::timeout(PATIENCE, search).await.ok()?
+    tokio::time::timeout(TIMEOUT, search).await.ok()?
 }
 
 /// Returns the first names with this prefix.

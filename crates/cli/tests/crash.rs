@@ -1,7 +1,7 @@
 //! Processes over one SQLite file, killed with SIGKILL at arbitrary moments. No id is a duplicate.
 //!
 //! Some of them are the command line. The others are this test binary, which runs only `child`: it uses the
-//! library with several threads, handles and leases.
+//! library with several threads, handles and blocks.
 #![cfg(unix)]
 
 use std::fs::File;
@@ -42,11 +42,11 @@ fn child() {
 }
 
 fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
-    let (mut handle, mut lease) = (allocator.handle(), allocator.lease(5).ok());
+    let (mut handle, mut block) = (allocator.handle(), allocator.block(5).ok());
     loop {
-        let id = match (number, &mut lease) {
+        let id = match (number, &mut block) {
             (0, _) => allocator.blocking(LONG).next(),
-            (1, Some(lease)) => lease.blocking(LONG).next(),
+            (1, Some(block)) => block.blocking(LONG).next(),
             _ => handle.blocking(LONG).next(),
         };
         // One write per line, so that a kill can truncate only the last line. The test harness prints too, so

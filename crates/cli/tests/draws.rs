@@ -5,7 +5,7 @@ mod common;
 use common::{Place, keys};
 use serde_json::Value;
 
-const MODES: &str = "handle,shared,thread,lease,take,async,batch,global";
+const MODES: &str = "handle,shared,thread,block,take,async,batch,global";
 
 #[test]
 fn each_mode_is_measured_per_thread_count_with_a_baseline() {

@@ -16,7 +16,7 @@ use command_fds::{CommandFdExt, FdMapping};
 use common::{Place, Ran};
 
 /// A guard against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends with the test.
 struct Running(Child);
@@ -57,7 +57,7 @@ fn listener() -> (TcpListener, SocketAddr) {
 
 fn ask(address: SocketAddr, words: &str) -> String {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let mut stream = BufReader::new(stream);
     stream.get_mut().write_all(format!("{words}\r\n").as_bytes()).unwrap();
     let mut line = String::new();
@@ -71,7 +71,7 @@ struct Manager(UnixDatagram);
 impl Manager {
     fn at(place: &Place) -> Self {
         let socket = UnixDatagram::bind(place.path().join("notify")).unwrap();
-        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket.set_read_timeout(Some(TIMEOUT)).unwrap();
         Self(socket)
     }
 
@@ -79,7 +79,7 @@ impl Manager {
     fn hears(&self, line: &str) -> Vec<String> {
         let (mut all, begun) = (Vec::new(), Instant::now());
         loop {
-            assert!(begun.elapsed() < PATIENCE, "{line} after {all:?}");
+            assert!(begun.elapsed() < TIMEOUT, "{line} after {all:?}");
             let mut message = [0; 4096];
             let length =
                 self.0.recv(&mut message).unwrap_or_else(|error| panic!("{line} after {all:?}: {error}"));
@@ -145,7 +145,7 @@ fn the_manager_is_told_from_the_beginning_to_the_end() {
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let manager = Manager::at(&place);
     let (resp, address) = listener();
-    let mut command = handing(&place, vec![resp.into()], "resp", "--http none --drain-delay 100ms");
+    let mut command = handing(&place, vec![resp.into()], "resp", "--http none --shutdown-delay 100ms");
     command.env("NOTIFY_SOCKET", place.path().join("notify")).env("WATCHDOG_USEC", "100000");
     let server = Running(command.stderr(Stdio::null()).spawn().unwrap());
     let first = manager.hears("READY=1");

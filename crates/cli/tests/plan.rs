@@ -10,18 +10,18 @@ fn plan_covers_its_outage_and_states_the_waste() {
     let watermark = plan["watermark"].as_u64().unwrap();
     assert!((35_620..=35_622).contains(&watermark), "500 a second for 71.2 s and 40 ms: {plan}");
     assert_eq!(plan["waste_bound"], 2 * watermark);
-    assert_eq!((&plan["holds"], &plan["simulated"]["dry_after_seconds"]), (&true.into(), &().into()));
+    assert_eq!((&plan["holds"], &plan["simulated"]["empty_after_seconds"]), (&true.into(), &().into()));
     assert!(plan["simulated"]["reserves"].as_u64().unwrap() > 30);
 }
 
 #[test]
-fn too_low_max_waste_is_rejected_with_a_sufficient_one() {
+fn too_low_max_buffered_is_rejected_with_a_sufficient_one() {
     let place = Place::new();
-    let args = ["plan", "--rate", "500", "--outage", "1m", "--max-waste"];
+    let args = ["plan", "--rate", "500", "--outage", "1m", "--max-buffered"];
     let ran = place.run(&[&args[..], &["10_000"]].concat());
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(ran.out.contains("memory was empty after 10.0 s"), "{ran:?}");
-    assert!(ran.err.contains("--max-waste 7124"), "{ran:?}");
+    assert!(ran.err.contains("--max-buffered 7124"), "{ran:?}");
     assert_eq!(place.run(&[&args[..], &["71_250"]].concat()).code, 0);
 }
 

@@ -16,17 +16,17 @@ use super::outcome::{Outcome, Stop, fail};
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     store: Arc<dyn Store>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Client {
-    pub(super) fn new(store: Arc<dyn Store>, patience: Duration) -> Self {
-        Self { store, patience }
+    pub(super) fn new(store: Arc<dyn Store>, timeout: Duration) -> Self {
+        Self { store, timeout }
     }
 
     /// A client with the same timeout and another store.
     pub(super) fn of(&self, store: impl Store + 'static) -> Self {
-        Self { store: Arc::new(store), patience: self.patience }
+        Self { store: Arc::new(store), timeout: self.timeout }
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {
@@ -52,8 +52,8 @@ impl Client {
                 }
             }
         };
-        let answer = timeout(self.patience, calling).await;
-        answer.map_err(|_| Stop::Failed(format!("{what}: no answer within {:?}", self.patience)))
+        let answer = timeout(self.timeout, calling).await;
+        answer.map_err(|_| Stop::Failed(format!("{what}: no answer within {:?}", self.timeout)))
     }
 
     pub(super) async fn reserve(&self, request: &Reserve) -> Outcome<Result<Grant>> {
@@ -62,13 +62,13 @@ impl Client {
 
     /// Called once, as the allocator does.
     pub(super) async fn give_back(&self, back: &GiveBack) -> Outcome<Result<bool>> {
-        let answer = timeout(self.patience, self.store.give_back(back)).await;
-        answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.patience)))
+        let answer = timeout(self.timeout, self.store.give_back(back)).await;
+        answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.timeout)))
     }
 
     pub(super) async fn reserve_many(&self, requests: &[Reserve]) -> Outcome<Vec<Result<Grant>>> {
-        let answer = timeout(self.patience, self.store.reserve_many(requests)).await;
-        answer.map_err(|_| Stop::Failed(format!("reserve_many: no answer within {:?}", self.patience)))
+        let answer = timeout(self.timeout, self.store.reserve_many(requests)).await;
+        answer.map_err(|_| Stop::Failed(format!("reserve_many: no answer within {:?}", self.timeout)))
     }
 
     pub(super) async fn create(&self, name: &SequenceName, bounds: Bounds) -> Outcome<Result<SequenceInfo>> {
@@ -128,8 +128,8 @@ impl Client {
         seen: Option<&str>,
         wanted: &str,
     ) -> Outcome<Result<bool>> {
-        let answer = timeout(self.patience, self.store.swap_record(name, seen, wanted)).await;
-        answer.map_err(|_| Stop::Failed(format!("swap_record: no answer within {:?}", self.patience)))
+        let answer = timeout(self.timeout, self.store.swap_record(name, seen, wanted)).await;
+        answer.map_err(|_| Stop::Failed(format!("swap_record: no answer within {:?}", self.timeout)))
     }
 
     pub(super) async fn records(&self, page: &Page) -> Outcome<Result<Records>> {
@@ -146,9 +146,9 @@ impl Client {
     }
 
     /// Reserves. After the timeout the future is dropped, which is how the allocator gives up on a store.
-    pub(super) async fn attempt(&self, request: &Reserve, patience: Duration) -> Entry {
+    pub(super) async fn attempt(&self, request: &Reserve, limit: Duration) -> Entry {
         let began = now();
-        let reply = match timeout(patience, self.store.reserve(request)).await {
+        let reply = match timeout(limit, self.store.reserve(request)).await {
             Ok(Ok(grant)) => Reply::Granted(grant),
             Ok(Err(error)) => Reply::Failed(error.kind(), error.to_string()),
             Err(_) => Reply::Silent,
@@ -157,8 +157,8 @@ impl Client {
     }
 
     /// Reserves and records the result.
-    pub(super) async fn record(&self, ledger: &Ledger, request: &Reserve, patience: Duration) -> Reply {
-        let entry = self.attempt(request, patience).await;
+    pub(super) async fn record(&self, ledger: &Ledger, request: &Reserve, timeout: Duration) -> Reply {
+        let entry = self.attempt(request, timeout).await;
         ledger.add(entry.clone());
         entry.reply
     }
@@ -180,11 +180,11 @@ impl Client {
     ) -> Outcome<Option<Grant>> {
         let begun = Instant::now();
         loop {
-            match self.record(ledger, request, self.patience).await {
+            match self.record(ledger, request, self.timeout).await {
                 Reply::Granted(grant) => return Ok(Some(grant)),
                 Reply::Failed(ErrorKind::Exhausted, _) => return Ok(None),
                 Reply::Failed(kind, _)
-                    if kind.status() != Status::Permanent && begun.elapsed() < self.patience =>
+                    if kind.status() != Status::Permanent && begun.elapsed() < self.timeout =>
                 {
                     breathe().await;
                 }
@@ -192,7 +192,7 @@ impl Client {
                     fail!("a healthy store refused a reserve: {said} ({})", kind.as_str())
                 }
                 Reply::Silent => {
-                    fail!("a healthy store did not answer: no answer within {:?}", self.patience)
+                    fail!("a healthy store did not answer: no answer within {:?}", self.timeout)
                 }
             }
         }

@@ -38,13 +38,13 @@ impl Drawn {
 
 /// Draws in several tasks until the order ends, and retries transient errors.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
-    let ids = Sequences::builder(client.store().clone()).store_timeout(order.patience).start()?;
+    let ids = Sequences::builder(client.store().clone()).store_timeout(order.timeout).start()?;
     let sequence = ids
         .sequence::<u64>(order.request.name.as_str())
         .max(order.request.creation()?.max())
         .step(40)
         .watermark(20);
-    let allocator = sequence.patience(Duration::from_secs(1)).lazy()?;
+    let allocator = sequence.timeout(Duration::from_secs(1)).lazy()?;
     let mut drawing: JoinSet<Outcome> = JoinSet::new();
     for task in 0..order.tasks {
         let (allocator, orders) = (allocator.clone(), orders.clone());

@@ -41,9 +41,9 @@ pub(super) async fn healthy(
 
 /// Reserves until it is dropped, whatever the results are. Pauses 1 ms after a grant, and 20 ms after a
 /// failure.
-pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, patience: Duration) {
+pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, timeout: Duration) {
     loop {
-        let reply = client.record(&ledger, &request, patience).await;
+        let reply = client.record(&ledger, &request, timeout).await;
         let pause = if matches!(reply, Reply::Granted(_)) { 1 } else { 20 };
         tokio::time::sleep(Duration::from_millis(pause)).await;
     }
@@ -59,7 +59,7 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
             while *orders.borrow() == State::Running && (order.times == 0 || round < order.times) {
                 let count = order.request.count + (task * 7 + round) % 13;
                 let request = order.request.clone().count(count);
-                let entry = client.attempt(&request, order.patience).await;
+                let entry = client.attempt(&request, order.timeout).await;
                 say_entry(&entry);
                 if !matches!(entry.reply, Reply::Granted(_)) {
                     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -25,7 +25,7 @@ pub(super) struct Order {
     /// 0 for no limit.
     pub(super) times: u64,
     /// The timeout of a call.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,11 +44,11 @@ impl Order {
         if let Some(address) = self.endpoint.given() {
             form.append_pair("address", &address.to_string());
         }
-        let timeout = u64::try_from(self.endpoint.timeout().as_millis()).expect("not for ever");
+        let store_timeout = u64::try_from(self.endpoint.timeout().as_millis()).expect("not for ever");
         form.append_pair("dir", self.endpoint.dir().to_str().expect("the suite's own path"));
         form.append_pair("job", if self.job == Job::Draw { "draw" } else { "reserve" });
         form.append_pair("name", &request.name);
-        let patience = u64::try_from(self.patience.as_millis()).expect("not for ever");
+        let timeout = u64::try_from(self.timeout.as_millis()).expect("not for ever");
         let create = request.create.expect("a worker creates its sequence");
         let numbers = [
             ("count", request.count),
@@ -57,8 +57,8 @@ impl Order {
             ("max", create.max()),
             ("tasks", self.tasks),
             ("times", self.times),
-            ("patience", patience),
             ("timeout", timeout),
+            ("store_timeout", store_timeout),
         ];
         for (key, number) in numbers {
             form.append_pair(key, &number.to_string());
@@ -79,12 +79,16 @@ impl Order {
             .create(Bounds::new(number("start")?, number("max")?).ok()?);
         Some(Self {
             suite: get("suite")?.to_owned(),
-            endpoint: Endpoint::new(address, get("dir")?.into(), Duration::from_millis(number("timeout")?)),
+            endpoint: Endpoint::new(
+                address,
+                get("dir")?.into(),
+                Duration::from_millis(number("store_timeout")?),
+            ),
             job: if get("job")? == "draw" { Job::Draw } else { Job::Reserve },
             request,
             tasks: number("tasks")?,
             times: number("times")?,
-            patience: Duration::from_millis(number("patience")?),
+            timeout: Duration::from_millis(number("timeout")?),
         })
     }
 }

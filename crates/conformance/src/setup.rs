@@ -158,11 +158,11 @@ impl Setup {
     /// Connects a client. An engine that has just restarted may reject some connections. Transient errors
     /// are retried for the recovery time.
     pub(super) async fn connect(&self, endpoint: Endpoint) -> Outcome<Client> {
-        let (patience, begun) = (self.timeouts.call, Instant::now());
+        let (limit, begun) = (self.timeouts.call, Instant::now());
         loop {
-            let store = timeout(patience, (self.connect)(endpoint.clone())).await;
-            match store.map_err(|_| Stop::Failed(format!("connect: no answer within {patience:?}")))? {
-                Ok(store) => return Ok(Client::new(store, patience)),
+            let store = timeout(limit, (self.connect)(endpoint.clone())).await;
+            match store.map_err(|_| Stop::Failed(format!("connect: no answer within {limit:?}")))? {
+                Ok(store) => return Ok(Client::new(store, limit)),
                 Err(error)
                     if error.status() == Status::Transient && begun.elapsed() < self.timeouts.recovery => {}
                 Err(error) => return Err(error.into()),

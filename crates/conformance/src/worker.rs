@@ -89,7 +89,7 @@ pub(super) struct Worker {
     process: Process,
     stdin: Option<ChildStdin>,
     events: mpsc::UnboundedReceiver<Event>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Worker {
@@ -125,20 +125,20 @@ impl Worker {
         let books = books.clone();
         thread::spawn(move || read(BufReader::new(stdout), &books, &sender));
         let stdin = process.child.stdin.take();
-        Ok(Self { process, stdin, events, patience: context.setup.timeouts.call })
+        Ok(Self { process, stdin, events, timeout: context.setup.timeouts.call })
     }
 
-    async fn event(&mut self, patience: Duration) -> Outcome<Event> {
-        match timeout(patience, self.events.recv()).await {
+    async fn event(&mut self, limit: Duration) -> Outcome<Event> {
+        match timeout(limit, self.events.recv()).await {
             Ok(Some(Event::Failed(reason))) => fail!("in another process: {reason}"),
             Ok(Some(event)) => Ok(event),
             Ok(None) => fail!("another process ended by itself: {:?}", self.process.child.wait()),
-            Err(_) => fail!("another process made no progress within {patience:?}"),
+            Err(_) => fail!("another process made no progress within {limit:?}"),
         }
     }
 
     async fn ready(&mut self) -> Outcome {
-        match self.event(self.patience).await? {
+        match self.event(self.timeout).await? {
             Event::Ready => Ok(()),
             event => fail!("another process sent {event:?} before it was ready"),
         }
@@ -151,17 +151,17 @@ impl Worker {
 
     /// Waits until the process has finished its work: all of its order, or the calls in progress if the order
     /// has no end.
-    pub(super) async fn finish(mut self, patience: Duration) -> Outcome {
-        match self.event(patience).await? {
+    pub(super) async fn finish(mut self, timeout: Duration) -> Outcome {
+        match self.event(timeout).await? {
             Event::Done => Ok(()),
             event => fail!("another process sent {event:?} before it was done"),
         }
     }
 
     /// Asks the process to end, and waits until it has.
-    pub(super) async fn end(mut self, patience: Duration) -> Outcome {
+    pub(super) async fn end(mut self, timeout: Duration) -> Outcome {
         self.stdin = None;
-        self.finish(patience).await
+        self.finish(timeout).await
     }
 
     /// Ends the process like a crash. All of its output is in the books.
@@ -240,7 +240,7 @@ fn parse_entry(line: &str) -> Option<Entry> {
 }
 
 const KINDS: [ErrorKind; 14] = [
-    ErrorKind::Dry,
+    ErrorKind::Empty,
     ErrorKind::Exhausted,
     ErrorKind::Overloaded,
     ErrorKind::Deadline,
@@ -278,7 +278,7 @@ mod tests {
             request: Reserve::new(SequenceName::new("é=1&%").unwrap(), 3).create(Bounds::new(4, 5).unwrap()),
             tasks: 6,
             times: 7,
-            patience: Duration::from_millis(8),
+            timeout: Duration::from_millis(8),
         };
         assert_eq!(format!("{:?}", Order::parse(&order.print()).unwrap()), format!("{order:?}"));
     }

@@ -15,7 +15,7 @@ use idmill::store::{Page, StoreFuture};
 use idmill::{Error, ErrorKind, Result};
 
 /// The timeout for the lock of the file.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A witness in a file, for the processes of one machine.
@@ -215,10 +215,10 @@ impl Place {
         loop {
             match lock.try_lock() {
                 Ok(()) => return Ok(lock),
-                Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
                 Err(TryLockError::WouldBlock) => {
                     let message =
-                        format!("{} is held by another process for {PATIENCE:?}", self.lock.display());
+                        format!("{} is held by another process for {TIMEOUT:?}", self.lock.display());
                     return Err(Error::new(ErrorKind::Unavailable, message));
                 }
                 Err(TryLockError::Error(error)) => return Err(self.failed(&error)),

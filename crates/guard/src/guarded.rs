@@ -24,7 +24,7 @@ const TRIES: usize = 8;
 const PENDING: Contention = Contention::new()
     .every(1)
     .pauses(Duration::from_millis(5), Duration::from_millis(100))
-    .patience(Duration::from_secs(2));
+    .timeout(Duration::from_secs(2));
 
 /// A store whose grants are used only after a [`Witness`] has recorded them.
 ///

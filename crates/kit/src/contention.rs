@@ -26,7 +26,7 @@ pub struct Contention {
     every: u32,
     least: Duration,
     most: Duration,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Default for Contention {
@@ -42,7 +42,7 @@ impl Contention {
             every: 8,
             least: Duration::from_millis(2),
             most: Duration::from_millis(100),
-            patience: Duration::from_secs(30),
+            timeout: Duration::from_secs(30),
         }
     }
 
@@ -63,8 +63,8 @@ impl Contention {
 
     /// Sets the timeout for all attempts together.
     #[must_use]
-    pub const fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -111,9 +111,9 @@ impl Contest {
     /// Requires a tokio runtime with timers.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable), with this cause, after the [timeout](Contention::patience).
+    /// [`Unavailable`](ErrorKind::Unavailable), with this cause, after the [timeout](Contention::timeout).
     pub async fn lost(&mut self, cause: Option<Error>) -> Result<()> {
-        if self.begun.elapsed() > self.how.patience {
+        if self.begun.elapsed() > self.how.timeout {
             return Err(self.over(cause));
         }
         self.losses = self.losses.wrapping_add(1);
@@ -128,7 +128,7 @@ impl Contest {
         let message = format!(
             "other processes changed the sequence each time for {:?}; use larger steps, so that it is \
              written less often",
-            self.how.patience
+            self.how.timeout
         );
         let error = Error::new(ErrorKind::Unavailable, message);
         match cause {

@@ -155,7 +155,7 @@ impl Life {
         state.processes[p].at = match served.map(|row| row.draw(1, u64::MAX)) {
             None => At::Mending(window),
             Some(Draw::Take(take)) => At::Writing(Write::Take(take)),
-            Some(Draw::Dry(token)) => At::Claiming(token),
+            Some(Draw::Empty(token)) => At::Claiming(token),
             Some(Draw::AboveCeiling) => unreachable!("there is no ceiling"),
         };
     }

@@ -12,7 +12,7 @@ use tokio::time::{interval, timeout};
 const SOON: Duration = Duration::from_secs(2);
 /// Interval and timeout of probes of the store.
 const ASK: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a readiness probe waits for the store's first answer. Kubernetes gives a probe one second.
 const MOMENT: Duration = Duration::from_millis(500);
 /// The sequence that probes inspect. It need not exist.
@@ -20,7 +20,7 @@ const NAME: &str = "readyz";
 
 #[derive(Debug, Default)]
 pub(crate) struct Readiness {
-    /// Set during the drain delay, while clients are still served.
+    /// Set during the shutdown delay, while clients are still served.
     leaving: AtomicBool,
     store: watch::Sender<ProbeResult>,
     /// Set after an error that may affect all sequences: the next tick probes the store.
@@ -149,7 +149,7 @@ impl Readiness {
             if *self.store.borrow() == ProbeResult::Answer && !is_doubted {
                 continue;
             }
-            let asked = timeout(PATIENCE, sequences.inspect(&name)).await;
+            let asked = timeout(TIMEOUT, sequences.inspect(&name)).await;
             let asked = asked.unwrap_or_else(|_| Err(ErrorKind::UnknownOutcome.into()));
             let heard = match (ProbeResult::of(&asked), *self.store.borrow()) {
                 (ProbeResult::Silence, ProbeResult::Nothing) => ProbeResult::Nothing,
@@ -180,7 +180,7 @@ fn is_closed(report: &HealthReport) -> bool {
 /// Whether another server may do better: the store fails, and memory is empty or lasts less than [`SOON`]. An
 /// exhausted or removed sequence does not count, since no server can serve it.
 fn is_low(trouble: &Trouble) -> bool {
-    let lasts = trouble.health == Health::Failing && trouble.time_to_dry.is_none_or(|time| time >= SOON);
+    let lasts = trouble.health == Health::Failing && trouble.time_to_empty.is_none_or(|time| time >= SOON);
     !lasts && !is_of_sequence(&trouble.error)
 }
 

@@ -168,7 +168,7 @@ fn skip(name: &str, ranges: &[IdRange<i64>]) {
 pub(crate) struct OpenSequences {
     sequences: Sequences,
     administered: Sequences,
-    patience: Duration,
+    timeout: Duration,
     #[debug(skip)]
     open: Arc<Open>,
 }
@@ -181,8 +181,8 @@ struct Open {
 }
 
 impl OpenSequences {
-    pub(crate) fn of(sequences: Sequences, administered: Sequences, patience: Duration) -> Self {
-        Self { sequences, administered, patience, open: Arc::default() }
+    pub(crate) fn of(sequences: Sequences, administered: Sequences, timeout: Duration) -> Self {
+        Self { sequences, administered, timeout, open: Arc::default() }
     }
 
     pub(crate) fn sequences(&self) -> &Sequences {
@@ -248,7 +248,7 @@ impl OpenSequences {
         }
         let name = SequenceName::new(name)?;
         self.unopened(&name)?;
-        let opened = self.sequences.sequence::<i64>(&name).patience(self.patience).await;
+        let opened = self.sequences.sequence::<i64>(&name).timeout(self.timeout).await;
         let allocator = opened.inspect_err(|error| self.open.unopened.note(&name, error))?;
         self.open.unopened.forget(&name);
         let opened = || OpenSequence {

@@ -53,12 +53,12 @@ pub struct ServerBuilder {
     http: Option<Spot>,
     metrics: Option<Metrics>,
     parents: Option<http::Parents>,
-    patience: Duration,
+    timeout: Duration,
     max_connections: usize,
-    drain: Duration,
+    shutdown_timeout: Duration,
     hosts: Vec<String>,
     store: Option<String>,
-    drain_delay: Duration,
+    shutdown_delay: Duration,
 }
 
 macro_rules! setters {
@@ -106,8 +106,8 @@ setters! {
     /// connect.
     access(self, access: Access) { self.access = access }
 
-    /// Sets how long a client waits for an id that is not in memory. Default: [`Server::PATIENCE`].
-    patience(self, time: Duration) { self.patience = time }
+    /// Sets how long a client waits for an id that is not in memory. Default: [`Server::TIMEOUT`].
+    timeout(self, time: Duration) { self.timeout = time }
 
     /// Requires TLS for both protocols. Default: connections are not encrypted.
     tls(self, tls: Tls) { self.tls = Some(tls) }
@@ -116,8 +116,9 @@ setters! {
     /// [`Server::MAX_CONNECTIONS`].
     max_connections(self, connections: usize) { self.max_connections = connections }
 
-    /// Sets how long pending requests may take after the server has begun to end. Default: [`Server::DRAIN`].
-    drain(self, time: Duration) { self.drain = time }
+    /// Sets how long pending requests may take after the server has begun to end. Default:
+    /// [`Server::SHUTDOWN_TIMEOUT`].
+    shutdown_timeout(self, time: Duration) { self.shutdown_timeout = time }
 
     /// Answers HTTP requests only for these host names, besides addresses and `localhost`. Default: any name.
     /// A server without tokens that listens on a loopback address answers to no name.
@@ -130,7 +131,7 @@ setters! {
 
     /// Sets how long the server continues to serve after `ended` is ready. Meanwhile `/readyz` reports that
     /// it is not ready, so that load balancers can remove it. Default: 0 s.
-    drain_delay(self, time: Duration) { self.drain_delay = time }
+    shutdown_delay(self, time: Duration) { self.shutdown_delay = time }
 }
 
 impl ServerBuilder {
@@ -148,7 +149,7 @@ impl ServerBuilder {
         let port = resp.as_ref().and_then(|listener| listener.local_addr().ok()).map_or(0, |at| at.port());
         let proxy = StoreProxy::of(&self.sequences, &self.administered);
         let (draws, ending) =
-            (OpenSequences::of(self.sequences, self.administered, self.patience), CancellationToken::new());
+            (OpenSequences::of(self.sequences, self.administered, self.timeout), CancellationToken::new());
         let most = self.max_connections.min(Semaphore::MAX_PERMITS);
         let places = Arc::new(Semaphore::new(most));
         let address = address_of(http.as_ref());
@@ -168,8 +169,8 @@ impl ServerBuilder {
         let clients = Clients::new(places, state.access.clock().clone());
         let router = http::router(state.clone(), Hosts::of(self.hosts, address), self.parents);
         let ids = Arc::new(AtomicI64::new(1));
-        let (tls, drain, drain_delay) = (self.tls, self.drain, self.drain_delay);
-        Ok(Server { state, tls, resp, http, router, clients, ids, drain, drain_delay })
+        let (tls, shutdown_timeout, shutdown_delay) = (self.tls, self.shutdown_timeout, self.shutdown_delay);
+        Ok(Server { state, tls, resp, http, router, clients, ids, shutdown_timeout, shutdown_delay })
     }
 }
 
@@ -203,8 +204,8 @@ pub struct Server {
     clients: Clients,
     /// The next client's number, for `CLIENT ID`.
     ids: Arc<AtomicI64>,
-    drain: Duration,
-    drain_delay: Duration,
+    shutdown_timeout: Duration,
+    shutdown_delay: Duration,
 }
 
 impl Server {
@@ -213,9 +214,9 @@ impl Server {
     /// Default address of HTTP. Only this machine can connect to it.
     pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7381);
     /// Default time that a client waits for an id that is not in memory.
-    pub const PATIENCE: Duration = Duration::from_secs(5);
+    pub const TIMEOUT: Duration = Duration::from_secs(5);
     /// Default time for pending requests once the server ends.
-    pub const DRAIN: Duration = Duration::from_secs(10);
+    pub const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
     /// Default maximum number of connected clients.
     pub const MAX_CONNECTIONS: usize = 20_000;
 
@@ -229,13 +230,13 @@ impl Server {
             resp: None,
             http: None,
             metrics: None,
-            patience: Self::PATIENCE,
+            timeout: Self::TIMEOUT,
             max_connections: Self::MAX_CONNECTIONS,
-            drain: Self::DRAIN,
+            shutdown_timeout: Self::SHUTDOWN_TIMEOUT,
             hosts: Vec::new(),
             store: None,
             parents: None,
-            drain_delay: Duration::ZERO,
+            shutdown_delay: Duration::ZERO,
         }
     }
 
@@ -307,11 +308,11 @@ impl Server {
         http::serve(stream, Peer::default(), self.router.clone(), self.state.ending.clone())
     }
 
-    /// Serves until `ended` is ready and the [drain delay](ServerBuilder::drain_delay) has passed.
+    /// Serves until `ended` is ready and the [shutdown delay](ServerBuilder::shutdown_delay) has passed.
     ///
     /// Then the server stops accepting clients, answers the requests that it has read, and gives the ids in
-    /// memory back to the store. It returns at the latest after the [drain time](ServerBuilder::drain) plus
-    /// the store's own timeout.
+    /// memory back to the store. It returns at the latest after the
+    /// [shutdown timeout](ServerBuilder::shutdown_timeout) plus the store's own timeout.
     ///
     /// # Cancellation
     /// Dropping the future ends the server immediately. The ids in memory are then a gap.
@@ -327,7 +328,7 @@ impl Server {
         let ended = async {
             ended.await;
             state.readiness.leave();
-            sleep(self.drain_delay).await;
+            sleep(self.shutdown_delay).await;
         };
         tokio::select! {
             () = ended => {}
@@ -342,8 +343,11 @@ impl Server {
         drop((self.resp, self.http));
         state.ending.cancel();
         clients.tasks.close();
-        if timeout(self.drain, clients.tasks.wait()).await.is_err() {
-            tracing::warn!(clients = clients.tasks.len(), "clients are disconnected: the drain time is over");
+        if timeout(self.shutdown_timeout, clients.tasks.wait()).await.is_err() {
+            tracing::warn!(
+                clients = clients.tasks.len(),
+                "clients are disconnected: the shutdown timeout is over"
+            );
             clients.cut.cancel();
             // Each connection counts its unread ids when it is dropped.
             clients.tasks.wait().await;

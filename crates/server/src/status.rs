@@ -83,7 +83,7 @@ pub(crate) struct Row {
     pub(crate) remaining: u64,
     pub(crate) reached: Option<u64>,
     pub(crate) waiting: usize,
-    pub(crate) to_dry: Option<Duration>,
+    pub(crate) to_empty: Option<Duration>,
     /// The median and the 99th percentile of reserves.
     pub(crate) latency: Option<[Duration; 2]>,
     pub(crate) gaps: Gaps,
@@ -95,7 +95,7 @@ pub(crate) struct Row {
 impl Row {
     /// Whether the sequence is served, and ends soon.
     pub(crate) fn ends_soon(&self) -> bool {
-        self.health > Health::Dry && self.to_exhaustion.is_some_and(is_soon)
+        self.health > Health::Empty && self.to_exhaustion.is_some_and(is_soon)
     }
 }
 
@@ -252,7 +252,7 @@ impl History {
             remaining: snapshot.remaining,
             reached: snapshot.reached,
             waiting: served.waiting(),
-            to_dry: lasts(snapshot.remaining),
+            to_empty: lasts(snapshot.remaining),
             latency: self.latency(),
             gaps: snapshot.gaps,
             used: bounds.map(|(start, max, reached)| share(start, reached, max)),

@@ -24,7 +24,7 @@ use x509_cert::der::Decode as _;
 use crate::counters;
 
 /// Timeout of the handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// An expiring certificate is reported daily from this time on.
 const SOON: Duration = DAY.saturating_mul(14);
@@ -101,7 +101,7 @@ impl Tls {
 
     async fn accept(&self, stream: TcpStream) -> Option<tokio_rustls::server::TlsStream<TcpStream>> {
         let accepted = TlsAcceptor::from(self.0.load().config.clone()).accept(stream);
-        match timeout(PATIENCE, accepted).await {
+        match timeout(TIMEOUT, accepted).await {
             Ok(Ok(stream)) => Some(stream),
             Ok(Err(error)) => {
                 tracing::debug!(%error, "a TLS handshake failed");

@@ -27,7 +27,7 @@ pub struct Known {
     /// Others seem to reserve from the store directly. For this many more times, no range is prepared.
     pub apart: u32,
     /// The end of the window when it was found empty, and the time when this was first found.
-    pub dry: Option<(u64, Instant)>,
+    pub empty: Option<(u64, Instant)>,
     busy: u32,
 }
 
@@ -43,7 +43,7 @@ impl Known {
             next,
             pace: before.map(|known| known.pace).unwrap_or_default(),
             apart: before.map_or(0, |known| known.apart),
-            dry: before.and_then(|known| known.dry),
+            empty: before.and_then(|known| known.empty),
             busy: 0,
         }
     }
@@ -56,15 +56,15 @@ impl Known {
     /// Records that the store has granted all ids before `next`, if the identity is unchanged.
     pub fn advance(&mut self, identity: Identity, next: Option<u64>) {
         if self.identity == identity {
-            (self.busy, self.dry) = (0, None);
+            (self.busy, self.empty) = (0, None);
             self.next = self.next.zip(next).map(|(known, next)| known.max(next));
         }
     }
 
     /// Records that the window with this end is empty. Returns the time when this was first found.
-    pub fn found_dry(&mut self, end: u64, now: Instant) -> Instant {
-        let (_, since) = self.dry.filter(|(known, _)| *known == end).unwrap_or((end, now));
-        self.dry = Some((end, since));
+    pub fn found_empty(&mut self, end: u64, now: Instant) -> Instant {
+        let (_, since) = self.empty.filter(|(known, _)| *known == end).unwrap_or((end, now));
+        self.empty = Some((end, since));
         since
     }
 

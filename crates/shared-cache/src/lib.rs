@@ -115,7 +115,7 @@ pub enum Drawn<Token> {
         low: Option<Token>,
     },
     /// The window is empty, and this caller may refill it.
-    Dry(Token),
+    Empty(Token),
     /// Another caller is refilling the window. Draw again after this time.
     Busy(Duration),
     /// The window first needs the identity and bounds of the sequence, through [`Window::introduce`].

@@ -122,7 +122,7 @@ impl Pace {
     }
 
     /// Returns how long to wait for a refill in progress: the duration of a slow one.
-    pub fn patience(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         self.slowest.saturating_mul(MARGIN).min(LONGEST_LIFE)
     }
 

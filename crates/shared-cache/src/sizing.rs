@@ -40,7 +40,7 @@ pub struct RangeSize {
     /// The threshold in ids: the minimum in a window while the other datacenters are reachable.
     pub threshold_ids: u64,
     /// The maximum that all windows together may hold: ids that are set aside and not handed out. If a window
-    /// is dry, a reserve of more than a range claims its full count for itself. The window then holds those
+    /// is empty, a reserve of more than a range claims its full count for itself. The window then holds those
     /// ids in addition until the reserve has drawn them, and keeps them if the process crashes before.
     pub held: u64,
 }

@@ -100,7 +100,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
                         return self.below_ceiling(request, grant);
                     }
                 }
-                Drawn::Dry(token) => {
+                Drawn::Empty(token) => {
                     if let Some(grant) = self.refill(request, token).await? {
                         return self.below_ceiling(request, grant);
                     }

@@ -58,9 +58,9 @@ pub struct Statement<'a> {
     pub values: Vec<Value>,
     /// Whether the statement changes anything.
     pub writes: bool,
-    /// How long the statement may wait for locks; [`Value::Patience`] marks the parameter that
+    /// How long the statement may wait for locks; [`Value::Timeout`] marks the parameter that
     /// passes the limit.
-    pub patience: Patience,
+    pub timeout: Timeout,
     /// Whether the same text is sent repeatedly, so that it is worth keeping prepared. All other
     /// statements must be prepared each time: SQLite executes some pragmas while it prepares them.
     pub again: bool,
@@ -74,7 +74,7 @@ pub struct Statement<'a> {
 
 /// How long a statement may wait for locks that others hold. The adapter sets the actual durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Patience {
+pub enum Timeout {
     /// A short time: other callers wait for this statement.
     Brief,
     /// The full timeout. An adapter with several connections waits on one that no other call needs.
@@ -94,13 +94,13 @@ impl<'a> Statement<'a> {
     }
 
     fn new(sql: Cow<'a, str>, values: Vec<Value>, writes: bool) -> Self {
-        Self { sql, values, writes, patience: Patience::Full, again: true, often: false, durable_at: 0 }
+        Self { sql, values, writes, timeout: Timeout::Full, again: true, often: false, durable_at: 0 }
     }
 
     /// Sets how long the statement may wait for locks.
     #[must_use]
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+    pub fn with_timeout(self, timeout: Timeout) -> Self {
+        Self { timeout, ..self }
     }
 
     /// Marks the statement as the one of reserves.
@@ -140,7 +140,7 @@ pub enum Value {
     Texts(Vec<String>),
     /// How long the statement may wait for locks; the adapter fills it in. It is text such as
     /// `5000ms`, or empty in a transaction of the caller. Only as a parameter.
-    Patience,
+    Timeout,
 }
 
 impl Value {

@@ -30,7 +30,7 @@ mod witness;
 
 pub(crate) use executor::{must_be_alone, must_be_within};
 
-pub use executor::{Answer, Executor, Patience, Row, Statement, Value};
+pub use executor::{Answer, Executor, Row, Statement, Timeout, Value};
 pub use fault::{EngineError, Fault};
 pub use idmill_kit::{Asked, chain};
 pub use store::{Dialect, Pool, SqlStore, Witnesses, each_of};

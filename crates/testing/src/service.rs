@@ -175,9 +175,9 @@ pub async fn clients_may_disconnect(program: &str) {
     let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));
     let orders: Vec<u64> = (0..100).map(|_| shop.order()).collect();
     let bill = |order| format!("POST /orders/{order}/invoice");
-    for (order, patience) in orders.iter().zip((0..).step_by(100)) {
+    for (order, timeout) in orders.iter().zip((0..).step_by(100)) {
         let waiting = left.send(&bill(order)).expect("it listens");
-        thread::sleep(Duration::from_micros(patience));
+        thread::sleep(Duration::from_micros(timeout));
         drop(waiting);
         let (status, text) = shop.ask(&bill(order)).expect("an answer");
         assert!([200, 409].contains(&status), "{status} {text}");

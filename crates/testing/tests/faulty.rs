@@ -61,13 +61,13 @@ async fn hanging_calls_hang_after_or_before_they_apply() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_was_applied_or_not_depending_on_when() {
     let latency = Duration::from_millis(100);
-    for (patience, expected) in [(49, None), (51, Some(11))] {
+    for (timeout, expected) in [(49, None), (51, Some(11))] {
         let store = FaultyStore::with_faults(Faults::none().latency(latency));
         let request = request("s", 10);
-        let dropped = tokio::time::timeout(Duration::from_millis(patience), store.reserve(&request)).await;
+        let dropped = tokio::time::timeout(Duration::from_millis(timeout), store.reserve(&request)).await;
         assert!(dropped.is_err());
         store.set_faults(Faults::none());
-        assert_eq!(next(&store).await, expected, "after {patience} ms");
+        assert_eq!(next(&store).await, expected, "after {timeout} ms");
     }
 }
 

@@ -11,7 +11,7 @@ use idmill::{Allocator, Result, Sequences};
 use idmill_sqlite::SqliteStore;
 
 /// How long a thread waits for an id if there is none in memory.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     let path = env::args().nth(1).unwrap_or_else(|| "ids.db".to_owned());
@@ -34,9 +34,9 @@ fn main() -> Result<()> {
 /// Draws some ids one by one, and some more as a block.
 fn draw(orders: &Allocator<u64>) -> Result<()> {
     for _ in 0..5 {
-        println!("{}", orders.blocking(PATIENCE).next()?);
+        println!("{}", orders.blocking(TIMEOUT).next()?);
     }
-    for id in orders.blocking(PATIENCE).take(5)?.ids() {
+    for id in orders.blocking(TIMEOUT).take(5)?.ids() {
         println!("{id}");
     }
     Ok(())

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const TRIES = 10;
 const [PAUSE, LONGEST_PAUSE] = [20, 2000];
-const PATIENCE = 7000; // longer than the server's --patience (5 s), after which it returns 503
+const TIMEOUT = 7000; // longer than the server's --timeout (5 s), after which it returns 503
 
 /**
  * An error of the server, in the format of RFC 9457.
@@ -41,7 +41,7 @@ export async function draw(servers, name, n = 1, token = undefined) {
 
 async function request(url, token) {
   const headers = token ? { authorization: `Bearer ${token}` } : {};
-  const response = await fetch(url, { method: 'POST', headers, signal: AbortSignal.timeout(PATIENCE) });
+  const response = await fetch(url, { method: 'POST', headers, signal: AbortSignal.timeout(TIMEOUT) });
   if (!response.ok) throw await Problem.of(response);
   // Ids beyond 2^53 are strings, since numbers would be rounded; BigInt reads both.
   return (await response.json()).ids.map(BigInt);

@@ -10,7 +10,7 @@ import { createClient, ErrorReply, RESP_TYPES } from 'redis';
 const TRANSIENT = /^(TRYAGAIN|UNKNOWN|CLOSED|ERR max number of clients)/;
 const TRIES = 10; // about ten seconds in all, if no server answers
 const [PAUSE, LONGEST_PAUSE] = [20, 2000];
-const PATIENCE = 7000; // longer than the server's --patience (5 s), after which it returns TRYAGAIN
+const TIMEOUT = 7000; // longer than the server's --timeout (5 s), after which it returns TRYAGAIN
 
 /** An error that the server did not send, such as a lost connection, is transient. */
 export const isTransient = (error) => !(error instanceof ErrorReply) || TRANSIENT.test(error.message);
@@ -109,7 +109,7 @@ async function answer(server, command) {
   if (!server.client.isReady && server.error) throw server.error;
   let timer;
   const late = new Promise((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer in ${PATIENCE} ms`)), PATIENCE);
+    timer = setTimeout(() => reject(new Error(`no answer in ${TIMEOUT} ms`)), TIMEOUT);
   });
   return Promise.race([command(server.digits), late]).finally(() => clearTimeout(timer));
 }

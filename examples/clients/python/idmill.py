@@ -47,7 +47,7 @@ class Ids:
                 url,
                 password=token,
                 socket_connect_timeout=1,
-                socket_timeout=7,  # longer than the server's --patience (5 s), after which it returns TRYAGAIN
+                socket_timeout=7,  # longer than the server's --timeout (5 s), after which it returns TRYAGAIN
                 retry=Retry(NoBackoff(), 0),
             )
             for url in urls

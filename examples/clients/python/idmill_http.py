@@ -40,7 +40,7 @@ def draw(servers, name, n=1, token=None):
         server = servers[attempt % len(servers)]
         request = urllib.request.Request(server + path, method="POST", headers=headers)
         try:
-            # Longer than the server's --patience (5 s), after which it returns 503.
+            # Longer than the server's --timeout (5 s), after which it returns 503.
             with urllib.request.urlopen(request, timeout=7) as answer:
                 # Ids beyond 2^53 are strings, since some programs would round numbers.
                 return [int(id) for id in json.load(answer)["ids"]]

@@ -14,7 +14,7 @@ ids_http() {
     local server url answer retries
     # curl reads the token from standard input: other users can see its command line.
     local config=${IDMILL_TOKEN:+header = \"Authorization: Bearer $IDMILL_TOKEN\"}
-    # Longer than the server's --patience (5 s), after which it returns 503.
+    # Longer than the server's --timeout (5 s), after which it returns 503.
     local curl=(curl --silent --show-error --fail-with-body --max-time 7 --request POST --config -)
     curl+=(--retry-max-time 5 --retry-connrefused)
     # First each server once. In the second round curl retries, with growing pauses or after Retry-After.
@@ -36,16 +36,16 @@ ids_http() {
 
 # ids_redis WORD…: the numbers that a command returns, such as `INCR orders`, from the first server that answers.
 ids_redis() {
-    local server answer patience=() pause=1 round
+    local server answer timeout=() pause=1 round
     # Transient errors: the store is unreachable, its reply was lost, or the server is shutting down, full, unreachable
     # or too slow.
     local again='TRYAGAIN|UNKNOWN|CLOSED|ERR max number of clients|Could not connect|Error: |no answer'
     # redis-cli reads the token from the environment, for the same reason.
     [[ -z ${IDMILL_TOKEN:-} ]] || local -x REDISCLI_AUTH=$IDMILL_TOKEN
-    ! command -v timeout >/dev/null || patience=(timeout 7)
+    ! command -v timeout >/dev/null || timeout=(timeout 7)
     for round in 1 2 3 4 5; do
         for server in ${IDMILL_SERVERS//,/ }; do
-            answer=$("${patience[@]}" redis-cli -e -u "$server" "$@" 2>&1) || [[ -n $answer ]] || answer='no answer'
+            answer=$("${timeout[@]}" redis-cli -e -u "$server" "$@" 2>&1) || [[ -n $answer ]] || answer='no answer'
             if [[ $answer != *[!0-9$'\n']* ]]; then
                 printf '%s\n' "$answer"
                 return

@@ -85,9 +85,9 @@ fn closed_while_drawing() {
         assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Closed));
         let drawn = caller.join().unwrap();
         let ids = drawn.iter().filter(|drawn| drawn.is_ok()).count() as u64;
-        // Dry: a draw may see the seal before its reason. The caller then tries the mailbox, which returns
+        // Empty: a draw may see the seal before its reason. The caller then tries the mailbox, which returns
         // `Closed`.
-        let heard = |drawn: &Result<_, _>| matches!(drawn, Ok(_) | Err(ErrorKind::Dry | ErrorKind::Closed));
+        let heard = |drawn: &Result<_, _>| matches!(drawn, Ok(_) | Err(ErrorKind::Empty | ErrorKind::Closed));
         assert!(drawn.iter().all(heard), "{drawn:?}");
         assert_eq!(ids + core.stats.revoked(), 2, "drawn or counted");
     });
@@ -98,7 +98,7 @@ fn closed_stays_closed() {
         let stock = stock(&[1]);
         let revoker = {
             let stock = stock.clone();
-            thread::spawn(move || stock.revoke(ErrorKind::Dry, |_| {}))
+            thread::spawn(move || stock.revoke(ErrorKind::Empty, |_| {}))
         };
         let lost = stock.revoke(ErrorKind::Closed, |_| {}).len() + revoker.join().unwrap().len();
         assert_eq!((lost, draw_anew(&stock)), (1, Err(ErrorKind::Closed)));

@@ -1,12 +1,12 @@
 //! Checks that a revocation takes effect immediately for every holder of ids.
 //!
-//! *Threads*: a thread that revokes; a thread that draws from a segment it has long held, from a lease, or
+//! *Threads*: a thread that revokes; a thread that draws from a segment it has long held, from a block, or
 //! for the first time; a publisher. Unbounded.
 //!
 //! *Promises*: no draw that begins after `revoke` returned yields an id from before it. Every id is drawn
 //! or counted.
 //!
-//! *Bugs it catches*: revoking without sealing; increasing the generation before everything else; a lease
+//! *Bugs it catches*: revoking without sealing; increasing the generation before everything else; a block
 //! that takes ids before it reads the generation; publishing a range that was reserved before the
 //! revocation.
 
@@ -30,8 +30,8 @@ models![
     held_segments_are_sealed,
     who_sees_the_generation_sees_the_seals,
     what_was_reserved_before_is_not_published,
-    leases_are_void,
-    a_lease_renewed_meanwhile_is_void,
+    blocks_are_void,
+    a_block_renewed_meanwhile_is_void,
     a_new_identity_does_not_undo_it,
     the_end_is_heard_of_after_it,
 ];
@@ -48,15 +48,15 @@ fn held_segments_are_sealed() {
                     // Acquire: if this is true, the draw begins after the revocation.
                     let after = returned.load(Ordering::Acquire);
                     let drawn = draw(&stock, &mut held);
-                    assert!(!after || drawn == Err(ErrorKind::Dry), "{drawn:?} after revocation");
+                    assert!(!after || drawn == Err(ErrorKind::Empty), "{drawn:?} after revocation");
                     drawn.ok()
                 };
                 std::iter::repeat_with(draw_one).take(2).flatten().collect()
             })
         };
-        let lost = stock.revoke(ErrorKind::Dry, |_| {});
+        let lost = stock.revoke(ErrorKind::Empty, |_| {});
         returned.store(true, Ordering::Release);
-        assert_eq!(draw_anew(&stock), Err(ErrorKind::Dry));
+        assert_eq!(draw_anew(&stock), Err(ErrorKind::Empty));
         let drawn = caller.join().unwrap();
         assert_each_once(drawn.clone(), 1, drawn.len() as u64);
         // Check the ids and not only their number: lost ids may be given back and drawn by others.
@@ -75,7 +75,7 @@ fn who_sees_the_generation_sees_the_seals() {
             let stock = stock.clone();
             thread::spawn(move || (stock.generation(), held.remaining()))
         };
-        let _ = stock.revoke(ErrorKind::Dry, |_| {});
+        let _ = stock.revoke(ErrorKind::Empty, |_| {});
         let (generation, left) = caller.join().unwrap();
         assert!(generation == 0 || left == 0, "{left} left under the new generation");
     });
@@ -92,7 +92,7 @@ fn what_was_reserved_before_is_not_published() {
                 (generation, stock.publish(range(2, 2), 0, generation))
             })
         };
-        let lost = stock.revoke(ErrorKind::Dry, |_| {}).len();
+        let lost = stock.revoke(ErrorKind::Empty, |_| {}).len();
         let drawn = draw_anew(&stock).ok();
         let (generation, published) = actor.join().unwrap();
         let left = drain(&stock).len() as u64 + u64::from(drawn.is_some());
@@ -105,7 +105,7 @@ fn what_was_reserved_before_is_not_published() {
     });
 }
 
-fn leases_are_void() {
+fn blocks_are_void() {
     explore(20, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0));
@@ -125,7 +125,7 @@ fn leases_are_void() {
                 drawn
             })
         };
-        let lost = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
+        let lost = core.stock.revoke(ErrorKind::Empty, |_| {}).len();
         returned.store(true, Ordering::Release);
         let second = lessee.join().unwrap();
         assert_eq!((first, second.unwrap_or(2), lost), (1, 2, 1));
@@ -133,19 +133,19 @@ fn leases_are_void() {
     });
 }
 
-/// A lease that is renewed during a revocation.
-fn a_lease_renewed_meanwhile_is_void() {
+/// A block that is renewed during a revocation.
+fn a_block_renewed_meanwhile_is_void() {
     explore(350, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
         assert!(core.stock.publish(range(1, 4), 0, 0));
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
             let (core, returned) = (core.clone(), returned.clone());
-            // A lease keeps the segment that it last took from.
+            // A block keeps the segment that it last took from.
             let mut held = core.stock.current();
             thread::spawn(move || {
                 let mut block = Block::EMPTY;
-                // As in `Lease::draw`.
+                // As in `IdBlock::draw`.
                 let draw_one = || {
                     let after = returned.load(Ordering::Acquire);
                     let drawn = block
@@ -159,7 +159,7 @@ fn a_lease_renewed_meanwhile_is_void() {
                 drawn as u64
             })
         };
-        let lost = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
+        let lost = core.stock.revoke(ErrorKind::Empty, |_| {}).len();
         returned.store(true, Ordering::Release);
         let drawn = lessee.join().unwrap();
         assert_eq!(drawn + lost + core.stats.dropped(), 4, "drawn or counted");
@@ -180,14 +180,14 @@ fn a_new_identity_does_not_undo_it() {
         let answer = grant(range(1, 2), 1);
         let actor = thread::spawn(move || drop(driver.answered(answer, NOW)));
         core.revoke();
-        assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Dry), "reserved before the revocation");
+        assert_eq!(draw_anew(&core.stock), Err(ErrorKind::Empty), "reserved before the revocation");
         actor.join().unwrap();
         drop((waiting, mailbox.receive(0)));
     });
 }
 
 /// The store reports the end of the sequence while a caller revokes. From then on, memory must report the
-/// end to every new caller. Otherwise `try_next` would return `Dry` forever.
+/// end to every new caller. Otherwise `try_next` would return `Empty` forever.
 fn the_end_is_heard_of_after_it() {
     explore(20, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 0, 100);

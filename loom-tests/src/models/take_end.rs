@@ -80,7 +80,7 @@ fn a_segment_is_cut_at_its_end() {
 fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
     let mut got = Ranges::none();
     let short = stock.take(n, |taken| got.push(taken.range)).err().map_or(0, |(missing, reason)| {
-        assert!(matches!(reason, ErrorKind::Dry | ErrorKind::Exhausted), "{reason:?}");
+        assert!(matches!(reason, ErrorKind::Empty | ErrorKind::Exhausted), "{reason:?}");
         missing
     });
     assert_eq!(got.len() + short, n, "each id is returned or counted as missing");

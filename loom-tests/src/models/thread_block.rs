@@ -31,7 +31,7 @@ fn draw(core: &Arc<Core>, block: &ThreadBlock) -> Option<u64> {
 
 /// Revokes everything, as `Core::revoke` does. Returns the number of ids that were removed from memory.
 fn revoke(core: &Arc<Core>, block: &ThreadBlock) -> u64 {
-    let sealed = core.stock.revoke(ErrorKind::Dry, |_| {}).len();
+    let sealed = core.stock.revoke(ErrorKind::Empty, |_| {}).len();
     block.give_up(&core.stock, &core.stats);
     sealed
 }
@@ -55,7 +55,7 @@ fn a_thread_keeps_what_it_renewed() {
                 std::iter::repeat_with(|| draw(&core, &block)).take(3).flatten().collect()
             })
         };
-        let _nothing = core.stock.revoke(ErrorKind::Dry, |_| {});
+        let _nothing = core.stock.revoke(ErrorKind::Empty, |_| {});
         assert!(core.stock.publish(range(1, 3), 0, 1));
         block.give_up(&core.stock, &core.stats);
         let drawn = thread.join().unwrap();

@@ -27,7 +27,7 @@ models![
 ];
 
 fn try_in_vain(core: &Arc<Core>) {
-    assert_eq!(core.refused(ErrorKind::Dry).kind(), ErrorKind::Dry);
+    assert_eq!(core.refused(ErrorKind::Empty).kind(), ErrorKind::Empty);
 }
 
 /// Two sequences signal, and a turn takes one signal.

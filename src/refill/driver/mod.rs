@@ -344,7 +344,7 @@ impl Driver {
         if !self.engine.holds() {
             self.held_under = NOTHING;
         }
-        self.note_dry(now);
+        self.note_empty(now);
         (reserve, has_published)
     }
 
@@ -391,7 +391,7 @@ impl Driver {
             Effect::Discard => {
                 let forgotten = self.engine.history().forgotten();
                 tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
-                self.core.revoke_stock(ErrorKind::Dry);
+                self.core.revoke_stock(ErrorKind::Empty);
                 self.core.give_up_thread_blocks();
                 // One more, not the current generation: a concurrent revocation that is not handled yet must
                 // still void the new range.
@@ -429,7 +429,7 @@ impl Driver {
                 }
                 let _ = stock.finish(reason, self.sent_under);
             }
-            Effect::Reopen => drop(stock.finish(ErrorKind::Dry, self.sent_under)),
+            Effect::Reopen => drop(stock.finish(ErrorKind::Empty, self.sent_under)),
             Effect::Gap(ids) => stats.gap_abandoned(ids),
             Effect::Unknown(ids) => stats.gap_unknown(ids),
         }
@@ -465,14 +465,14 @@ impl Driver {
         all
     }
 
-    fn note_dry(&self, now: Time) {
+    fn note_empty(&self, now: Time) {
         let stats = &self.core.stats;
-        match (stats.dry_since(), self.engine.waiting() > 0) {
-            (None, true) => stats.note_dry(Some(now)),
+        match (stats.empty_since(), self.engine.waiting() > 0) {
+            (None, true) => stats.note_empty(Some(now)),
             (Some(since), false) => {
-                stats.note_dry(None);
+                stats.note_empty(None);
                 let nanos = now.saturating_sub(since).as_nanos();
-                stats.add_dry_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+                stats.add_empty_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
             }
             _ => {}
         }

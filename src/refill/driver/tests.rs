@@ -31,10 +31,10 @@ fn signalling() -> (Arc<Core>, Driver, Arc<Mailbox>) {
 }
 
 #[test]
-fn dry_sequence_signals_once_until_it_is_refilled() {
+fn empty_sequence_signals_once_until_it_is_refilled() {
     let (core, mut driver, mailbox) = signalling();
     let signals = || mailbox.receive(9).low.len();
-    let try_in_vain = || (0..3).for_each(|_| drop(core.refused(ErrorKind::Dry)));
+    let try_in_vain = || (0..3).for_each(|_| drop(core.refused(ErrorKind::Empty)));
     let now = Duration::ZERO;
     try_in_vain();
     assert_eq!(signals(), 1);

@@ -21,7 +21,7 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
     (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
     ("idmill_waits_total", Unit::Count, "Calls that found nothing in memory"),
-    (DRY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
+    (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
     ("idmill_given_back_total", Unit::Count, "Ids that the store took back at the end"),
     ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
     ("idmill_healed_total", Unit::Count, "Times that a guarded store had gone back in time"),
@@ -34,7 +34,7 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
 const GAUGES: [(&str, Unit, &str); 7] = [
     ("idmill_remaining", Unit::Count, "Ids in memory"),
     ("idmill_rate", Unit::CountPerSecond, "Ids drawn a second"),
-    ("idmill_seconds_to_dry", Unit::Seconds, "How long memory lasts without the store"),
+    ("idmill_seconds_to_empty", Unit::Seconds, "How long memory lasts without the store"),
     (EXHAUSTION, Unit::Seconds, "How long the sequence lasts, if this were its only process"),
     (LAST_GRANT, Unit::Seconds, "When the store last granted ids, in seconds since 1970"),
     ("idmill_failures_in_a_row", Unit::Count, "Reserves that failed since the last grant"),
@@ -45,7 +45,7 @@ const GAUGES: [(&str, Unit, &str); 7] = [
     ),
 ];
 const FAILURES: &str = "idmill_reserve_failures_total";
-const DRY: &str = "idmill_dry_milliseconds_total";
+const EMPTY: &str = "idmill_empty_milliseconds_total";
 const EXHAUSTION: &str = "idmill_seconds_to_exhaustion";
 const LAST_GRANT: &str = "idmill_last_grant_timestamp_seconds";
 const HEALTH: &str = "idmill_health";
@@ -96,8 +96,8 @@ pub(crate) fn record(core: &Core, now: Duration) {
     tell(&counter!("idmill_reserves_total", "sequence" => name()), &reported.reserves, now.reserves);
     tell(&counter!(FAILURES, "sequence" => name()), &reported.failures, now.failures);
     tell(&counter!("idmill_waits_total", "sequence" => name()), &reported.waits, now.waits);
-    let dry = u64::try_from(now.dry_time.as_millis()).unwrap_or(u64::MAX);
-    tell(&counter!(DRY, "sequence" => name()), &reported.dry, dry);
+    let empty = u64::try_from(now.empty_time.as_millis()).unwrap_or(u64::MAX);
+    tell(&counter!(EMPTY, "sequence" => name()), &reported.empty, empty);
     tell(&counter!("idmill_given_back_total", "sequence" => name()), &reported.given_back, now.given_back);
     let Gaps { revoked, abandoned, dropped, unknown } = now.gaps;
     let gaps = [("revoked", revoked), ("abandoned", abandoned), ("dropped", dropped), ("unknown", unknown)];
@@ -106,7 +106,7 @@ pub(crate) fn record(core: &Core, now: Duration) {
     }
     gauge!("idmill_remaining", "sequence" => name()).set(now.remaining as f64);
     gauge!("idmill_rate", "sequence" => name()).set(now.rate);
-    gauge!("idmill_seconds_to_dry", "sequence" => name()).set(seconds(now.time_to_dry));
+    gauge!("idmill_seconds_to_empty", "sequence" => name()).set(seconds(now.time_to_empty));
     gauge!(EXHAUSTION, "sequence" => name()).set(seconds(now.time_to_exhaustion));
     record_health(core, &now);
 }
@@ -125,7 +125,7 @@ fn record_health(core: &Core, now: &Snapshot) {
     }
     gauge!("idmill_failures_in_a_row", "sequence" => name()).set(now.failures_in_a_row as f64);
     gauge!(HEALTH, "sequence" => name()).set(match now.health() {
-        Health::Ended | Health::Dry => 0.0,
+        Health::Ended | Health::Empty => 0.0,
         Health::Failing => 1.0,
         Health::Serving => 2.0,
     });

@@ -87,7 +87,7 @@ async fn open(urls: [&String; 2]) -> idmill::Result<(Vec<Sequences>, Vec<Allocat
             outcome => outcome?,
         };
         let sequence = ids.sequence::<i32>("orders").step(5).watermark(0);
-        orders.push(sequence.patience(Duration::from_secs(5)).lazy()?);
+        orders.push(sequence.timeout(Duration::from_secs(5)).lazy()?);
         all.push(ids);
     }
     Ok((all, orders))

@@ -50,7 +50,7 @@ const OTHERS: usize = 2;
 
 /// How long a node may leave one request unanswered, as a share of the statement's timeout. A healthy
 /// Cassandra gives up on a write after 2 s, and reports that.
-pub(super) fn patience(timeout: Duration) -> Duration {
+pub(super) fn per_node(timeout: Duration) -> Duration {
     timeout / 4
 }
 
@@ -121,7 +121,7 @@ impl Client {
     pub(super) fn new(session: Arc<Session>, datacenter: Option<&str>, timeout: Duration) -> Self {
         // Applies only to idempotent statements.
         let others =
-            SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: patience(timeout) };
+            SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: per_node(timeout) };
         let others: Arc<dyn SpeculativeExecutionPolicy> = Arc::new(others);
         let profiles = |failover| {
             let policy = routing(datacenter, failover);
@@ -133,7 +133,7 @@ impl Client {
             };
             Profiles {
                 reads: profile(timeout, Some(&others)),
-                writes: profile(patience(timeout), None),
+                writes: profile(per_node(timeout), None),
                 definitions: profile(timeout, None),
             }
         };

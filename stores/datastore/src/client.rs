@@ -177,10 +177,10 @@ fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
 
 /// The credentials of the environment: the file named by GOOGLE_APPLICATION_CREDENTIALS, gcloud's, or the
 /// machine's service account.
-async fn default_tokens(patience: Duration) -> Result<Arc<dyn TokenSource>> {
+async fn default_tokens(limit: Duration) -> Result<Arc<dyn TokenSource>> {
     let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE]));
-    let Ok(provider) = timeout(patience, provider).await else {
-        let message = format!("no credentials for Google Cloud within {patience:?}");
+    let Ok(provider) = timeout(limit, provider).await else {
+        let message = format!("no credentials for Google Cloud within {limit:?}");
         return Err(Error::new(ErrorKind::Unavailable, message));
     };
     provider.map(|provider| provider.token_source()).map_err(|error| {

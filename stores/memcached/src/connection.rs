@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::dial::{Dial, Stream};
 use super::wire::{NOOP, Reply, parse};
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     number: u64,
     queue: mpsc::Sender<Exchange>,
     task: AbortHandle,
-    patience: Duration,
+    timeout: Duration,
 }
 
 /// Commands that are sent together, and the caller that waits for their replies.
@@ -59,17 +59,17 @@ impl Connection {
         dial: &dyn Dial,
         address: &str,
         number: u64,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, Arc<str>> {
-        let opened = timeout(patience, greet(dial, address)).await;
-        let stream = opened.unwrap_or_else(|_| Err(format!("no answer within {patience:?}").into()))?;
+        let opened = tokio::time::timeout(timeout, greet(dial, address)).await;
+        let stream = opened.unwrap_or_else(|_| Err(format!("no answer within {timeout:?}").into()))?;
         let (queue, waiting) = mpsc::channel(DEPTH);
         let task = tokio::spawn(async move {
             let mut pipeline = Pipeline { stream, waiting, pending: VecDeque::new(), input: Vec::new() };
             let reason = pipeline.run().await;
             pipeline.fail(&reason).await;
         });
-        Ok(Self { number, queue, task: task.abort_handle(), patience })
+        Ok(Self { number, queue, task: task.abort_handle(), timeout })
     }
 
     /// Distinguishes this connection from the window's other connections.
@@ -110,10 +110,10 @@ impl Connection {
         if let Ok(answer) = timeout_at(deadline, &mut reply).await {
             return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was abandoned".into())));
         }
-        let silent: Arc<str> = format!("no answer within {:?}", self.patience).into();
+        let silent: Arc<str> = format!("no answer within {:?}", self.timeout).into();
         // A call that waited long for the connection has little time left for the answer. That is no reason
         // to close the connection.
-        if began.elapsed() < self.patience / 2 {
+        if began.elapsed() < self.timeout / 2 {
             return Err(Failure::Lost(silent));
         }
         // The connection is no longer usable. Aborting its task drops its pending exchanges, and each drop

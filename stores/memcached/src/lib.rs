@@ -52,7 +52,7 @@ pub const SCHEMES: &[Scheme] = &[Scheme::window::<MemcachedOptions>("memcached",
 const WAIT: Duration = Duration::from_millis(2);
 
 /// Minimum time that a draw waits for a range that is being prepared when the window is used up.
-const PATIENCE: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_millis(50);
 const UNNUMBERED: &str = "the server does not number items, so the window is unsafe; start it without `-C` \
                           (`--disable-cas`)";
 
@@ -156,9 +156,9 @@ impl MemcachedWindow {
         let connect = || {
             let number = self.counts.connections.add(1);
             let (dial, address) = (self.dial.clone(), self.options.address.clone());
-            let patience = self.options.window.timeout;
+            let timeout = self.options.window.timeout;
             async move {
-                let opened = Connection::open(&*dial, &address, number, patience).await;
+                let opened = Connection::open(&*dial, &address, number, timeout).await;
                 opened.map_err(|reason| Error::new(ErrorKind::Unavailable, reason.to_string()))
             }
         };
@@ -190,7 +190,7 @@ impl MemcachedWindow {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::UnknownSequence) };
         // A caller that cannot hold every id looks first if the window may be near the caller's ceiling:
         // drawn ids that it cannot hold would be lost.
-        let look = known.looks_stuck() || known.dry.is_some() || known.near(request.ceiling, 0);
+        let look = known.looks_stuck() || known.empty.is_some() || known.near(request.ceiling, 0);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
         let deadline = self.deadline();
@@ -215,7 +215,7 @@ impl MemcachedWindow {
                 Next::Send(next) => command = next,
                 Next::Refill(fence) => {
                     let right = Right::Stub { fence, asked, lives: self.life(&known) };
-                    return Ok(Drawn::Dry(MemcachedToken { right, known }));
+                    return Ok(Drawn::Empty(MemcachedToken { right, known }));
                 }
                 Next::Await { end, cas } if self.waited_for(request, end) => {
                     command = Command::Clear { cas };
@@ -234,9 +234,9 @@ impl MemcachedWindow {
     /// Whether the draw has waited long enough for the range that is being prepared after this end.
     fn waited_for(&self, request: &Reserve, end: u64) -> bool {
         let (now, mut since) = (Instant::now(), None);
-        self.sequences.update(&request.name, |latest| since = Some(latest.found_dry(end, now)));
-        let patience = self.sequences.last_known(&request.name).map(|known| known.pace.patience());
-        since.is_none_or(|since| now - since >= patience.unwrap_or_default().max(PATIENCE))
+        self.sequences.update(&request.name, |latest| since = Some(latest.found_empty(end, now)));
+        let timeout = self.sequences.last_known(&request.name).map(|known| known.pace.timeout());
+        since.is_none_or(|since| now - since >= timeout.unwrap_or_default().max(TIMEOUT))
     }
 
     /// Sends one command of a draw. Returns the next step, and the window's next id if the command was a

@@ -86,8 +86,8 @@ impl Commands {
             self.database.run_command(command).session(session)
         } else {
             // The server's timeout is shorter than ours, so that it can report its own.
-            let patience = i64::try_from(self.server_timeout().as_millis()).unwrap_or(i64::MAX);
-            command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": patience });
+            let timeout = i64::try_from(self.server_timeout().as_millis()).unwrap_or(i64::MAX);
+            command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": timeout });
             self.database.run_command(command)
         };
         check_reply(self.timely(running).await?)

@@ -65,11 +65,11 @@ mod pool {
         }
     }
 
-    /// `patience` is only for the message.
+    /// `timeout` is only for the message.
     pub(in super::super) async fn borrow(
         pool: &Pool,
         deadline: Instant,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Lent, Fault> {
         let most = pool.status().max_size;
         let error = match timeout_at(deadline, pool.get()).await {
@@ -80,7 +80,7 @@ mod pool {
                 "the pool of this store is closed; open a store with another pool",
             ),
             Ok(Err(PoolError::Timeout(_))) | Err(_) => {
-                return Err(exhausted(most, patience, "`from_config`", "max_size"));
+                return Err(exhausted(most, timeout, "`from_config`", "max_size"));
             }
             Ok(Err(error)) => Error::new(ErrorKind::Unavailable, error.to_string()).because(error),
         };

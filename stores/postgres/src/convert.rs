@@ -25,7 +25,7 @@ pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a String) -> V
             Value::Text(text) => (text, Type::TEXT),
             Value::Bytes(bytes) => (bytes, Type::BYTEA),
             Value::Texts(texts) => (texts, Type::TEXT_ARRAY),
-            Value::Patience => (lock_timeout, Type::TEXT),
+            Value::Timeout => (lock_timeout, Type::TEXT),
             _ => unreachable!("no statement for PostgreSQL has such a value"),
         }
     };
@@ -229,11 +229,11 @@ mod tests {
     }
 
     #[test]
-    fn values_have_types_and_the_patience_its_place() {
-        let (texts, patience) = (vec!["a".to_owned(), "b".to_owned()], "100ms".to_owned());
+    fn values_have_types_and_the_timeout_its_place() {
+        let (texts, timeout) = (vec!["a".to_owned(), "b".to_owned()], "100ms".to_owned());
         let values =
-            ["s".into(), Value::Texts(texts), Value::Patience, Value::Null, 7.into(), Value::Bytes(vec![0])];
-        let parameters = parameters(&values, &patience);
+            ["s".into(), Value::Texts(texts), Value::Timeout, Value::Null, 7.into(), Value::Bytes(vec![0])];
+        let parameters = parameters(&values, &timeout);
         let types: Vec<_> = parameters.iter().map(|(_, of)| of.clone()).collect();
         assert_eq!(types, [Type::TEXT, Type::TEXT_ARRAY, Type::TEXT, Type::TEXT, Type::INT8, Type::BYTEA]);
         assert_eq!(format!("{:?}", parameters[2].0), "\"100ms\"");

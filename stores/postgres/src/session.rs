@@ -109,8 +109,8 @@ impl Driver for Source {
                 Ok(Session::new(Held::Own(Arc::new(client)), warning, keeping.clone()))
             }
             #[cfg(feature = "deadpool")]
-            Self::Pool(pool, patience) => {
-                let client = super::client::borrow(pool, halfway(deadline), *patience).await?;
+            Self::Pool(pool, timeout) => {
+                let client = super::client::borrow(pool, halfway(deadline), *timeout).await?;
                 Ok(Session::new(Held::Lent(client), Arc::default(), Arc::default()))
             }
         }

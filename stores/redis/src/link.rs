@@ -199,8 +199,8 @@ impl Link {
         let wait = self.terms.replicas > 0 && calls.iter().any(|call| call.asked == Asked::Write);
         if wait {
             // Shorter than the timeout for the answer.
-            let patience = (deadline - Instant::now()) * 3 / 4;
-            pipeline.cmd("WAIT").arg(self.terms.replicas).arg(patience.as_millis().max(1).to_string());
+            let timeout = (deadline - Instant::now()) * 3 / 4;
+            pipeline.cmd("WAIT").arg(self.terms.replicas).arg(timeout.as_millis().max(1).to_string());
         }
         let sent = self.send(&live, &pipeline, calls.len() + usize::from(wait), deadline).await;
         let answers = sent.and_then(|values| read_all(values, &nonces, wait));

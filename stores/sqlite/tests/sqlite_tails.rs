@@ -22,7 +22,7 @@ use tokio::time::sleep;
 const LATENCY: Duration = Duration::from_millis(10);
 const RATES: [f64; 2] = [100.0, 10_000.0];
 /// The timeout of any wait, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A store with slower reserves, which it counts.
 #[derive(Clone, Debug)]
@@ -80,7 +80,7 @@ impl World {
         let store = Slow::open(&dir, latency).await;
         let shared = Arc::new(Hooked(store.clone())) as Arc<dyn Store>;
         let sequences = Sequences::builder(shared).seed(1).start().unwrap();
-        let ids = settings(sequences.sequence::<u64>("s").patience(PATIENCE)).await.unwrap();
+        let ids = settings(sequences.sequence::<u64>("s").timeout(TIMEOUT)).await.unwrap();
         Self { store, ids, sequences, _dir: dir }
     }
 
@@ -115,7 +115,7 @@ impl World {
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "timed out: {what}");
+        assert!(begun.elapsed() < TIMEOUT, "timed out: {what}");
         sleep(Duration::from_millis(1)).await;
     }
 }
@@ -124,7 +124,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
     for rate in RATES {
         for (budget, most) in [(Duration::ZERO, 1), (Duration::from_secs(5), 0)] {
-            let world = World::new(LATENCY, |s| s.outage_budget(budget).max_waste(1 << 40)).await;
+            let world = World::new(LATENCY, |s| s.outage_budget(budget).max_buffered(1 << 40)).await;
             world.ids.warm().await.unwrap();
             world.load(SETTLED, rate).await;
             let (seen, counted) = world.load(AFTER, 10.0 * rate).await;
@@ -137,7 +137,7 @@ async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
 #[tokio::test(start_paused = true)]
 async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
     for rate in RATES {
-        let world = World::new(LATENCY, |s| s.outage_budget(20 * LATENCY).max_waste(1 << 40)).await;
+        let world = World::new(LATENCY, |s| s.outage_budget(20 * LATENCY).max_buffered(1 << 40)).await;
         world.ids.warm().await.unwrap();
         world.load(SETTLED, rate).await;
         world.store.latency.send_replace(20 * LATENCY);
@@ -164,7 +164,7 @@ async fn ids_below_the_watermark_are_drawn_during_a_reserve() {
     draw_on_threads(&world.ids, 4, WATERMARK - 1);
     assert_eq!((world.waits() - before, world.store.reserves()), (0, 2));
     // All ids of the first step were drawn.
-    assert_eq!(world.ids.try_next().unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(world.ids.try_next().unwrap_err().kind(), ErrorKind::Empty);
     world.release();
     assert_eq!(world.ids.next().await.unwrap(), STEP + 1);
     assert_eq!(world.reserves_in_all().await, 2);

@@ -11,7 +11,7 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     if case.world.hung {
         return Err("a call never returned".to_owned());
     }
-    let most = case.plan.patience + RESOLUTION;
+    let most = case.plan.timeout + RESOLUTION;
     let late = case.history.draws.iter().find(|draw| draw.sequence == case.sequence && draw.took > most);
     late.map_or(Ok(()), |draw| Err(format!("answered after more than {most:?}: {draw:?}")))
 }

@@ -36,7 +36,7 @@ fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {
     match draw.outcome {
         Outcome::Refused(ErrorKind::Closed) => true,
-        // Not final in three cases: a thread or a lease may still have its own ids; a `take` may have
+        // Not final in three cases: a thread or a block may still have its own ids; a `take` may have
         // wanted too many ids; and a faulty store may grant ids again that no process received the first
         // time.
         Outcome::Refused(ErrorKind::Exhausted) if !case.has_nonsense() => {

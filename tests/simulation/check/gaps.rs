@@ -52,8 +52,8 @@ fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
         "more ids were handed out than counted"
     } else if case.plan.order != Order::Thread && snapshot.drawn > had {
         "more ids were counted than handed out"
-    } else if snapshot.drawn - had > case.plan.lease {
-        // The thread block of the only thread. Leases are dropped with their callers.
+    } else if snapshot.drawn - had > case.plan.block {
+        // The thread block of the only thread. Blocks are dropped with their callers.
         "more ids were counted than handed out and in the thread block"
     } else if known > snapshot.granted {
         "more ids are accounted for than were granted"

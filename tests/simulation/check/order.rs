@@ -30,7 +30,7 @@ fn group(order: Order, draw: &Draw) -> Option<(usize, usize, usize)> {
         // All tasks of the simulation are on one thread.
         (_, View::Allocator) => Some((draw.life, 1, 0)),
         (_, View::Handle) => Some((draw.life, 2, draw.caller)),
-        (_, View::Lease) => Some((draw.life, 3, draw.caller)),
+        (_, View::Block) => Some((draw.life, 3, draw.caller)),
         (_, View::Take) => None,
     }
 }

@@ -8,12 +8,14 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     let mut left = case.history.left.iter().filter(|left| left.sequence == case.sequence);
     match case.plan.sizing {
         Sizing::Fixed { step, watermark } => left.try_for_each(|left| each_left(case, left, step, watermark)),
-        Sizing::Adaptive { max_waste, .. } => match left.find(|left| left.snapshot.remaining > max_waste) {
-            Some(left) => {
-                Err(format!("life {}: more ids in memory than allowed: {:?}", left.life, left.snapshot))
+        Sizing::Adaptive { max_buffered, .. } => {
+            match left.find(|left| left.snapshot.remaining > max_buffered) {
+                Some(left) => {
+                    Err(format!("life {}: more ids in memory than allowed: {:?}", left.life, left.snapshot))
+                }
+                None => Ok(()),
             }
-            None => Ok(()),
-        },
+        }
     }
 }
 

@@ -48,7 +48,7 @@ fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> 
         Value::Text(text) => out.push_bind_param::<Text, _>(text),
         Value::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes),
         Value::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts),
-        Value::Patience => out.push_bind_param::<Text, str>(""),
+        Value::Timeout => out.push_bind_param::<Text, str>(""),
         _ => unreachable!("no statement for PostgreSQL has such a value"),
     }
 }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(shown("$2, $1, $2", ["a".into(), 7.into()]), "$1, $2, $3 -- binds: [7, \"a\", 7]");
         let ten: Vec<Value> = (0..10).map(|number| Value::from(number.to_string())).collect();
         assert_eq!(shown("$10,$1", ten), "$1,$2 -- binds: [\"9\", \"0\"]");
-        let values = [Value::Null, Value::Patience, Value::Texts(vec!["a".into()]), Value::Bytes(vec![1])];
+        let values = [Value::Null, Value::Timeout, Value::Texts(vec!["a".into()]), Value::Bytes(vec![1])];
         assert_eq!(shown("$1 $2 $3 $4", values), "$1 $2 $3 $4 -- binds: [None, \"\", [\"a\"], [1]]");
     }
 

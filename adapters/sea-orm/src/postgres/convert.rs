@@ -15,7 +15,7 @@ fn bound(value: &Value) -> Bound {
         Value::Integer(integer) => Bound::from(*integer),
         Value::Text(text) => Bound::from(text.as_str()),
         Value::Bytes(bytes) => Bound::from(bytes.as_slice()),
-        Value::Patience => Bound::from(""),
+        Value::Timeout => Bound::from(""),
         // Only batches have arrays, and they never run in a caller's transaction.
         _ => unreachable!("no statement in a transaction has such a value"),
     }
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn values_are_bound_as_texts() {
-        let values = ["it's $1".into(), Value::Patience, Value::Null, 7.into(), Value::Bytes(vec![0])];
+        let values = ["it's $1".into(), Value::Timeout, Value::Null, 7.into(), Value::Bytes(vec![0])];
         let sent = sent(&Statement::read("SELECT $1, $2, $3, $4, $5", values));
         assert_eq!(sent.sql, "SELECT $1, $2, $3, $4, $5");
         let bound = ["it's $1".into(), "".into(), Bound::String(None), 7i64.into(), vec![0u8].into()];

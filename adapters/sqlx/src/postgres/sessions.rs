@@ -74,8 +74,8 @@ impl Driver for Source {
         if self.has_closed() || idle < FRESH {
             return !self.has_closed();
         }
-        let patience = halfway(halfway(deadline)).min(Instant::now() + FRESH);
-        matches!(timeout_at(patience, session.ping()).await, Ok(Ok(())))
+        let timeout = halfway(halfway(deadline)).min(Instant::now() + FRESH);
+        matches!(timeout_at(timeout, session.ping()).await, Ok(Ok(())))
     }
 
     async fn ask(
@@ -135,14 +135,14 @@ impl Source {
     }
 
     async fn borrow(&self, pool: &PgPool, deadline: Instant) -> Result<Session, Fault> {
-        let patience = self.timeout / 2;
+        let timeout = self.timeout / 2;
         let most = pool.options().get_max_connections();
         match timeout_at(halfway(deadline), pool.acquire()).await {
             Ok(Ok(connection)) => Ok(Session::Shared(Borrowed(Some(connection)))),
             Ok(Err(SqlxError::PoolTimedOut)) | Err(_) if pool.size() >= most && pool.num_idle() == 0 => {
-                let patience = patience.min(pool.options().get_acquire_timeout());
+                let timeout = timeout.min(pool.options().get_acquire_timeout());
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
-                Err(exhausted(most, patience, "no `share_pool`", "max_connections"))
+                Err(exhausted(most, timeout, "no `share_pool`", "max_connections"))
             }
             Ok(Err(SqlxError::PoolTimedOut)) | Err(_) => {
                 Err(refused(pool, self.why_not(pool, deadline).await))
@@ -174,11 +174,11 @@ fn refused(pool: &PgPool, fault: Fault) -> Fault {
 
 /// A pool that opens connections like the caller's, with its `after_connect`, and keeps none of
 /// them.
-fn maker(pool: &PgPool, patience: Duration) -> PgPool {
+fn maker(pool: &PgPool, timeout: Duration) -> PgPool {
     let options = pool.options().clone();
     let most =
         options.get_max_connections().clamp(1, u32::try_from(CONNECTIONS + WAITING).unwrap_or(u32::MAX));
-    let options = options.max_connections(most).min_connections(0).acquire_timeout(patience);
+    let options = options.max_connections(most).min_connections(0).acquire_timeout(timeout);
     let options = options.idle_timeout(None).max_lifetime(None);
     options.connect_lazy_with((*pool.connect_options()).clone())
 }

@@ -29,7 +29,7 @@ fn literal(value: &Value, lock_timeout: &str) -> String {
             let texts: Vec<_> = texts.iter().map(|text| text_literal(text)).collect();
             format!("ARRAY[{}]::text[]", texts.join(", "))
         }
-        Value::Patience => text_literal(lock_timeout),
+        Value::Timeout => text_literal(lock_timeout),
         _ => unreachable!("no statement for PostgreSQL has such a value"),
     }
 }
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn values_take_their_places_with_their_types() {
-        let values = ["s".into(), Value::Texts(vec!["a".into(), "b".into()]), Value::Patience, Value::Null];
+        let values = ["s".into(), Value::Texts(vec!["a".into(), "b".into()]), Value::Timeout, Value::Null];
         assert_eq!(
             text("SELECT $1, $2, $3, $4, $1", values),
             "SELECT 's'::text, ARRAY['a'::text, 'b'::text]::text[], '100ms'::text, NULL::text, 's'::text"

@@ -85,8 +85,9 @@ pub(crate) enum Drawing {
     Shared,
     /// One allocator, with a block for each thread
     Thread,
-    /// A lease for each thread
-    Lease,
+    /// A block for each thread, by hand
+    #[value(alias = "lease")]
+    Block,
     /// Many ids in one call
     Take,
     /// Futures
@@ -105,7 +106,7 @@ pub(crate) struct Draws {
         value_name = "MODE",
         value_delimiter = ',',
         hide_possible_values = true,
-        default_value = "handle,shared,thread,lease,take,async,batch,global"
+        default_value = "handle,shared,thread,block,take,async,batch,global"
     )]
     pub(crate) mode: Vec<Drawing>,
     /// Numbers of threads, comma-separated; each is measured in turn
@@ -120,9 +121,9 @@ pub(crate) struct Draws {
     /// Ids per reserve; the next reserve starts when half are left
     #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
     pub(crate) step: u64,
-    /// Ids that a lease or thread block takes at a time
-    #[arg(long, value_name = "N", default_value = "64", value_parser = length)]
-    pub(crate) lease: u64,
+    /// Ids in a block, in the modes `block` and `thread`
+    #[arg(long, alias = "lease", value_name = "N", default_value = "64", value_parser = length)]
+    pub(crate) block: u64,
     /// Ids per call of the mode `take`
     #[arg(long, value_name = "N", default_value = "100", value_parser = length)]
     pub(crate) take: u64,
@@ -164,8 +165,8 @@ pub(crate) struct Plan {
     #[arg(long, value_name = "DURATION", default_value = "10ms", value_parser = duration)]
     pub(crate) latency: Duration,
     /// Maximum ids in memory per process [default: as the outage requires]
-    #[arg(long, value_name = "IDS", value_parser = length)]
-    pub(crate) max_waste: Option<u64>,
+    #[arg(long, alias = "max-waste", value_name = "IDS", value_parser = length)]
+    pub(crate) max_buffered: Option<u64>,
     /// Maximum bits of an id
     #[arg(long, value_name = "BITS", default_value = "63", value_parser = clap::value_parser!(u32).range(8..=64))]
     pub(crate) bits: u32,

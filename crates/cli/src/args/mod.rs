@@ -51,11 +51,33 @@ impl Cli {
     /// Returns the command with one line about the global options in the help of each subcommand. The options
     /// still parse after a subcommand. Completion scripts need them visible and use `Cli::command`.
     pub(crate) fn with_short_help() -> clap::Command {
-        let command = Self::command();
+        let command = earlier_variables(Self::command());
         let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
         command.mut_subcommands(|subcommand| hide_global(subcommand, &global))
     }
 }
+
+/// Reads the earlier name of an environment variable where the current name is not set.
+fn earlier_variables(command: clap::Command) -> clap::Command {
+    if !cfg!(feature = "serve") {
+        return command;
+    }
+    let set = |name| std::env::var_os(name).is_some();
+    command.mut_subcommand("serve", |serve| {
+        EARLIER
+            .iter()
+            .filter(|(_, earlier, current)| set(earlier) && !set(current))
+            .fold(serve, |serve, (id, earlier, _)| serve.mut_arg(id, |arg| arg.env(earlier)))
+    })
+}
+
+/// The id of an option of `serve`, the earlier name of its variable, and the current one.
+const EARLIER: [(&str, &str, &str); 4] = [
+    ("timeout", "IDMILL_SERVE_PATIENCE", "IDMILL_SERVE_TIMEOUT"),
+    ("max_age", "IDMILL_SERVE_FRESHNESS", "IDMILL_SERVE_MAX_AGE"),
+    ("shutdown_timeout", "IDMILL_SERVE_DRAIN", "IDMILL_SERVE_SHUTDOWN_TIMEOUT"),
+    ("shutdown_delay", "IDMILL_SERVE_DRAIN_DELAY", "IDMILL_SERVE_SHUTDOWN_DELAY"),
+];
 
 /// Gives the subcommand, and those below it, hidden copies of the global options. clap passes an option down
 /// only where there is none of the same id.

@@ -76,24 +76,24 @@ pub(crate) struct Keys {
     #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
     /// How long a request waits for an id that is not in memory [default: 5s]
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_PATIENCE", value_parser = duration)]
-    #[serde(default, deserialize_with = "duration_in_file")]
-    pub(crate) patience: Option<Duration>,
+    #[arg(long, alias = "patience", value_name = "DURATION", env = "IDMILL_SERVE_TIMEOUT", value_parser = duration)]
+    #[serde(default, alias = "patience", deserialize_with = "duration_in_file")]
+    pub(crate) timeout: Option<Duration>,
     /// Maximum age of ids since they were reserved or confirmed
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_FRESHNESS", value_parser = duration)]
-    #[serde(default, deserialize_with = "duration_in_file")]
-    pub(crate) freshness: Option<Duration>,
+    #[arg(long, alias = "freshness", value_name = "DURATION", env = "IDMILL_SERVE_MAX_AGE", value_parser = duration)]
+    #[serde(default, alias = "freshness", deserialize_with = "duration_in_file")]
+    pub(crate) max_age: Option<Duration>,
     /// How long requests may take to finish at shutdown [default: 10s]
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN", value_parser = duration)]
-    #[serde(default, deserialize_with = "duration_in_file")]
-    pub(crate) drain: Option<Duration>,
+    #[arg(long, alias = "drain", value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_TIMEOUT", value_parser = duration)]
+    #[serde(default, alias = "drain", deserialize_with = "duration_in_file")]
+    pub(crate) shutdown_timeout: Option<Duration>,
     /// How long to keep serving after a stop signal [default: 0s]
     ///
     /// Meanwhile `/readyz` reports that the server is shutting down. Load balancers need a few seconds to
     /// notice.
-    #[arg(long, value_name = "DURATION", env = "IDMILL_SERVE_DRAIN_DELAY", value_parser = time)]
-    #[serde(default, deserialize_with = "time_in_file")]
-    pub(crate) drain_delay: Option<Duration>,
+    #[arg(long, alias = "drain-delay", value_name = "DURATION", env = "IDMILL_SERVE_SHUTDOWN_DELAY", value_parser = time)]
+    #[serde(default, alias = "drain-delay", deserialize_with = "time_in_file")]
+    pub(crate) shutdown_delay: Option<Duration>,
     /// Maximum concurrent client connections [default: 20000]
     #[arg(long, value_name = "CLIENTS", env = "IDMILL_SERVE_MAX_CONNECTIONS")]
     pub(crate) max_connections: Option<NonZeroU32>,
@@ -119,8 +119,8 @@ impl Keys {
             ($($key:ident)*) => { Self { $($key: self.$key.or(other.$key)),* } };
         }
         first! {
-            store guard resp http http_hosts tokens tls_cert tls_key tls_client_ca insecure create patience
-            freshness drain drain_delay max_connections log_format
+            store guard resp http http_hosts tokens tls_cert tls_key tls_client_ca insecure create timeout
+            max_age shutdown_timeout shutdown_delay max_connections log_format
         }
     }
 }

@@ -108,7 +108,7 @@ impl Report {
                 "latency_ms": workload.latency.as_secs_f64() * 1e3,
                 "step": workload.sizes().step,
                 "watermark": workload.sizes().watermark,
-                "max_waste": workload.max_waste,
+                "max_buffered": workload.max_buffered,
             })),
         })
     }

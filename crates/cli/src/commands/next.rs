@@ -130,7 +130,7 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
 
 /// Opens the sequence without prefetch, so that only printed ids are reserved. The smallest step makes a
 /// reserve exactly as large as the request.
-async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill::Result<Allocator> {
+async fn open(sequences: &Sequences, args: &Next, timeout: Duration) -> idmill::Result<Allocator> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {
         sequence = sequence.start(start);
@@ -138,7 +138,7 @@ async fn open(sequences: &Sequences, args: &Next, patience: Duration) -> idmill:
     if let Some(max) = args.bounds.max {
         sequence = sequence.max(max);
     }
-    let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).patience(patience);
+    let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).timeout(timeout);
     let sequence = sequence.order(args.order);
     // Only requested bounds must be compared with the stored ones. Without them, a transaction is saved.
     if args.bounds.are_given() { sequence.await } else { sequence.lazy() }
@@ -250,7 +250,7 @@ mod tests {
     async fn ids_before_the_deadline_are_returned_with_the_error() {
         let sequences = Sequences::new(Hooked(Scarce::default())).unwrap();
         let opening = sequences.sequence::<u64>("s").step(1).watermark(0);
-        let ids = opening.patience(Duration::from_millis(500)).lazy().unwrap();
+        let ids = opening.timeout(Duration::from_millis(500)).lazy().unwrap();
         let got = get(&ids, 100).await.unwrap();
         assert_eq!(got.ids.ids().collect::<Vec<_>>(), (1..=30).collect::<Vec<_>>());
         assert_eq!(got.then.unwrap().kind(), ErrorKind::Deadline);

@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::Place;
 
 /// A guard against hanging.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `idmill serve` at free ports, with a verbose log in a file. It ends with the test.
 #[derive(Debug)]
@@ -86,7 +86,7 @@ fn address(line: &str) -> String {
 /// Sends words, and reads until the server disconnects.
 pub(crate) fn talk(address: &str, words: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(words.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();

@@ -17,7 +17,8 @@ use std::time::Duration;
 use common::Place;
 use serde_json::Value;
 
-const ANYWHERE: [&str; 5] = ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--drain=20s"];
+const ANYWHERE: [&str; 5] =
+    ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--shutdown-timeout=20s"];
 
 /// A running server, and its log.
 struct Server {
@@ -326,7 +327,7 @@ fn flags_override_environment_and_file_settings() {
     let place = Place::new();
     fs::write(
         place.path().join("idmill.toml"),
-        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\npatience = \"9s\"\ncreate = true\ndrain-delay = \"0s\"\n",
+        "store = \"sqlite:other.db\"\nresp = \"127.0.0.1:1\"\nhttp = \"127.0.0.1:2\"\ntimeout = \"9s\"\ncreate = true\nshutdown-delay = \"0s\"\n",
     )
     .unwrap();
     let mut command =
@@ -335,11 +336,28 @@ fn flags_override_environment_and_file_settings() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let said: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(
-        (&said["resp"], &said["http"], &said["patience"]),
+        (&said["resp"], &said["http"], &said["timeout"]),
         (&"127.0.0.1:3".into(), &"none".into(), &"9s".into())
     );
     assert_eq!((&said["store"], &said["create"]), (&"sqlite:other.db".into(), &true.into()));
     assert_eq!(place.files(), ["idmill.toml"]);
+}
+
+#[test]
+fn earlier_spellings_of_settings_are_read() {
+    let place = Place::new();
+    fs::write(place.path().join("old.toml"), "freshness = \"1m\"\ndrain = \"2m\"\n").unwrap();
+    let mut command = place.command(&["serve", "--check", "--json", "--config=old.toml", "--patience=3m"]);
+    command.envs([("IDMILL_SERVE_DRAIN_DELAY", "4m"), ("IDMILL_SERVE_PATIENCE", "5m")]);
+    let ran: common::Ran = command.output().unwrap().into();
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let settings: Value = serde_json::from_str(&ran.out).unwrap();
+    let read = ["max-age", "shutdown-timeout", "timeout", "shutdown-delay"].map(|key| settings[key].as_str());
+    assert_eq!(read, [Some("1m"), Some("2m"), Some("3m"), Some("4m")]);
+    // The current name of a variable takes precedence.
+    let ran: common::Ran = command.env("IDMILL_SERVE_SHUTDOWN_DELAY", "6m").output().unwrap().into();
+    let settings: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(settings["shutdown-delay"], "6m");
 }
 
 #[test]

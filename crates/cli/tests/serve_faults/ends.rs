@@ -59,11 +59,11 @@ async fn servers_that_are_told_to_end_account_for_every_id() {
     assert!(ended.given_back > 0, "{ended:?}");
 }
 
-/// The client does not read its answers until the drain time is over.
+/// The client does not read its answers until the shutdown timeout is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_in_unread_replies_are_counted() {
     let place = with_orders();
-    let (server, recorder) = (started(&place, &["--drain=1s"]), Recorder::new());
+    let (server, recorder) = (started(&place, &["--shutdown-timeout=1s"]), Recorder::new());
     let mut connection = recorder.connection(server.number);
     let mut stream = Resp::connect(server.resp).await.unwrap().into_stream();
     let commands = "INCR orders\r\n".repeat(4096);

@@ -10,13 +10,13 @@ use crate::{next, started, with_orders};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_and_resumed_server_hands_out_no_duplicates() {
     let place = with_orders();
-    let args = ["--freshness=1s", "--patience=500ms"];
+    let args = ["--max-age=1s", "--timeout=500ms"];
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &args))));
-    let pace = Pace { patience: Duration::from_millis(300), ..Pace::default() };
+    let pace = Pace { timeout: Duration::from_millis(300), ..Pace::default() };
     let load = Load::start(&recorder, &fleet, &pace);
     for round in 0..3 {
         fleet.at(round, |server| server.pause());
-        // Longer than the server's freshness, its own timeout and its clients'.
+        // Longer than the server's maximum age, its own timeout and its clients'.
         sleep(Duration::from_millis(1500)).await;
         fleet.at(round, |server| server.resume());
         sleep(Duration::from_millis(300)).await;
@@ -30,11 +30,11 @@ async fn paused_and_resumed_server_hands_out_no_duplicates() {
     recorder.missing(next(&place));
 }
 
-/// Ids are revoked while the server is stopped. When it continues, its memory is older than its freshness.
+/// Ids are revoked while the server is stopped. When it continues, its memory is older than its maximum age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_revoked_during_a_pause_are_soon_dropped() {
     let place = with_orders();
-    let server = started(&place, &["--freshness=1s"]);
+    let server = started(&place, &["--max-age=1s"]);
     let recorder = Recorder::new();
     let mut connection = recorder.connection(server.number);
     let mut client = Resp::connect(server.resp).await.unwrap();

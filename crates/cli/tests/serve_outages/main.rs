@@ -44,7 +44,7 @@ impl Scene {
     fn start(&self) -> Server {
         let mut command =
             self.place.command(&["serve", "-vv", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
-        command.args(["--patience=500ms", "--store", &self.store]).args(&self.more);
+        command.args(["--timeout=500ms", "--store", &self.store]).args(&self.more);
         Server::try_start(&mut command, &[PASSWORD])
             .unwrap_or_else(|said| panic!("the server does not start: {said}"))
     }

@@ -38,7 +38,7 @@ async fn draw(name: String, url: String) {
 
 async fn draw_until_it_fails(name: &str, url: &str) -> idmill::Result<()> {
     let ids = idmill_any::connect(url).await?;
-    let sequence = ids.sequence::<u64>(name).step(10).watermark(5).patience(Duration::from_secs(2)).await?;
+    let sequence = ids.sequence::<u64>(name).step(10).watermark(5).timeout(Duration::from_secs(2)).await?;
     let mut random = Rng::new();
     loop {
         match sequence.next().await {

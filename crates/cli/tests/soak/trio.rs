@@ -64,7 +64,7 @@ impl Trio {
         loop {
             let mut command =
                 self.place.command(&["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0"]);
-            command.args(["--patience=500ms", "--drain=5s", "--store", &self.store]);
+            command.args(["--timeout=500ms", "--shutdown-timeout=5s", "--store", &self.store]);
             match tokio::task::block_in_place(|| Server::try_start(&mut command, &[])) {
                 Ok(server) => return self.fleet.put(at, server),
                 Err(said) => assert!(begun.elapsed() < LONG, "the server does not start: {said}"),
@@ -75,11 +75,8 @@ impl Trio {
 
     /// Runs load and faults for this time, and then ends the servers.
     pub(crate) async fn soak(mut self, time: Duration, seed: u64) -> Figures {
-        let pace = Pace {
-            pause: Duration::from_millis(15),
-            patience: Duration::from_millis(250),
-            ..Pace::default()
-        };
+        let pace =
+            Pace { pause: Duration::from_millis(15), timeout: Duration::from_millis(250), ..Pace::default() };
         let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
         let load = Load::start(&self.recorder, &self.fleet, &pace);
         let mut minutes = 0;

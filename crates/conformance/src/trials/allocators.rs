@@ -146,7 +146,7 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
         request: context.request(&context.name("drawn"), 1),
         tasks: 3,
         times: 0,
-        patience: context.setup.timeouts.pause,
+        timeout: context.setup.timeouts.pause,
     };
     let books = Books::default();
     let mut workers = Worker::start_many(&context, 3, &order, &books).await?;

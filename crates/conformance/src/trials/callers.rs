@@ -42,11 +42,11 @@ pub(super) async fn cancelled_reserves(context: Arc<Context>) -> Outcome {
         let request = context.request(&name, count);
         let began = now();
         let reserve = client.store().reserve(&request);
-        let patience = context.setup.timeouts.call;
+        let limit = context.setup.timeouts.call;
         let answer = if round % 2 == 0 {
-            let answer = timeout(patience, polled(reserve, 1 + round / 2 % 6)).await;
+            let answer = timeout(limit, polled(reserve, 1 + round / 2 % 6)).await;
             answer.map_err(|_| {
-                Stop::Failed(format!("after others were dropped, a reserve has no answer in {patience:?}"))
+                Stop::Failed(format!("after others were dropped, a reserve has no answer in {limit:?}"))
             })?
         } else {
             timeout(Duration::from_micros(context.random(0..=2 * usual)), reserve).await.ok()

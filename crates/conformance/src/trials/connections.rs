@@ -60,9 +60,9 @@ impl Scene {
     }
 
     /// Makes one reserve and records it. `None` when too many have failed to continue.
-    async fn reserve(&mut self, patience: Duration) -> Option<Reply> {
+    async fn reserve(&mut self, timeout: Duration) -> Option<Reply> {
         let request = self.context.request(&self.name, self.tracker.count()?);
-        let reply = self.client.record(&self.ledger, &request, patience).await;
+        let reply = self.client.record(&self.ledger, &request, timeout).await;
         self.tracker.note(&reply);
         Some(reply)
     }
@@ -77,9 +77,9 @@ impl Scene {
 
     /// Makes one reserve that meets a fault after `skip` pieces. `None` when too many have failed to
     /// continue.
-    async fn meet(&mut self, fault: Fault, skip: u64, patience: Duration) -> Outcome<Option<Reply>> {
+    async fn meet(&mut self, fault: Fault, skip: u64, timeout: Duration) -> Outcome<Option<Reply>> {
         self.proxy.arm(fault, nth(skip, |_| true));
-        let reply = self.reserve(patience).await;
+        let reply = self.reserve(timeout).await;
         self.met += u32::from(self.proxy.disarm() > 0);
         self.verify().await?;
         Ok(reply)
@@ -127,12 +127,12 @@ async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
         if scene.met >= FAULTS {
             break;
         }
-        let (skip, patience) = (u64::from(round) % scene.pieces, scene.context.setup.timeouts.call);
-        match scene.meet(fault.clone(), skip, patience).await? {
+        let (skip, timeout) = (u64::from(round) % scene.pieces, scene.context.setup.timeouts.call);
+        match scene.meet(fault.clone(), skip, timeout).await? {
             None => break,
             Some(reply) => check!(
                 reply != Reply::Silent,
-                "its connection was cut, and it has not noticed in {patience:?}"
+                "its connection was cut, and it has not noticed in {timeout:?}"
             ),
         }
         scene.recover().await?;
@@ -155,9 +155,9 @@ pub(super) async fn cut_before_the_reply(context: Arc<Context>) -> Outcome {
 pub(super) async fn reply_withheld(context: Arc<Context>) -> Outcome {
     let mut scene = Scene::new(context, "withheld").await?;
     for round in 0..FAULTS / 2 {
-        let (skip, patience) = (u64::from(round / 2) % scene.pieces, scene.context.setup.timeouts.pause);
+        let (skip, timeout) = (u64::from(round / 2) % scene.pieces, scene.context.setup.timeouts.pause);
         let gate = Gate::new();
-        if scene.meet(Fault::Withhold(gate.clone()), skip, patience).await?.is_none() {
+        if scene.meet(Fault::Withhold(gate.clone()), skip, timeout).await?.is_none() {
             break;
         }
         // Late answers must not be matched to other requests.
@@ -175,13 +175,13 @@ pub(super) async fn garbled_replies(context: Arc<Context>) -> Outcome {
     let mut scene = Scene::new(context, "garbled").await?;
     let kinds = [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped];
     for (round, nonsense) in (0..FAULTS).zip(kinds.into_iter().cycle()) {
-        let (skip, patience) = (u64::from(round / 4) % scene.pieces, scene.context.setup.timeouts.call);
-        match scene.meet(Fault::Garble(nonsense), skip, patience).await? {
+        let (skip, timeout) = (u64::from(round / 4) % scene.pieces, scene.context.setup.timeouts.call);
+        match scene.meet(Fault::Garble(nonsense), skip, timeout).await? {
             None => break,
             Some(reply) => {
                 check!(
                     reply != Reply::Silent,
-                    "after a garbled reply and the end of the connection, it waits for {patience:?}"
+                    "after a garbled reply and the end of the connection, it waits for {timeout:?}"
                 );
             }
         }

@@ -19,12 +19,12 @@ struct Crowd {
 }
 
 impl Crowd {
-    async fn gather(context: &Context, label: &str, patience: Duration) -> Outcome<Self> {
+    async fn gather(context: &Context, label: &str, timeout: Duration) -> Outcome<Self> {
         let request = context.request(&context.name(label), 7);
         let (mut own, mut running) = (Vec::new(), JoinSet::new());
         for client in context.connect_many(3).await? {
             let ledger = Ledger::default();
-            running.spawn(load::stubborn(client, ledger.clone(), request.clone(), patience));
+            running.spawn(load::stubborn(client, ledger.clone(), request.clone(), timeout));
             own.push(ledger);
         }
         Ok(Self { own, running, request })

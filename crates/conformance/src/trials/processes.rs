@@ -21,7 +21,7 @@ fn order(context: &Context, request: &Reserve, times: u64) -> Order {
         request: request.clone(),
         tasks: 2,
         times,
-        patience: context.setup.timeouts.call,
+        timeout: context.setup.timeouts.call,
     }
 }
 

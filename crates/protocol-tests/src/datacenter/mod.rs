@@ -104,7 +104,7 @@ pub(crate) struct Taking {
 pub(crate) struct Refilling {
     generation: u8,
     reached: u8,
-    dry: bool,
+    empty: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -253,12 +253,12 @@ impl Taking {
 impl Refilling {
     fn of(token: &Token) -> Self {
         let (generation, reached) = (small(token.generation.into()), small(token.reached));
-        Self { generation, reached, dry: token.dry }
+        Self { generation, reached, empty: token.empty }
     }
 
     fn wide(self) -> Token {
-        let Self { generation, reached, dry } = self;
-        Token { era: ERA, generation: generation.into(), reached: reached.into(), dry }
+        let Self { generation, reached, empty } = self;
+        Token { era: ERA, generation: generation.into(), reached: reached.into(), empty }
     }
 }
 
@@ -330,7 +330,7 @@ impl Protocol for Windows {
                 let drawn = self.window(state, datacenter).draw(self.count, u64::MAX);
                 next.processes[datacenter][process] = match drawn {
                     Draw::Take(take) => Process::Taking(Taking::of(&take)),
-                    Draw::Dry(token) => Process::Claiming { token: Refilling::of(&token), blindly: false },
+                    Draw::Empty(token) => Process::Claiming { token: Refilling::of(&token), blindly: false },
                     Draw::AboveCeiling => unreachable!("there is no ceiling"),
                 };
             }
@@ -381,7 +381,7 @@ impl Windows {
                 steps.push(Step::Begins { datacenter, process });
                 // If the window is empty, `Begins` does the same.
                 let low = self.window(state, datacenter).low(self.threshold);
-                if low.is_some_and(|token| !token.dry) {
+                if low.is_some_and(|token| !token.empty) {
                     steps.push(Step::LooksAhead { datacenter, process });
                 }
                 return;

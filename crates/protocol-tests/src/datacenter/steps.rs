@@ -41,7 +41,7 @@ impl Windows {
 
     pub(super) fn install(&self, state: &mut State, datacenter: usize, installing: Installing) -> bool {
         let Installing { generation, ids } = installing;
-        let token = Refilling { generation, reached: 0, dry: false }.wide();
+        let token = Refilling { generation, reached: 0, empty: false }.wide();
         let (install, mut row) =
             (Install::new(&token, span(ids), self.bounds()), self.window(state, datacenter));
         let holds = match self.bug {
@@ -77,7 +77,7 @@ impl Windows {
             }
             ClaimStep::Stale => Process::Idle,
             ClaimStep::Nothing => {
-                if token.dry && !self.is_exhausted(state, datacenter) {
+                if token.empty && !self.is_exhausted(state, datacenter) {
                     state.broken = Some(EXHAUSTED);
                 }
                 Process::Idle

@@ -25,7 +25,7 @@ use crate::counters;
 use crate::peer::Peer;
 
 /// Timeout for the next request, for the rest of a request, and for a client that does not read.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout for a client beyond the maximum.
 const MOMENT: Duration = Duration::from_secs(5);
 /// Buffer size for a request's head, and for unread answers.
@@ -43,10 +43,10 @@ where
         router.call(request)
     });
     let mut stream = Box::pin(TimeoutStream::new(stream));
-    stream.as_mut().set_write_timeout_pinned(Some(PATIENCE));
+    stream.as_mut().set_write_timeout_pinned(Some(TIMEOUT));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE)
+        .header_read_timeout(TIMEOUT)
         .max_buf_size(HELD)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
@@ -89,7 +89,7 @@ fn full() -> Problem {
 
 /// Limits the time of a request whose body does not arrive. Draws have their own, shorter timeout.
 pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
-    timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
+    timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
         let detail = "the request body did not arrive in time; send it without a pause";
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
     })
@@ -114,7 +114,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(4096);
         client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let served =
-            timeout(10 * PATIENCE, serve(server, Peer::default(), router, CancellationToken::new())).await;
+            timeout(10 * TIMEOUT, serve(server, Peer::default(), router, CancellationToken::new())).await;
         assert!(served.is_ok(), "it is still waited for");
         drop(client);
     }

@@ -27,7 +27,7 @@ const FULL: usize = 64 * 1024;
 /// A client that sends nothing for this long has nothing in flight.
 const QUIET: Duration = Duration::from_millis(200);
 /// Timeout for the rest of a command, and for writing answers.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may stay connected without a valid token, if one is required.
 const LOGIN: Duration = Duration::from_secs(10);
 
@@ -95,7 +95,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 due = None;
             }
             if open && due.is_none() {
-                due = Some(Instant::now() + PATIENCE);
+                due = Some(Instant::now() + TIMEOUT);
             }
             if self.session.caller.is_some() {
                 login = None;
@@ -126,8 +126,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     }
 
     /// Shuts down the write side, and drains the read side. Closing a connection with unread bytes resets it,
-    /// and answers in flight would be lost. A client that never stops sending is cut off when the drain time
-    /// is over.
+    /// and answers in flight would be lost. A client that never stops sending is cut off after the shutdown
+    /// timeout.
     async fn leave(&mut self) -> io::Result<()> {
         self.stream.shutdown().await?;
         loop {
@@ -245,7 +245,7 @@ async fn write<S: AsyncWrite + Unpin>(
     if replies.bytes().is_empty() {
         return Ok(());
     }
-    timeout(PATIENCE, async {
+    timeout(TIMEOUT, async {
         stream.write_all(replies.bytes()).await?;
         stream.flush().await
     })

@@ -70,31 +70,31 @@ async fn system(browser: &Browser, scheme: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
     let store = FaultyStore::new();
-    for (name, max) in [("fine", u64::MAX), ("dry", u64::MAX), ("failing", u64::MAX), ("ended", 3)] {
+    for (name, max) in [("fine", u64::MAX), ("empty", u64::MAX), ("failing", u64::MAX), ("ended", 3)] {
         store.create(&name.parse().unwrap(), Bounds::new(1, max).unwrap()).await.unwrap();
     }
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
     // A high rate lets the server keep many ids in memory, which lasts.
     for _ in 0..20 {
         client.id("INCRBY failing 1000").await;
         sleep(Duration::from_millis(100)).await;
     }
-    for name in ["fine", "dry", "ended"] {
+    for name in ["fine", "empty", "ended"] {
         client.id(&format!("INCR {name}")).await;
     }
-    for name in ["dry", "failing"] {
+    for name in ["empty", "failing"] {
         store.fail_sequence(name, ErrorKind::Unavailable);
     }
-    let load = draws(server.resp, &[("fine", 1), ("dry", 10), ("ended", 1)]);
+    let load = draws(server.resp, &[("fine", 1), ("empty", 10), ("ended", 1)]);
     let browser = Browser::start().await;
     system(&browser, "light").await;
     browser.driver.goto(server.url("/")).await.unwrap();
     while browser.cell("failing", "health").await != "failing" {
         client.ask("INCRBY failing 100").await;
-        assert_ne!(browser.cell("failing", "health").await, "dry", "memory was too small for this");
+        assert_ne!(browser.cell("failing", "health").await, "empty", "memory was too small for this");
     }
-    for (name, health) in [("fine", "serving"), ("dry", "dry"), ("ended", "ended")] {
+    for (name, health) in [("fine", "serving"), ("empty", "empty"), ("ended", "ended")] {
         browser.until_cell(name, "health", &format!("it === {}", json!(health))).await;
     }
     is_readable(&browser, "light").await;

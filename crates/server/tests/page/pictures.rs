@@ -41,7 +41,7 @@ async fn pictures() {
         store.set(&name, Change::new().next(last + 1)).await.unwrap();
     }
     let server = Running::with(store.clone(), |server| {
-        server.store_url("postgres://db1/shop").patience(Duration::from_millis(300))
+        server.store_url("postgres://db1/shop").timeout(Duration::from_millis(300))
     })
     .await;
     let each = &[

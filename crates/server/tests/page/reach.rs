@@ -55,7 +55,7 @@ async fn a_keyboard_is_enough() {
         "last",
         "rate",
         "stock",
-        "dry",
+        "empty",
         "waiting",
         "latency",
         "gaps",

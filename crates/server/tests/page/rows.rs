@@ -63,21 +63,21 @@ async fn read_aloud(browser: &Browser) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn store_outage_and_recovery_are_shown_with_the_reason() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(1))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_secs(1))).await;
     // The second client takes the ids that are too few for the first. When the first gives up, it puts its
     // ids back, and the sequence is `failing` until the second has taken them: wait for each text.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("orders", "health", "it === 'serving'").await;
     store.set_faults(Faults::outage());
-    browser.until_cell("orders", "health", "it === 'dry'").await;
+    browser.until_cell("orders", "health", "it === 'empty'").await;
     browser.until_cell("orders", "reason", "it.includes('failed')").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
     let reason = "the store is unreachable, and memory is running out; orders has no ids";
     browser
         .until(&format!("document.querySelector('[data-field=reason]').textContent === {}", json!(reason)))
         .await;
-    browser.until("document.getElementById('news').textContent.includes('orders is dry')").await;
+    browser.until("document.getElementById('news').textContent.includes('orders is empty')").await;
     browser.until_cell("orders", "since", r"/^since \d\d:\d\d:\d\d UTC, /.test(it)").await;
     browser.until_cell("orders", "failing", r"/^[\d.]+ fail$/.test(it)").await;
     // The title identifies the tab, and the name the server.

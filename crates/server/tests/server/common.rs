@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 /// A guard against hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Running {
     pub(crate) resp: SocketAddr,
@@ -168,7 +168,7 @@ impl Client {
     pub(crate) async fn rest_of_line(&mut self) -> String {
         let mut line = Vec::new();
         while !line.ends_with(b"\r\n") {
-            match timeout(PATIENCE, self.0.read_u8()).await.unwrap() {
+            match timeout(TIMEOUT, self.0.read_u8()).await.unwrap() {
                 Ok(byte) => line.push(byte),
                 Err(_) => break,
             }
@@ -185,7 +185,7 @@ impl Client {
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
         // A server that leaves with bytes unread resets the connection.
-        let _ = timeout(PATIENCE, self.0.read_to_end(&mut rest)).await.unwrap();
+        let _ = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.unwrap();
         String::from_utf8(rest).unwrap()
     }
 }

@@ -55,7 +55,7 @@ async fn running_pipeline_is_answered_to_its_last_whole_command() {
 #[tokio::test]
 async fn unreachable_store_serves_memory_then_tryagain() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("INCR orders").await, ":1");
     store.set_faults(Faults::outage());
@@ -94,6 +94,6 @@ async fn a_client_of_http_that_is_idle_does_not_hold_up_the_end() {
     assert_eq!(drawn.status(), StatusCode::OK);
     drawn.bytes().await.unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(5), server.end()).await;
-    assert!(ended.is_ok(), "it waited for the drain time of 10 s");
+    assert!(ended.is_ok(), "it waited for the shutdown timeout of 10 s");
     drop(http);
 }

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::common::{Running, with_orders};
 
 const HOSTILE: &str = "<img src=x onerror=alert(1)>\"'&{{rows}}";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Reads `/v1/events`, one event at a time.
 pub(crate) struct Events {
@@ -41,7 +41,7 @@ impl Events {
                 let data = serde_json::from_str(data.strip_prefix("data: ").unwrap()).unwrap();
                 return Some((name, data));
             }
-            let chunk = timeout(PATIENCE, self.response.chunk()).await.unwrap().unwrap()?;
+            let chunk = timeout(TIMEOUT, self.response.chunk()).await.unwrap().unwrap()?;
             self.text += std::str::from_utf8(&chunk).unwrap();
         }
     }
@@ -96,7 +96,7 @@ async fn each_second_it_is_told_what_goes_on() {
 #[tokio::test]
 async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_secs(30))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_secs(30))).await;
     let mut events = Events::at(&server, "").await;
     server.client().await.id("INCR orders").await;
     store.set_faults(Faults::outage());
@@ -133,7 +133,10 @@ async fn it_ends_with_the_server_and_says_so() {
     };
     assert_eq!(last["server"]["state"], json!("ending"));
     assert!(events.next().await.is_none());
-    timeout(Duration::from_secs(5), ended).await.expect("the shutdown waited for the drain time").unwrap();
+    timeout(Duration::from_secs(5), ended)
+        .await
+        .expect("the shutdown waited for the shutdown timeout")
+        .unwrap();
 }
 
 #[tokio::test]
@@ -253,7 +256,7 @@ async fn trouble_is_shown_and_any_found_among_thousands() {
 #[tokio::test]
 async fn trouble_has_its_beginning_and_its_rate() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(20))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(20))).await;
     let mut client = server.client().await;
     client.id("INCR orders").await;
     store.set_faults(Faults::outage());

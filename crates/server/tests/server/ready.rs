@@ -45,9 +45,9 @@ async fn a_server_is_not_ready_while_its_store_hangs() {
 }
 
 #[tokio::test]
-async fn server_is_unready_before_its_memory_runs_dry() {
+async fn server_is_unready_before_its_memory_runs_empty() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
     // Enough draws to measure a rate.
     for _ in 0..150 {
@@ -86,7 +86,7 @@ async fn server_is_unready_before_its_memory_runs_dry() {
 #[tokio::test]
 async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     let ((log, _guard), store) = (Log::begin(), with_orders().await);
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     until_ready(&server).await;
     store.set_faults(Faults::outage());
     assert!(server.client().await.ask("INCR orders").await.starts_with("-TRYAGAIN"));
@@ -168,15 +168,15 @@ async fn sequence_that_ends_soon_is_told_by_its_days() {
 }
 
 #[tokio::test]
-async fn dry_server_is_ready_after_recovery_without_draws() {
+async fn empty_server_is_ready_after_recovery_without_draws() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.patience(Duration::from_millis(200))).await;
+    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
     client.id("INCR orders").await;
     store.set_faults(Faults::outage());
     while client.ask("INCR orders").await.starts_with(':') {}
     let (is_ready, text) = ready(&server).await;
-    assert!(!is_ready && text.contains("`orders` is dry"), "{text}");
+    assert!(!is_ready && text.contains("`orders` is empty"), "{text}");
     store.set_faults(Faults::none());
     until_ready(&server).await;
 }
@@ -196,9 +196,9 @@ async fn exhausted_sequence_keeps_the_server_ready() {
 }
 
 #[tokio::test]
-async fn ending_server_serves_unready_during_the_drain_delay() {
+async fn ending_server_serves_unready_during_the_shutdown_delay() {
     let server =
-        Running::with(FaultyStore::new(), |server| server.drain_delay(Duration::from_secs(3600))).await;
+        Running::with(FaultyStore::new(), |server| server.shutdown_delay(Duration::from_secs(3600))).await;
     until_ready(&server).await;
     let (resp, url) = (server.resp, server.url("/readyz"));
     let task = server.end();
@@ -216,9 +216,10 @@ async fn ending_server_serves_unready_during_the_drain_delay() {
 }
 
 #[tokio::test]
-async fn after_the_drain_delay_it_ends() {
+async fn after_the_shutdown_delay_it_ends() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.drain_delay(Duration::from_millis(300))).await;
+    let server =
+        Running::with(store.clone(), |server| server.shutdown_delay(Duration::from_millis(300))).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("INCR orders").await, ":1");
     let address = server.resp;

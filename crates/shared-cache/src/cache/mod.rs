@@ -8,9 +8,9 @@
 //!    window.
 //! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires. Exactly one client
 //!    wins. All others find a stub that is not a number: they wait and draw again.
-//! 3. Dry (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if it
-//!    is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it has
-//!    found dry: see [`Layout::MOST_DRY`].
+//! 3. Empty (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if
+//!    it is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it has
+//!    found empty: see [`Layout::MOST_EMPTY`].
 //! 4. The winner reserves a range from the store. It always wins the stub before it reserves. If the stub is
 //!    still in place, [`Command::Put`] replaces it with the range, and the winner keeps the first ids.
 //!    Otherwise the range is abandoned.
@@ -72,10 +72,10 @@ impl Layout {
     /// The maximum distance of a window from the sequence's first id. Every draw beyond it goes to the store,
     /// one at a time.
     pub const REACH: u64 = ((1 << END) - 1) << 20;
-    /// How many draws may find the same number dry before the first of them takes its next step, without
+    /// How many draws may find the same number empty before the first of them takes its next step, without
     /// overflowing the count. Each client has at most one such draw in progress, because it does not add
-    /// again while the number is dry.
-    pub const MOST_DRY: u64 = ((1 << COUNTED) - Self::MAX_LEN) / Self::MAX_DRAW - 1;
+    /// again while the number is empty.
+    pub const MOST_EMPTY: u64 = ((1 << COUNTED) - Self::MAX_LEN) / Self::MAX_DRAW - 1;
 
     /// Creates the layout for a sequence whose first id is `start`.
     pub const fn new(start: u64) -> Self {
@@ -127,7 +127,7 @@ impl Layout {
         (left <= end && end <= Self::REACH).then_some(Standing { end, left, mark })
     }
 
-    /// Returns the first id of the next draw from a number; `None` if it is dry or foreign.
+    /// Returns the first id of the next draw from a number; `None` if it is empty or foreign.
     pub fn next_of(self, number: u64) -> Option<u64> {
         let standing = Self::decode(number).filter(|standing| standing.left > 0)?;
         self.id(standing.end - standing.left)
@@ -169,7 +169,7 @@ pub enum Command {
     Peek,
     /// Deletes the item if it has this cas, then acts as `Look` (`md K C<cas>` and `mg K N<ttl> c v t`).
     Clear {
-        /// The cas of the number that was found dry.
+        /// The cas of the number that was found empty.
         cas: u64,
     },
     /// Replaces the item with this number if it has this cas (`ms K <len> C<cas> T0`).
@@ -287,14 +287,14 @@ pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
             // The number before the addition. A result below `count` was not written by idmill.
             let before = number.checked_sub(count).and_then(Layout::decode);
             let Some(before) = before else { return Next::Foreign };
-            if before.left == 0 { dry(before, cas) } else { taken(layout, count, before) }
+            if before.left == 0 { empty(before, cas) } else { taken(layout, count, before) }
         }
     }
 }
 
 /// Returns the next step for a number that is used up. If it had a mark, the draw that crossed the mark
 /// prepares the next range.
-fn dry(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
+fn empty(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
     match (cas, mark) {
         // Valid cas values start at 1.
         (0, _) => Next::Unnumbered,
@@ -321,7 +321,7 @@ pub fn after_look(connection: u64, reply: Seen) -> Next {
         Seen::Stub => Next::Wait,
         Seen::Number { number, cas } => match Layout::decode(number) {
             None => Next::Foreign,
-            Some(standing) if standing.left == 0 => dry(standing, cas),
+            Some(standing) if standing.left == 0 => empty(standing, cas),
             Some(_) => Next::Draw,
         },
         Seen::Nothing => Next::Send(Command::Look),

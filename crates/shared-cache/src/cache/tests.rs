@@ -71,20 +71,20 @@ fn a_number_that_is_not_ours_hands_out_nothing() {
 fn cache_without_cas_is_rejected_before_a_reserve() {
     assert_eq!(after_look(1, Seen::Won { cas: 0 }), Next::Unnumbered);
     assert_eq!(after_look(1, Seen::Number { number: encoded(9, 0), cas: 0 }), Next::Unnumbered);
-    let dry = Added::Number { number: encoded(9, 0) + 1, cas: 0 };
-    assert_eq!(after_add(LAYOUT, 1, dry), Next::Unnumbered);
+    let empty = Added::Number { number: encoded(9, 0) + 1, cas: 0 };
+    assert_eq!(after_add(LAYOUT, 1, empty), Next::Unnumbered);
     assert_eq!(extend(LAYOUT, 9, range(10, 5), Seen::Number { number: encoded(9, 3), cas: 0 }), None);
 }
 
 #[test]
 fn a_number_tells_the_next_id() {
     assert_eq!(LAYOUT.next_of(encoded(50, 1)), Some(50));
-    assert_eq!(LAYOUT.next_of(encoded(50, 0)), None, "dry");
+    assert_eq!(LAYOUT.next_of(encoded(50, 0)), None, "empty");
     assert_eq!(Layout::new(u64::MAX).next_of(encoded(50, 1)), None, "beyond 2^64");
 }
 
 #[test]
-fn look_never_adds_to_a_dry_window() {
+fn look_never_adds_to_a_empty_window() {
     assert_eq!(after_look(1, Seen::Stub), Next::Wait);
     let seen = |drawn| Seen::Number { number: encoded(50, 10) + drawn, cas: 8 };
     assert_eq!(after_look(1, seen(9)), Next::Draw);
@@ -177,9 +177,9 @@ fn refill_has_the_step_size_and_stops_at_the_last_id() {
 
 #[test]
 fn no_number_of_ours_spills_over_or_wraps() {
-    let most = Layout::MAX_LEN + (Layout::MOST_DRY + 1) * Layout::MAX_DRAW;
+    let most = Layout::MAX_LEN + (Layout::MOST_EMPTY + 1) * Layout::MAX_DRAW;
     assert!(most <= 1 << COUNTED, "{most}");
-    const { assert!(Layout::MOST_DRY > 30_000) };
+    const { assert!(Layout::MOST_EMPTY > 30_000) };
     let last = encoded(Layout::REACH, Layout::MAX_LEN);
     assert!(last.checked_add(1 << 62).is_some());
     assert_eq!(Layout::encode(1, 2), None, "more than there ever were");

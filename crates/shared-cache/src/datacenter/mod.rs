@@ -6,9 +6,9 @@
 //! condition can never hold again. So it is harmless if a write with an unknown outcome is applied later:
 //!
 //! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or returns
-//!    [dry](Draw::Dry). A take without an acknowledgement is a gap. The values read later are no proof
+//!    [empty](Draw::Empty). A take without an acknowledgement is a gap. The values read later are no proof
 //!    that it was applied.
-//! 2. If the window is dry, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
+//! 2. If the window is empty, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
 //!    range aside under a token, the next generation of the window. A claim under the same token returns the
 //!    same range, for any process and also after a crash.
 //! 3. [`Install`] puts the range into the window, if the window still has the previous generation.
@@ -111,7 +111,7 @@ pub struct Token {
     /// The end of the last range in that window.
     pub reached: u128,
     /// Whether the window had no id left *in that same read*.
-    pub dry: bool,
+    pub empty: bool,
 }
 
 /// The outcome of a conditional write.
@@ -131,7 +131,7 @@ pub enum Draw {
     /// Send this write.
     Take(Take),
     /// Nothing is left: claim a range under this token.
-    Dry(Token),
+    Empty(Token),
     /// The remaining ids are above the range of the caller's type.
     AboveCeiling,
 }
@@ -173,7 +173,7 @@ impl WindowRow {
     pub fn draw(&self, count: u64, ceiling: u64) -> Draw {
         let switched = self.current.is_empty();
         let Some(from) = (if switched { self.preloaded } else { Some(self.current) }) else {
-            return Draw::Dry(self.token(true));
+            return Draw::Empty(self.token(true));
         };
         let end = from.end.min(u128::from(ceiling) + 1);
         if from.start >= end {
@@ -190,9 +190,9 @@ impl WindowRow {
         low.then(|| self.token(self.current.is_empty()))
     }
 
-    fn token(&self, dry: bool) -> Token {
+    fn token(&self, empty: bool) -> Token {
         let reached = self.preloaded.map_or(self.current.end, |span| span.end);
-        Token { era: self.era, generation: self.generation.saturating_add(1), reached, dry }
+        Token { era: self.era, generation: self.generation.saturating_add(1), reached, empty }
     }
 }
 
@@ -229,7 +229,7 @@ pub enum ClaimStep {
     Send(ClaimWrite),
     /// The window has changed, or the sequence was recalled or recreated: read the window again.
     Stale,
-    /// All ids are claimed. If the window was dry when it was read, the sequence is exhausted.
+    /// All ids are claimed. If the window was empty when it was read, the sequence is exhausted.
     Nothing,
     /// One of the rows went back in time. Serve nothing.
     Corrupt(&'static str),

@@ -31,8 +31,8 @@ fn take(row: &WindowRow, count: u64, ceiling: u64) -> Take {
     }
 }
 
-fn token(generation: u64, dry: bool) -> Token {
-    Token { era: ERA, generation, reached: 1, dry }
+fn token(generation: u64, empty: bool) -> Token {
+    Token { era: ERA, generation, reached: 1, empty }
 }
 
 #[test]
@@ -83,8 +83,8 @@ fn low_is_at_the_threshold_with_nothing_preloaded() {
     assert_eq!(window(1, span(5, 10), None).low(5), Some(Token { reached: 10, ..token(2, false) }));
     assert_eq!(window(1, span(10, 10), None).low(0), Some(Token { reached: 10, ..token(2, true) }));
     assert_eq!(window(1, span(5, 10), Some(span(20, 30))).low(5), None);
-    let dry = window(1, span(10, 10), None);
-    assert_eq!(dry.draw(1, 99), Draw::Dry(dry.low(0).unwrap()));
+    let empty = window(1, span(10, 10), None);
+    assert_eq!(empty.draw(1, 99), Draw::Empty(empty.low(0).unwrap()));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_window_is_made_only_where_it_never_had_a_range() {
     let empty = WindowRow::empty(ERA, bounds());
     assert_eq!(prepare(None, &fresh, None), Prepare::Create(empty));
     assert_eq!(prepare(Some(&empty), &fresh, None), Prepare::Ready);
-    assert_eq!(empty.draw(1, 99), Draw::Dry(token(1, true)));
+    assert_eq!(empty.draw(1, 99), Draw::Empty(token(1, true)));
     let of_before = WindowRow { era: OTHER, ..window(9, span(5, 9), None) };
     let reset = Prepare::Reset(Reset { seen: OTHER, row: empty });
     assert_eq!(prepare(Some(&of_before), &fresh, None), reset);

@@ -12,7 +12,7 @@ use super::rows::{self, asks};
 use super::run::read;
 use super::table::Table;
 use crate::history::{Seen, refusal};
-use crate::{Executor, Patience, Statement};
+use crate::{Executor, Statement, Timeout};
 
 /// The column of a row read by `select_history` that has its history. The next column has the
 /// current one.
@@ -41,7 +41,7 @@ impl Calls {
         &self,
         executor: &mut E,
         request: &Reserve,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<(Option<SequenceInfo>, bool)> {
         let Some(here) = self.history.here else {
             return Ok((self.look(executor, &request.name).await?, false));
@@ -52,7 +52,7 @@ impl Calls {
         let seen = Seen { info: rows::decode(row)?, was, here };
         let moved = seen.moved();
         if let Some(histories) = moved {
-            self.adopt(executor, &seen.info, histories, patience).await?;
+            self.adopt(executor, &seen.info, histories, timeout).await?;
         }
         let adopted = moved.is_some();
         Ok((Some(seen.info), adopted))
@@ -65,14 +65,14 @@ impl Calls {
         executor: &mut E,
         seen: &SequenceInfo,
         histories: Histories<'_>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<()> {
         let after = self.history.failover.adopt(seen, histories)?;
         let SequenceInfo { name, identity, .. } = seen;
         let (was, next) = (seen.reached(), after.reached());
         let values = asks(&[name, &identity.incarnation, &identity.epoch, &was, &histories.was, &next]);
         let sql = self.table.adopt(E::IN_TRANSACTION, self.history);
-        if !self.write(executor, Statement::write(sql, values).with_patience(patience)).await?.is_empty() {
+        if !self.write(executor, Statement::write(sql, values).with_timeout(timeout)).await?.is_empty() {
             self.history.failover.report(&seen.name, histories);
         }
         Ok(())

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use super::calls::Calls;
 use super::rows::{self, granted};
-use crate::{Executor, Patience, Row, Statement, Value, each_of};
+use crate::{Executor, Row, Statement, Timeout, Value, each_of};
 
 /// The pauses before held rows are retried.
 const PAUSES_MS: [u64; 4] = [4, 8, 16, 32];
@@ -89,7 +89,7 @@ impl Calls {
 
     /// Reserves for one sequence with a short wait, since the rest of the batch waits for it.
     async fn reserve_briefly<E: Executor + Clone>(&self, executor: &E, request: &Reserve) -> Result<Grant> {
-        self.reserve_with(&mut executor.clone(), request, None, Patience::Brief).await
+        self.reserve_with(&mut executor.clone(), request, None, Timeout::Brief).await
     }
 
     /// Reserves for the requests at these indexes, in one statement.
@@ -108,7 +108,7 @@ impl Calls {
             texts(|request| request.name.as_str().to_owned()),
             texts(|request| request.count.max(1).to_string()),
             texts(|request| request.ceiling.to_string()),
-            Value::Patience,
+            Value::Timeout,
         ];
         let rows = self.write(&mut executor.clone(), Statement::write(sql, values).often()).await?;
         Ok(requests.into_iter().map(|request| found(&rows, request)).collect())

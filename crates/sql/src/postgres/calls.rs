@@ -17,7 +17,7 @@ use super::rows::{self, asks, of_page};
 use super::run::{TRIES, crowded, read, write};
 use super::table::Table;
 use crate::rows::{decide, fits, listing};
-use crate::{Dialect, Executor, Patience, Row, Statement, Value, must_be_alone};
+use crate::{Dialect, Executor, Row, Statement, Timeout, Value, must_be_alone};
 
 /// The calls of a [`Store`](idmill::store::Store) over the rows of a table that was found or
 /// created. Their errors lack the sequence and the operation.
@@ -122,7 +122,7 @@ impl Calls {
         executor: &mut E,
         request: &Reserve,
         floor: Option<u64>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<Grant> {
         let (table, exactly) = (self.writable()?, floor.is_some());
         let built = &self.reserves[2 * usize::from(E::IN_TRANSACTION) + usize::from(exactly)];
@@ -131,11 +131,11 @@ impl Calls {
         for _ in 0..TRIES {
             let mut values = asks(&[&request.name, &request.count.max(1), &request.ceiling]);
             values.extend(floor.map(|floor| Value::from(floor.to_string())));
-            let statement = Statement::write(sql, values).with_patience(patience).often();
+            let statement = Statement::write(sql, values).with_timeout(timeout).often();
             if let Some(row) = self.write(executor, statement).await?.first() {
                 return rows::granted(row, request);
             }
-            let (seen, adopted) = self.look_again(executor, request, patience).await?;
+            let (seen, adopted) = self.look_again(executor, request, timeout).await?;
             if adopted {
                 continue;
             }
@@ -148,7 +148,7 @@ impl Calls {
                 continue;
             }
             let from = Some(grant.range.start());
-            if let Some(row) = self.insert(executor, &info, from, patience).await? {
+            if let Some(row) = self.insert(executor, &info, from, timeout).await? {
                 let grant = rows::granted(&row, request)?;
                 return fits(&grant, request, floor).map(|()| grant);
             }
@@ -174,12 +174,12 @@ impl Calls {
         executor: &mut E,
         info: &SequenceInfo,
         from: Option<u64>,
-        patience: Patience,
+        timeout: Timeout,
     ) -> Result<Option<Row>> {
         let mut values: Vec<_> = rows::values(info, from).map(Value::from).into();
-        values.push(Value::Patience);
+        values.push(Value::Timeout);
         let statement = Statement::write(self.table.insert(E::IN_TRANSACTION, self.history), values);
-        Ok(self.write(executor, statement.with_patience(patience)).await?.pop())
+        Ok(self.write(executor, statement.with_timeout(timeout)).await?.pop())
     }
 
     /// Runs a statement and returns whether it wrote the row.
@@ -213,7 +213,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
 
     async fn reserve(&self, executor: &mut E, request: &Reserve) -> Result<Grant> {
         const { must_be_alone::<E>() };
-        self.reserve_with(executor, request, None, Patience::Full).await
+        self.reserve_with(executor, request, None, Timeout::Full).await
     }
 
     async fn reserve_many(&self, executor: &mut E, requests: &[Reserve]) -> Result<Vec<Result<Grant>>> {
@@ -242,7 +242,7 @@ impl<E: Executor + Clone + Send + Sync> Dialect<E> for Calls {
     async fn create(&self, executor: &mut E, name: &SequenceName, bounds: Bounds) -> Result<SequenceInfo> {
         self.writing::<E>()?;
         let info = SequenceInfo::new(name.clone(), bounds);
-        match self.insert(executor, &info, None, Patience::Full).await? {
+        match self.insert(executor, &info, None, Timeout::Full).await? {
             Some(_) => Ok(info),
             None => Err(already_exists(name)),
         }

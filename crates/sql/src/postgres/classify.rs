@@ -84,18 +84,18 @@ pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
 }
 
 /// The fault if all connections of a store are in use, and none became free within this time.
-pub fn busy(connections: usize, patience: Duration) -> Fault {
+pub fn busy(connections: usize, timeout: Duration) -> Fault {
     let message =
-        format!("all {connections} connections of the store were in use for {patience:?}; try again");
+        format!("all {connections} connections of the store were in use for {timeout:?}; try again");
     Fault::Refused(Error::new(ErrorKind::Unavailable, message))
 }
 
 /// The fault if all connections of a pool shared with the caller are in use, and none became free
 /// within this time. It can be a deadlock. `own` describes how to give the store its own
 /// connections, and `limit` names the setting that limits the pool.
-pub fn exhausted(connections: usize, patience: Duration, own: &str, limit: &str) -> Fault {
+pub fn exhausted(connections: usize, timeout: Duration, own: &str, limit: &str) -> Fault {
     let message = format!(
-        "all {connections} connections were in use for {patience:?}; draw ids before you take one, use \
+        "all {connections} connections were in use for {timeout:?}; draw ids before you take one, use \
          {own}, or raise {limit}"
     );
     Fault::Refused(Error::new(ErrorKind::Unavailable, message).refusing_waiters())

@@ -6,7 +6,7 @@
 //! - Its [`Executor`](crate::Executor) sends one statement, with the types of its values:
 //!   [`Value::Text`] is `text`, [`Value::Texts`] is `text[]`. All columns of an answer are `text`
 //!   and may be `NULL`.
-//! - For [`Value::Patience`] it passes how long the statement may wait for locks, as text: `100ms`.
+//! - For [`Value::Timeout`] it passes how long the statement may wait for locks, as text: `100ms`.
 //!   That limit is shorter than the timeout for the answer, so that the server times out first and
 //!   certainly did nothing. A statement that fails with [`LOCK_NOT_AVAILABLE`] may be sent again
 //!   with a longer limit. In a transaction of the caller the adapter passes an empty text.
@@ -24,7 +24,7 @@
 //!
 //! [`Value::Text`]: crate::Value::Text
 //! [`Value::Texts`]: crate::Value::Texts
-//! [`Value::Patience`]: crate::Value::Patience
+//! [`Value::Timeout`]: crate::Value::Timeout
 
 mod adopt;
 mod batch;

@@ -282,10 +282,10 @@ pub fn draw_sql(sql: &str) -> String {
     let [cycles, cache, start] = ["cycle_option", "cache_size", "start_value"].map(own);
     let name = literal(sql);
     format!(
-        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS patience, \
+        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', $2, true) AS timeout, \
          pg_logical_emit_message(true, 'idmill', '')::text AS flushed), \
          n AS (SELECT nextval(q.o) AS v, q.o, q.durable FROM \
-         (SELECT {name}::regclass AS o, session.durable, session.patience, session.flushed, CASE WHEN $1::numeric > 1 \
+         (SELECT {name}::regclass AS o, session.durable, session.timeout, session.flushed, CASE WHEN $1::numeric > 1 \
          OR (SELECT seqincrement = 1 FROM pg_catalog.pg_sequence WHERE seqrelid = {name}::regclass) THEN \
          pg_advisory_xact_lock(({ADVISORY}::bigint << 32) | {name}::regclass::oid::bigint) IS NULL END AS turn \
          FROM session OFFSET 0) AS q, \
@@ -322,12 +322,12 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Returns the statement, and the last id that it takes. It waits at most `patience` for a
+    /// Returns the statement, and the last id that it takes. It waits at most `timeout` for a
     /// lock, in the format of PostgreSQL's `lock_timeout`.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) if no whole block fits into the bounds.
-    pub fn sql(&self, sql: &str, patience: &str) -> Result<(String, Option<u64>)> {
+    pub fn sql(&self, sql: &str, timeout: &str) -> Result<(String, Option<u64>)> {
         let Self { increment, bounds, told, identity, count } = *self;
         let values = told.unwrap_or(Values::Last);
         let first = First::of(increment, bounds, values)?;
@@ -346,7 +346,7 @@ impl Creation {
             draw.unwrap_or_default(),
             note_sql(sql, "", &first.note(noted), identity),
         );
-        Ok((block("", patience, &body), taken))
+        Ok((block("", timeout, &body), taken))
     }
 }
 
@@ -390,7 +390,7 @@ fn bounds_sql(bounds: Bounds, value: u64) -> String {
 }
 
 /// Returns the statement that changes a sequence from `seen` to `after`. It waits at most
-/// `patience` for a lock.
+/// `timeout` for a lock.
 ///
 /// It holds a lock that blocks draws. If the sequence has changed since it was read, nothing is
 /// changed and the error is [`CHANGED`]. The restart changes the file, so that other programs
@@ -399,7 +399,7 @@ fn bounds_sql(bounds: Bounds, value: u64) -> String {
 /// # Errors
 /// The errors of [`Seen::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if no whole block
 /// is left.
-pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> Result<String> {
+pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, timeout: &str) -> Result<String> {
     let (values, max) = (seen.values()?, after.bounds.max());
     let first = First::of(seen.increment.cast_unsigned(), after.bounds, values);
     let (last, called) = match after.next {
@@ -429,21 +429,21 @@ pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, patience: &str) -> 
         note_sql(sql, seen.remark(), &note, after.identity),
         oid = seen.oid,
     );
-    Ok(block("last bigint; called boolean; note text; ", patience, &body))
+    Ok(block("last bigint; called boolean; note text; ", timeout, &body))
 }
 
-/// Returns the statement that drops a sequence. It waits at most `patience` for a lock.
-pub fn drop_sql(sql: &str, patience: &str) -> String {
-    block("", patience, &format!("DROP SEQUENCE {sql};"))
+/// Returns the statement that drops a sequence. It waits at most `timeout` for a lock.
+pub fn drop_sql(sql: &str, timeout: &str) -> String {
+    block("", timeout, &format!("DROP SEQUENCE {sql};"))
 }
 
 /// A block that is one transaction. Its commit is durable whatever the session's settings are, and
-/// it waits at most `patience` for a lock.
-fn block(declare: &str, patience: &str, body: &str) -> String {
+/// it waits at most `timeout` for a lock.
+fn block(declare: &str, timeout: &str, body: &str) -> String {
     format!(
         "DO $idmill$ DECLARE {declare}durable text; BEGIN SELECT {DURABLE} INTO durable; \
          PERFORM set_config('lock_timeout', {}, true); {body} END $idmill$",
-        literal(patience),
+        literal(timeout),
         DURABLE = DURABLE.trim_end_matches(" AS durable")
     )
 }

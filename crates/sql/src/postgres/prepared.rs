@@ -50,11 +50,11 @@ impl Prepared {
     }
 
     /// Returns the `EXECUTE` statement with these values and this lock timeout.
-    pub fn execute(&self, values: &[Value], patience: &str) -> String {
+    pub fn execute(&self, values: &[Value], timeout: &str) -> String {
         let mut sql = format!("EXECUTE {}", self.name);
         for (place, value) in values.iter().enumerate() {
             sql.push_str(if place == 0 { " (" } else { ", " });
-            push(&mut sql, value, patience);
+            push(&mut sql, value, timeout);
         }
         sql + if values.is_empty() { "" } else { ")" }
     }
@@ -63,20 +63,20 @@ impl Prepared {
 /// Returns `None` for types that no statement of reserves has.
 fn of_type(value: &Value) -> Option<&'static str> {
     match value {
-        Value::Text(_) | Value::Patience => Some("text"),
+        Value::Text(_) | Value::Timeout => Some("text"),
         Value::Texts(_) => Some("text[]"),
         _ => None,
     }
 }
 
-fn push(sql: &mut String, value: &Value, patience: &str) {
+fn push(sql: &mut String, value: &Value, timeout: &str) {
     match value {
         Value::Text(text) => sql.push_str(&literal(text)),
         Value::Texts(texts) => {
             let texts: Vec<_> = texts.iter().map(|text| literal(text)).collect();
             sql.extend(["ARRAY[", &texts.join(", "), "]::text[]"]);
         }
-        Value::Patience => sql.push_str(&literal(patience)),
+        Value::Timeout => sql.push_str(&literal(timeout)),
         other => unreachable!("no reserve has the value {other:?}"),
     }
 }
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn values_are_literals_that_end_where_they_end() {
         let texts = Value::Texts(vec!["a'".to_owned(), "b\\".to_owned()]);
-        let statement = reserve(["x'); DROP".into(), texts, Value::Patience]);
+        let statement = reserve(["x'); DROP".into(), texts, Value::Timeout]);
         let prepared = Prepared::new(&statement, Some("7"));
         let sql = "PREPARE NAME (text, text[], text) AS UPDATE t SET a = 'cluster ' || E'7'::text";
         assert_eq!(prepared.prepare(), sql.replace("NAME", &prepared.name));

@@ -27,7 +27,7 @@ pub(super) fn values(info: &SequenceInfo, from: Option<u64>) -> [String; 7] {
 /// Converts parameters to text, and appends the lock timeout.
 pub(super) fn asks(parameters: &[&(dyn Display + Sync)]) -> Vec<Value> {
     let texts = parameters.iter().map(|parameter| Value::from(parameter.to_string()));
-    texts.chain([Value::Patience]).collect()
+    texts.chain([Value::Timeout]).collect()
 }
 
 /// The parameters of a page: the name before it, the prefix and the number of rows.

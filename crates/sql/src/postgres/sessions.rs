@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::classify::{IS_STANDBY, LOCK_NOT_AVAILABLE, busy, is_read_only, leaves_connection, read_only};
 use super::durable::{CURRENT_TRANSACTION, Keeps, TRANSACTION_STATUS, must_be_durable};
-use crate::{Answer, Asked, Executor, Fault, Patience, Pool, Row, Statement, Value};
+use crate::{Answer, Asked, Executor, Fault, Pool, Row, Statement, Timeout, Value};
 
 /// The maximum number of concurrent statements, besides those waiting for locks. Further statements
 /// queue.
@@ -116,8 +116,8 @@ impl<D: Driver> Sessions<D> {
     }
 
     /// Returns how long a statement that begins now may wait for a lock, in PostgreSQL's format.
-    pub fn lock_timeout(&self, patience: Patience) -> String {
-        lock_timeout(patience, self.deadline())
+    pub fn lock_timeout(&self, timeout: Timeout) -> String {
+        lock_timeout(timeout, self.deadline())
     }
 
     /// Returns the deadline of a statement that begins now, including its waits for a connection
@@ -150,7 +150,7 @@ impl<D: Driver> Sessions<D> {
     }
 
     /// Runs one statement. It has committed when this returns, and its rows report how durably.
-    /// With [`Patience::Full`], a statement whose lock is held for long is run again with the full
+    /// With [`Timeout::Full`], a statement whose lock is held for long is run again with the full
     /// timeout, if few others wait in this way.
     ///
     /// # Errors
@@ -165,18 +165,18 @@ impl<D: Driver> Sessions<D> {
         // Covers the waits for a permit, a connection, locks and the answer.
         let deadline = self.deadline();
         let outcome = match self.place(deadline).await {
-            Ok(_permit) => self.send(statement, Patience::Brief, deadline).await,
+            Ok(_permit) => self.send(statement, Timeout::Brief, deadline).await,
             Err(fault) => return (Vec::new(), Some(fault)),
         };
         let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
-        let waits = statement.patience == Patience::Full && statement.values.contains(&Value::Patience);
+        let waits = statement.timeout == Timeout::Full && statement.values.contains(&Value::Timeout);
         // All other statements would wait too if there is only one connection.
         if !held || !waits || !self.0.driver.has_several() {
             return outcome;
         }
         // If no permit is free, other statements most likely wait for other locks.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
-        self.send(statement, Patience::Full, deadline).await
+        self.send(statement, Timeout::Full, deadline).await
     }
 
     /// Runs a text with several statements without parameters. Each text is one transaction.
@@ -196,7 +196,7 @@ impl<D: Driver> Sessions<D> {
     async fn send(
         &self,
         statement: &Statement<'_>,
-        patience: Patience,
+        timeout: Timeout,
         deadline: Instant,
     ) -> (Vec<Row>, Option<Fault>) {
         // A session in use is not shared. If this future is dropped, the session is closed.
@@ -204,7 +204,7 @@ impl<D: Driver> Sessions<D> {
             Ok(session) => session,
             Err(fault) => return (Vec::new(), Some(fault)),
         };
-        let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(patience, deadline));
+        let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(timeout, deadline));
         let mut fault = self.ask(&mut session, statement, &lock_timeout, &mut rows, deadline).await.err();
         // The reader of the rows rejects rows that are not durable; here, their session is not
         // reused.
@@ -348,9 +348,9 @@ pub fn halfway(deadline: Instant) -> Instant {
 
 /// Returns the lock timeout of a statement, in PostgreSQL's format. It is shorter than the timeout
 /// of the answer, so that the server times out first and certainly did nothing.
-fn lock_timeout(patience: Patience, deadline: Instant) -> String {
+fn lock_timeout(timeout: Timeout, deadline: Instant) -> String {
     let most = halfway(deadline) - Instant::now();
-    let patience = if patience == Patience::Brief { most.min(BRIEFLY) } else { most };
+    let timeout = if timeout == Timeout::Brief { most.min(BRIEFLY) } else { most };
     // Rounded up, since less than a millisecond of the time has passed.
-    format!("{}ms", patience.as_micros().div_ceil(1000).max(1))
+    format!("{}ms", timeout.as_micros().div_ceil(1000).max(1))
 }

@@ -332,10 +332,10 @@ pub fn witness_ddl(schema: Option<&str>, table: &str) -> Result<String> {
 /// changed.
 pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> String {
     if in_transaction {
-        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS patience{more})");
+        return format!("WITH session AS (SELECT 'on' AS durable, ${parameter}::text AS timeout{more})");
     }
     format!(
-        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS patience{more})"
+        "WITH session AS (SELECT {DURABLE}, set_config('lock_timeout', ${parameter}, true) AS timeout{more})"
     )
 }
 

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::history::History;
 use super::*;
 use crate::{
-    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Patience, Row, Statement, Value, Witnesses,
+    Answer, Dialect, EngineError, Executor, Fault, InTransaction, Row, Statement, Timeout, Value, Witnesses,
 };
 
 type Answered = Result<Vec<Row>, Fault>;
@@ -45,7 +45,7 @@ impl<const IN_TRANSACTION: bool> Executor for Script<IN_TRANSACTION> {
         let mut told = self.0.lock();
         let owned = if statement.writes { Statement::write } else { Statement::read };
         let heard = owned(statement.sql.into_owned(), statement.values);
-        told.heard.push(heard.with_patience(statement.patience));
+        told.heard.push(heard.with_timeout(statement.timeout));
         // After the end of the script, answers have no rows.
         told.answers.pop_front().unwrap_or(Ok(Vec::new())).map(Answer::rows)
     }
@@ -155,7 +155,7 @@ async fn in_transaction_draw_keeps_settings_and_needs_all_ids() {
     let statement = transaction.heard().remove(0);
     assert!(statement.writes && !statement.sql.contains("set_config"), "{}", statement.sql);
     assert!(statement.sql.contains("UPDATE \"app\".\"t\""), "{}", statement.sql);
-    let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Patience, "0".into()];
+    let values = ["s".into(), "3".into(), i32::MAX.to_string().into(), Value::Timeout, "0".into()];
     assert_eq!(statement.values[..5], values);
     // Fewer ids are left than requested.
     let mut transaction = Transaction::of([Ok(vec![]), Ok(vec![seen("99")])]);
@@ -187,8 +187,8 @@ async fn batch_retries_locked_rows_and_shortens_later_timeouts() {
     let names = |statement: &Statement<'_>| statement.values[0].clone();
     assert_eq!(names(&heard[0]), Value::Texts(vec!["b".into(), "a".into(), "new".into()]));
     assert_eq!(names(&heard[4]), Value::Texts(vec!["b".into()]));
-    let patience: Vec<_> = heard.iter().filter(|one| one.writes).map(|one| one.patience).collect();
-    assert_eq!(patience, [[Patience::Full; 5].as_slice(), &[Patience::Brief; 2]].concat());
+    let timeout: Vec<_> = heard.iter().filter(|one| one.writes).map(|one| one.timeout).collect();
+    assert_eq!(timeout, [[Timeout::Full; 5].as_slice(), &[Timeout::Brief; 2]].concat());
 }
 
 #[tokio::test]
@@ -316,7 +316,7 @@ async fn a_record_that_is_not_durable_is_refused() {
             let written = calls().swap_record(&mut session, &name("s"), seen, "b").await;
             assert_eq!(written.err().map(|error| error.kind()), kind, "{durable:?} {seen:?}");
             let last = session.heard().pop().unwrap();
-            assert!(last.writes && last.values.contains(&Value::Patience), "{}", last.sql);
+            assert!(last.writes && last.values.contains(&Value::Timeout), "{}", last.sql);
         }
     }
     for (answer, kind) in [

@@ -10,7 +10,7 @@ use super::calls::Calls;
 use super::history::History;
 use super::table::{DEFAULT_TABLE, Table};
 use crate::transaction::{Draws, FailsOver};
-use crate::{Executor, Patience};
+use crate::{Executor, Timeout};
 
 /// Uses a table without looking for it.
 impl Draws for Calls {
@@ -26,7 +26,7 @@ impl Draws for Calls {
     }
 
     async fn draw<E: Executor>(&self, executor: &mut E, request: &Reserve, floor: u64) -> Result<IdRange> {
-        Ok(self.reserve_with(executor, request, Some(floor), Patience::Full).await?.range)
+        Ok(self.reserve_with(executor, request, Some(floor), Timeout::Full).await?.range)
     }
 }
 

@@ -66,7 +66,7 @@ pub struct Pace {
     /// Between two requests of a client.
     pub pause: Duration,
     /// A client's timeout for an answer, after which it switches to another server.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Each client cycles through these.
     pub ways: Vec<Way>,
 }
@@ -75,8 +75,8 @@ impl Default for Pace {
     fn default() -> Self {
         let ways =
             vec![Way::Incr(20), Way::IncrBy(7), Way::Take(33), Way::Ids(5), Way::Ranges(50), Way::Incr(1)];
-        let (pause, patience) = (Duration::from_millis(5), Duration::from_secs(60));
-        Self { sequence: "orders", clients: 12, pause, patience, ways }
+        let (pause, timeout) = (Duration::from_millis(5), Duration::from_secs(60));
+        Self { sequence: "orders", clients: 12, pause, timeout, ways }
     }
 }
 
@@ -190,7 +190,7 @@ impl Client {
     async fn answered(&mut self, way: Way) -> bool {
         loop {
             for _ in 0..self.fleet.places() {
-                match timeout(self.pace.patience, self.ask(way)).await {
+                match timeout(self.pace.timeout, self.ask(way)).await {
                     Ok(Ok(Ok(()))) => return true,
                     Ok(Ok(Err(Refused(said)))) => self.waits.was_refused(said),
                     // A connection that was cut off mid-answer cannot be reused.

@@ -61,7 +61,7 @@ func (server *HTTP) Draw(ctx context.Context, name string, n int) ([]int64, erro
 }
 
 func (server *HTTP) post(ctx context.Context, url string) ([]int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {

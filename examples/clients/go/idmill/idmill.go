@@ -17,8 +17,8 @@ const (
 	tries        = 10 // about ten seconds in all, if no server answers
 	pause        = 20 * time.Millisecond
 	longestPause = 2 * time.Second
-	// Longer than the server's --patience (5 s), after which it returns TRYAGAIN.
-	patience = 7 * time.Second
+	// Longer than the server's --timeout (5 s), after which it returns TRYAGAIN.
+	timeout = 7 * time.Second
 )
 
 // Prefixes of the errors that may not occur on another attempt or another server: the store is unreachable, its reply
@@ -48,7 +48,7 @@ func Connect(urls []string, token string) (*Ids, error) {
 		}
 		options.Password = token
 		options.DialTimeout = time.Second
-		options.ReadTimeout = patience
+		options.ReadTimeout = timeout
 		options.ContextTimeoutEnabled = true
 		// Retries of go-redis would be equally safe. They are disabled, since they would retry the same unreachable
 		// server.

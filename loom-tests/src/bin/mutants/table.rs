@@ -156,21 +156,21 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "promotion-without-comparing",
         "promotion::a_late_promotion_undoes_nothing",
-        &[edit(STOCK, "self.current.compare_and_swap(dry, next);", "self.current.store(next);")],
+        &[edit(STOCK, "self.current.compare_and_swap(empty, next);", "self.current.store(next);")],
     ),
     mutant(
         "link-cleared-before-promotion",
         "promotion::draws_do_not_wait_while_ids_are_left",
         &[edit(
             STOCK,
-            "self.current.compare_and_swap(dry, next);",
-            "dry.next().store(None); self.current.compare_and_swap(dry, next);",
+            "self.current.compare_and_swap(empty, next);",
+            "empty.next().store(None); self.current.compare_and_swap(empty, next);",
         )],
     ),
     mutant(
         "link-never-cleared",
         "promotion::draws_do_not_wait_while_ids_are_left",
-        &[edit(STOCK, "dry.next().store(None);", "")],
+        &[edit(STOCK, "empty.next().store(None);", "")],
     ),
     mutant(
         "no-second-look-at-what-is-current",
@@ -178,7 +178,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(
             STOCK,
             "let current = self.current();\n        if Arc",
-            "else { return Err(dry.reason()); }\n        let current = self.current();\n        if Arc",
+            "else { return Err(empty.reason()); }\n        let current = self.current();\n        if Arc",
         )],
     ),
     mutant(
@@ -250,7 +250,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     ),
     mutant(
         "generation-bumped-before-the-seals",
-        "revoke::a_lease_renewed_meanwhile_is_void",
+        "revoke::a_block_renewed_meanwhile_is_void",
         &[
             edit(STOCK, "self.generation.fetch_add(1, Ordering::Release);\n        count", "count"),
             edit(
@@ -273,8 +273,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
     ),
     mutant(
-        "lease-reads-the-generation-after-taking",
-        "revoke::a_lease_renewed_meanwhile_is_void",
+        "block-reads-the-generation-after-taking",
+        "revoke::a_block_renewed_meanwhile_is_void",
         &[
             edit("src/sequence/block.rs", "let generation = stock.generation();\n", ""),
             edit(
@@ -285,8 +285,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         ],
     ),
     mutant(
-        "lease-does-not-look-at-the-generation",
-        "revoke::leases_are_void",
+        "block-does-not-look-at-the-generation",
+        "revoke::blocks_are_void",
         &[edit(
             "src/sequence/block.rs",
             "if id == self.end || !stock.is_current(self.generation) {",

@@ -27,7 +27,7 @@ use super::schema::Table;
 use super::sequences::{Sequences, global};
 
 /// How long a draw waits for the recall check before it uses the window as it is.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 /// How often a claim is attempted, after a refusal or an unknown outcome, before it is left to the next
 /// refill.
 const CLAIMS: u32 = 8;
@@ -81,7 +81,7 @@ impl Geo {
             };
             let take = match window.draw(request.count, request.ceiling) {
                 Draw::Take(take) => take,
-                Draw::Dry(token) => return Ok(Drawn::Dry(token)),
+                Draw::Empty(token) => return Ok(Drawn::Empty(token)),
                 Draw::AboveCeiling => return Err(exhausted(name, request.ceiling)),
             };
             let outcome = match self.windows.take(name, &take).await {
@@ -113,7 +113,7 @@ impl Geo {
             Check::Now => {}
         }
         let begun = self.knowledge.begin(name);
-        match tokio::time::timeout(PATIENCE, self.ask(request)).await {
+        match tokio::time::timeout(TIMEOUT, self.ask(request)).await {
             Ok(Ok(row)) => Ok(Some(row.era)),
             // The datacenter is cut off: use the window as it is.
             Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => Ok(self.knowledge.era(name)),
@@ -185,11 +185,11 @@ impl Geo {
                     Floor::of_global(&global).inspect(|floor| self.knowledge.raise(name, *floor));
                     return Ok(Claimed::Stale);
                 }
-                ClaimStep::Nothing if token.dry => {
+                ClaimStep::Nothing if token.empty => {
                     return Err(exhausted(name, request.ceiling.min(global.bounds.max())));
                 }
                 ClaimStep::Nothing => {
-                    self.knowledge.refilled(name, self.settings.check.max(PATIENCE));
+                    self.knowledge.refilled(name, self.settings.check.max(TIMEOUT));
                     return Ok(Claimed::Nothing);
                 }
                 ClaimStep::Corrupt(fault) => return Err(self.windows.refuse(name, fault)),
@@ -206,7 +206,7 @@ impl Geo {
     }
 
     fn used_up(&self, error: Error, token: &Token) -> Error {
-        let state = if token.dry { "is used up" } else { "runs low" };
+        let state = if token.empty { "is used up" } else { "runs low" };
         self.cut_off(error, state)
     }
 
@@ -259,7 +259,7 @@ impl Source<Token> for DatacenterWindow {
         Box::pin(async move {
             let outcome = self.0.claim(request, token).await;
             if outcome.is_err() {
-                self.0.knowledge.refilled(&request.name, PATIENCE);
+                self.0.knowledge.refilled(&request.name, TIMEOUT);
             }
             outcome.map_err(|error| named(error, request))
         })

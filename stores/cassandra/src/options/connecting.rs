@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 
 use super::{CassandraOptions, PORT};
 use crate::classify::connect_failed;
-use crate::client::{AGREEMENT, patience};
+use crate::client::{AGREEMENT, per_node};
 
 /// Idle time after which a connection is probed.
 const KEEPALIVE: Duration = Duration::from_secs(1);
@@ -23,11 +23,11 @@ const KEEPALIVE: Duration = Duration::from_secs(1);
 impl CassandraOptions {
     pub(crate) async fn connect_session(&self) -> Result<Session> {
         // Detect a frozen node both while connecting and on an open connection.
-        let patience = patience(self.timeout).max(Duration::from_millis(1));
+        let timeout = per_node(self.timeout).max(Duration::from_millis(1));
         let mut builder = SessionBuilder::new()
-            .connection_timeout(patience)
-            .keepalive_interval(KEEPALIVE.min(patience))
-            .keepalive_timeout(patience)
+            .connection_timeout(timeout)
+            .keepalive_interval(KEEPALIVE.min(timeout))
+            .keepalive_timeout(timeout)
             .metadata_request_clientside_timeout(self.timeout)
             .schema_agreement_timeout(AGREEMENT);
         let addresses = self.authority.addresses(PORT)?;

@@ -77,7 +77,7 @@ async fn lost_install_costs_one_block_and_one_stub_lifetime() {
 }
 
 #[tokio::test]
-async fn a_dry_window_is_cleared_and_refilled_by_one() {
+async fn a_empty_window_is_cleared_and_refilled_by_one() {
     let server = server!();
     let store = FaultyStore::new();
     let (gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
@@ -89,7 +89,7 @@ async fn a_dry_window_is_cleared_and_refilled_by_one() {
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
     gate1.pass("ma").await;
     let clear = gate1.expect("md").await;
-    // P0 found it dry too, cleared it, and refilled: the late clear fails on another cas and leaves the new
+    // P0 found it empty too, cleared it, and refilled: the late clear fails on another cas and leaves the new
     // block unchanged.
     assert_eq!(draw(&p0, 1).await.start(), 3);
     clear.pass();
@@ -107,7 +107,7 @@ async fn draw_discards_its_cas_with_its_connection() {
     let p1 = Arc::new(tier(&store, gated(&gate, 2)));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
-    // P1 receives the cas of the dry window, but loses its connection before using the cas: P1 draws again.
+    // P1 receives the cas of the empty window, but loses its connection before using the cas: P1 draws again.
     gate.expect("ma").await.pass_and_cut();
     gate.pass("ma").await;
     gate.open();

@@ -199,7 +199,7 @@ async fn range_of_new_identity_is_not_put_under_the_old_key() {
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
     draw(&tier, 10).await;
-    // The window is dry, and the sequence behind it has changed. The next refresh is 5 s away, so only the
+    // The window is empty, and the sequence behind it has changed. The next refresh is 5 s away, so only the
     // refill can detect that.
     store.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
     let grant = tier.reserve(&request(1)).await.unwrap();

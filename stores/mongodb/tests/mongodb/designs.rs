@@ -108,7 +108,7 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
     let store = MongoStore::open(&url(server.address(), "&timeout=10s")).await.unwrap();
     let ids = Sequences::new(store).unwrap();
     let orders = ids.sequence::<u64>("orders").start(1_000).step(10).watermark(0);
-    let orders = orders.patience(Duration::from_secs(12)).await.unwrap();
+    let orders = orders.timeout(Duration::from_secs(12)).await.unwrap();
     assert_eq!(orders.next().await.unwrap(), 1_000);
     server.kill();
     assert_eq!(orders.take(9).await.unwrap().len(), 9, "ids in memory are served during the outage");

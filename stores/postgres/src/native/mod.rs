@@ -38,7 +38,7 @@ use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
     must_sync, not_created, quoted, server,
 };
-use idmill_sql::{Asked, Patience, Row, Statement, Value};
+use idmill_sql::{Asked, Row, Statement, Timeout, Value};
 use parking_lot::Mutex;
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -225,7 +225,7 @@ impl NativeSequences {
         let increment = kept.increment.unwrap_or(1).max(1);
         let values = request.count.max(1).div_ceil(increment).min(MOST_VALUES);
         let sql = draw_sql(&kept.sql);
-        let asked = [values.to_string().into(), Value::Patience, request.ceiling.to_string().into()];
+        let asked = [values.to_string().into(), Value::Timeout, request.ceiling.to_string().into()];
         let (rows, fault) =
             self.sessions.run_some(&Statement::write(sql, asked).durable_at(DRAWN_DURABLE_AT)).await;
         match fault {
@@ -343,7 +343,7 @@ impl NativeSequences {
 
     /// A change stops waiting for a lock before this store stops waiting for the answer.
     fn lock_timeout(&self) -> String {
-        self.sessions.lock_timeout(Patience::Full)
+        self.sessions.lock_timeout(Timeout::Full)
     }
 
     async fn try_server(&self) -> Result<Option<String>> {

@@ -136,7 +136,7 @@ impl RedisWindow {
                 self.counts.waits.add(1);
                 Ok(Drawn::Busy(WAIT))
             }
-            "claimed" => Ok(Drawn::Dry(RedisToken { token, known, asked, lives, ahead: None })),
+            "claimed" => Ok(Drawn::Empty(RedisToken { token, known, asked, lives, ahead: None })),
             "above" => Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve)),
             "replica" => Err(self.error(ErrorKind::Unavailable, "it became a replica; name the master")),
             "foreign" => Err(self.foreign(&known)),

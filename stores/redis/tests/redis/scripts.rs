@@ -179,7 +179,7 @@ impl Pair {
                 assert_eq!((grant.range, token.is_some()), (range, low));
                 self.tokens.extend(token.map(|token| (token, number, Some(left))));
             }
-            (Draw::Claimed, Ok(Drawn::Dry(token))) => self.tokens.push((token, number, None)),
+            (Draw::Claimed, Ok(Drawn::Empty(token))) => self.tokens.push((token, number, None)),
             (Draw::Busy, Ok(Drawn::Busy(_))) => {}
             (Draw::Above, Err(error)) => assert_eq!(error.kind(), ErrorKind::Exhausted),
             (expected, drawn) => panic!("{expected:?}, but {drawn:?}"),

@@ -154,14 +154,14 @@ impl Link {
     /// Nothing was sent on it.
     async fn line(&self, until: Instant) -> Result<Line> {
         let (first, servers) = (self.preferred.load(Ordering::Relaxed), self.servers().len());
-        let patience = self.options.timeout / 2 / u32::try_from(servers).unwrap_or(u32::MAX);
+        let timeout = self.options.timeout / 2 / u32::try_from(servers).unwrap_or(u32::MAX);
         let mut failed: Option<Error> = None;
         for server in (first..first + servers).map(|server| server % servers) {
             if let Some(line) = self.kept(server) {
                 return Ok(line);
             }
-            let opened = timeout_at(until.min(Instant::now() + patience), self.open(server)).await;
-            match opened.unwrap_or_else(|_| Err(timed_out(patience))) {
+            let opened = timeout_at(until.min(Instant::now() + timeout), self.open(server)).await;
+            match opened.unwrap_or_else(|_| Err(timed_out(timeout))) {
                 Ok(line) => {
                     self.preferred.store(server, Ordering::Relaxed);
                     return Ok(line);
@@ -256,8 +256,8 @@ fn shown(answer: &dyn fmt::Debug) -> String {
     format!("{answer:?}").chars().take(SHOWN).collect()
 }
 
-fn timed_out(patience: Duration) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("no answer within {patience:?}"))
+fn timed_out(timeout: Duration) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("no answer within {timeout:?}"))
 }
 
 /// Omits the options, which contain a token.

@@ -112,9 +112,9 @@ async fn a_dropped_reserve_leaves_a_gap_at_most() {
     let place = Place::new();
     let store = place.open().await;
     let mut last = 0;
-    for patience in 0..30 {
+    for timeout in 0..30 {
         let request = request("s", 10);
-        let _ = tokio::time::timeout(Duration::from_micros(patience * 40), store.reserve(&request)).await;
+        let _ = tokio::time::timeout(Duration::from_micros(timeout * 40), store.reserve(&request)).await;
         let (start, len) = reserve(&store, "s", 10).await.unwrap();
         assert!(start > last && (start - 1) % 10 == 0);
         last = start + len - 1;

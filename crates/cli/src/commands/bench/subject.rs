@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use super::SEQUENCE;
 use super::transactions::{self, Transactions};
 use crate::args::{Bench, Mode};
-use crate::measuring::{Counts, PATIENCE};
+use crate::measuring::{Counts, TIMEOUT};
 use crate::opening::Measured;
 
 /// The step that a thread repeats: takes ids and works for the given time. Returns the number of ids.
@@ -47,7 +47,7 @@ impl Subject {
         };
         // Use a new instance for each measurement: an open sequence keeps its settings.
         let sequences = Sequences::new(store.store.clone())?;
-        let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).patience(PATIENCE);
+        let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).timeout(TIMEOUT);
         let allocator = sequence.step(args.step).watermark(watermark.min(args.step)).await?;
         if watermark > 0 {
             allocator.warm().await?;
@@ -72,11 +72,11 @@ impl Subject {
                 })
             }
             Self::Ranges { allocator, shared: true, .. } => {
-                drawing(move || allocator.blocking(PATIENCE).next())
+                drawing(move || allocator.blocking(TIMEOUT).next())
             }
             Self::Ranges { allocator, .. } => {
                 let mut handle = allocator.handle();
-                drawing(move || handle.blocking(PATIENCE).next())
+                drawing(move || handle.blocking(TIMEOUT).next())
             }
         })
     }

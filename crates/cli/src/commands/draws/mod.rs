@@ -15,7 +15,7 @@ use self::report::Row;
 use self::ways::{Draw, Future_, Take, bare};
 use crate::args::{Drawing, Draws, Global, spelled};
 use crate::failure::{Failure, Outcome};
-use crate::measuring::{Counts, Goal, Measurement, PATIENCE, Runs, nanos, off_runtime, times};
+use crate::measuring::{Counts, Goal, Measurement, Runs, TIMEOUT, nanos, off_runtime, times};
 use crate::opening::Measured;
 use crate::output;
 
@@ -79,18 +79,18 @@ async fn open(sequences: &Sequences, args: &Draws, mode: Drawing) -> Result<Allo
     let (order, watermark) = match mode {
         Drawing::Global => (Order::Global, 0),
         Drawing::Batch => (Order::Process, 0),
-        Drawing::Thread | Drawing::Lease => (Order::Thread, args.step / 2),
+        Drawing::Thread | Drawing::Block => (Order::Thread, args.step / 2),
         Drawing::Handle | Drawing::Shared | Drawing::Take | Drawing::Async => (Order::Process, args.step / 2),
     };
-    let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).lease_size(args.lease);
-    sequence.step(args.step).watermark(watermark).patience(PATIENCE).await
+    let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).block_size(args.block);
+    sequence.step(args.step).watermark(watermark).timeout(TIMEOUT).await
 }
 
 fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) -> Result<Totals> {
     match mode {
         Drawing::Handle | Drawing::Batch => measure(plan, || Ok(allocator.handle())),
         Drawing::Shared | Drawing::Thread | Drawing::Global => measure(plan, || Ok(allocator)),
-        Drawing::Lease => measure(plan, || allocator.lease(args.lease)),
+        Drawing::Block => measure(plan, || allocator.block(args.block)),
         Drawing::Take => measure(plan, || Ok(Take { allocator, ids: args.take })),
         Drawing::Async => measure(plan, || {
             let none = |error| Error::new(ErrorKind::Unavailable, "no runtime for a thread").because(error);

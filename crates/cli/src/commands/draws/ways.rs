@@ -8,10 +8,10 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use idmill::{Allocator, ErrorKind, Handle, Lease, Result};
+use idmill::{Allocator, ErrorKind, Handle, IdBlock, Result};
 use tokio::runtime::Runtime;
 
-use crate::measuring::PATIENCE;
+use crate::measuring::TIMEOUT;
 
 pub(super) trait Draw {
     /// Number of draws that one timed draw represents.
@@ -59,9 +59,9 @@ macro_rules! draws {
                         black_box(id);
                         Ok(None)
                     }
-                    Err(error) if error.kind() == ErrorKind::Dry => {
+                    Err(error) if error.kind() == ErrorKind::Empty => {
                         let before = Instant::now();
-                        black_box(self.blocking(PATIENCE).next()?);
+                        black_box(self.blocking(TIMEOUT).next()?);
                         Ok(Some(before.elapsed()))
                     }
                     Err(error) => Err(error),
@@ -72,7 +72,7 @@ macro_rules! draws {
 }
 
 draws!(Handle);
-draws!(Lease);
+draws!(IdBlock);
 draws!(&Allocator);
 
 /// Several ids per call.
@@ -92,7 +92,7 @@ impl Draw for Take<'_> {
 
     #[inline(always)]
     fn draw(&mut self) -> Result<Option<Duration>> {
-        let _ = black_box(self.allocator.blocking(PATIENCE).take(self.ids)?);
+        let _ = black_box(self.allocator.blocking(TIMEOUT).take(self.ids)?);
         Ok(None)
     }
 }

@@ -54,7 +54,7 @@ impl Planned {
     fn of(args: Plan) -> Outcome<Self> {
         let processes = f64::from(args.processes);
         let mut workload = Workload::surviving(args.outage, args.rate / processes, args.latency);
-        workload.max_waste = args.max_waste.unwrap_or(workload.max_waste);
+        workload.max_buffered = args.max_buffered.unwrap_or(workload.max_buffered);
         let sizes = workload.sizes();
         let max = args.max.unwrap_or(u64::MAX >> (64 - args.bits));
         let window = Sizing::new(args.rate / f64::from(args.datacenters), args.isolation);
@@ -87,11 +87,11 @@ impl Planned {
 
     /// Returns the smallest waste cap that survives the outage, if it is larger than the given one.
     fn needed(&self) -> Option<u64> {
-        Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_waste)
+        Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_buffered)
     }
 
     fn survives(&self, outage: &Outage) -> bool {
-        self.lasts() >= self.args.outage && outage.dry_after.is_none()
+        self.lasts() >= self.args.outage && outage.empty_after.is_none()
     }
 
     /// Returns why the plan fails: it does not survive the outage, or the ids last less than a year.
@@ -126,7 +126,7 @@ impl Planned {
             "simulated": {
                 "outage_seconds": self.args.outage.as_secs_f64(),
                 // `null` if no caller waited.
-                "dry_after_seconds": outage.dry_after.map(|after| after.as_secs_f64()),
+                "empty_after_seconds": outage.empty_after.map(|after| after.as_secs_f64()),
                 "least_ids_in_memory": outage.least,
                 "reserves": outage.reserves,
             },
@@ -137,7 +137,7 @@ impl Planned {
     fn human(&self, outage: &Outage) -> String {
         let (work, sizes, rate) = (&self.workload, self.sizes, number(self.workload.rate));
         let (budget, latency) = (format_duration(work.outage_budget), format_duration(work.latency));
-        let capped = if self.needed().is_some() { ", capped by --max-waste" } else { "" };
+        let capped = if self.needed().is_some() { ", capped by --max-buffered" } else { "" };
         let (watermark, step) = (grouped(sizes.watermark), grouped(sizes.step));
         let (drawn, wasted) = (number(self.drawn), number(self.wasted));
         let lost = 100.0 * self.wasted / (self.drawn + self.wasted);
@@ -160,7 +160,7 @@ impl Planned {
 
     fn simulated(&self, outage: &Outage) -> String {
         let (away, least) = (format_duration(self.args.outage), grouped(outage.least));
-        match outage.dry_after.map(|after| after.as_secs_f64()) {
+        match outage.empty_after.map(|after| after.as_secs_f64()) {
             None => format!("outage of {away}: no caller waited; at least {least} ids were in memory"),
             Some(after) => {
                 format!("outage of {away}: memory was empty after {after:.1} s, and callers waited")
@@ -181,7 +181,7 @@ impl Planned {
             _ if self.survives(outage) => {
                 "use wider ids (`--bits 63`), or waste fewer ids with a shorter `--outage`".to_owned()
             }
-            Some(needed) => format!("set `--max-waste {needed}`, or plan for a shorter `--outage`"),
+            Some(needed) => format!("set `--max-buffered {needed}`, or plan for a shorter `--outage`"),
             None => "plan with more ids, or for a shorter `--outage`".to_owned(),
         };
         Err(Failure::refused(why).hint(hint))

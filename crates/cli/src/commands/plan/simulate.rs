@@ -19,7 +19,7 @@ const SETTLED: u32 = 30;
 /// Maximum number of draws until the sizes settle.
 const LONGEST: u32 = 4_000_000;
 /// Draws in a simulation never time out.
-const PATIENCE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const TIMEOUT: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// The result of a simulation.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Outage {
     /// Pairs of seconds since the start of the outage and ids in memory.
     pub(super) stock: Vec<(f64, f64)>,
     /// How long memory lasted; `None` if it lasted for the whole outage.
-    pub(super) dry_after: Option<Duration>,
+    pub(super) empty_after: Option<Duration>,
     /// Reserves before, during and after the outage.
     pub(super) reserves: u64,
     /// The lowest number of ids in memory.
@@ -93,8 +93,8 @@ impl Simulation {
         let store = Remote { latency: workload.latency, ..Remote::default() };
         let sequences = Sequences::builder(store.clone()).seed(0).start()?;
         let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
-        let sequence = sequence.outage_budget(workload.outage_budget).max_waste(workload.max_waste);
-        let ids = sequence.patience(PATIENCE).await?;
+        let sequence = sequence.outage_budget(workload.outage_budget).max_buffered(workload.max_buffered);
+        let ids = sequence.timeout(TIMEOUT).await?;
         ids.warm().await?;
         let (workload, watermark) = (*workload, workload.sizes().watermark);
         let mut it = Self { store, ids, workload, outage, watermark, due: Instant::now(), owed: 0.0 };
@@ -155,7 +155,7 @@ impl Simulation {
     async fn outage(&mut self) -> Result<Outage> {
         let budget = self.outage;
         let began = Instant::now();
-        let mut seen = Outage { stock: Vec::new(), dry_after: None, reserves: 0, least: u64::MAX };
+        let mut seen = Outage { stock: Vec::new(), empty_after: None, reserves: 0, least: u64::MAX };
         self.store.is_away.store(true, Ordering::Relaxed);
         let mut healed = false;
         // The draw below waits during the outage, so another task must end it.
@@ -169,8 +169,8 @@ impl Simulation {
             let waited = self.draw().await?;
             let remaining = self.remaining();
             // Longer than a refill takes: memory was empty and the store unreachable.
-            if waited > 2 * self.workload.latency && seen.dry_after.is_none() && !healed {
-                seen.dry_after = Some(at);
+            if waited > 2 * self.workload.latency && seen.empty_after.is_none() && !healed {
+                seen.empty_after = Some(at);
             }
             healed = heal.is_finished();
             seen.least = seen.least.min(remaining);

@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let told_to_end = async {
         told_once.await;
         systemd::stopping();
-        tracing::info!("stopping; clients with pending requests have {:?}", settings.drain);
+        tracing::info!("stopping; clients with pending requests have {:?}", settings.shutdown_timeout);
     };
     tokio::select! {
         () = server.run(told_to_end) => report(&metrics.render()),
@@ -115,15 +115,15 @@ async fn bound(settings: &Settings, handed: Handed, metrics: PrometheusHandle) -
     let administered = Sequences::new(store.clone())?;
     let drawn: Arc<dyn Store> = if settings.creates { store } else { Arc::new(Existing::of(store)) };
     let mut sequences = Sequences::builder(drawn).idle_eviction(IDLE);
-    if let Some(age) = settings.freshness {
-        sequences = sequences.freshness(age);
+    if let Some(age) = settings.max_age {
+        sequences = sequences.max_age(age);
     }
     let mut server = Server::builder(sequences.start()?)
         .administers(administered)
         .access(settings.access.clone())
-        .patience(settings.patience)
-        .drain(settings.drain)
-        .drain_delay(settings.drain_delay)
+        .timeout(settings.timeout)
+        .shutdown_timeout(settings.shutdown_timeout)
+        .shutdown_delay(settings.shutdown_delay)
         .max_connections(max_connections)
         .http_hosts(settings.http_hosts.clone())
         .store_url(&opening::url(&settings.global)?.to_string())

@@ -25,10 +25,10 @@ pub(super) struct Settings {
     pub(super) access: Access,
     pub(super) certificate: Option<Certificate>,
     pub(super) creates: bool,
-    pub(super) patience: Duration,
-    pub(super) freshness: Option<Duration>,
-    pub(super) drain: Duration,
-    pub(super) drain_delay: Duration,
+    pub(super) timeout: Duration,
+    pub(super) max_age: Option<Duration>,
+    pub(super) shutdown_timeout: Duration,
+    pub(super) shutdown_delay: Duration,
     pub(super) max_connections: usize,
     pub(super) logs_json: bool,
 }
@@ -69,13 +69,13 @@ impl Settings {
             access,
             certificate,
             creates: keys.create.unwrap_or(false),
-            patience: keys.patience.unwrap_or(Server::PATIENCE),
-            freshness: keys.freshness,
-            drain: keys.drain.unwrap_or(Server::DRAIN),
+            timeout: keys.timeout.unwrap_or(Server::TIMEOUT),
+            max_age: keys.max_age,
+            shutdown_timeout: keys.shutdown_timeout.unwrap_or(Server::SHUTDOWN_TIMEOUT),
             max_connections: keys
                 .max_connections
                 .map_or(Server::MAX_CONNECTIONS, |clients| clients.get() as usize),
-            drain_delay: keys.drain_delay.unwrap_or_default(),
+            shutdown_delay: keys.shutdown_delay.unwrap_or_default(),
             logs_json: keys.log_format.map_or(global.json, |format| format == LogFormat::Json),
         })
     }
@@ -102,11 +102,11 @@ impl Settings {
                 "tls": self.certificate.is_some(),
                 "certificate-expires": self.expires(),
                 "create": self.creates,
-                "patience": humantime::format_duration(self.patience).to_string(),
-                "freshness": self.freshness.map(|age| humantime::format_duration(age).to_string()),
-                "drain-delay": humantime::format_duration(self.drain_delay).to_string(),
+                "timeout": humantime::format_duration(self.timeout).to_string(),
+                "max-age": self.max_age.map(|age| humantime::format_duration(age).to_string()),
+                "shutdown-delay": humantime::format_duration(self.shutdown_delay).to_string(),
                 "log-format": if self.logs_json { "json" } else { "text" },
-                "drain": humantime::format_duration(self.drain).to_string(),
+                "shutdown-timeout": humantime::format_duration(self.shutdown_timeout).to_string(),
                 "max-connections": self.max_connections,
             }));
         }
@@ -226,8 +226,8 @@ mod tests {
         for (option, default) in [
             ("--resp", Server::RESP.to_string()),
             ("--http", Server::HTTP.to_string()),
-            ("--patience", time(Server::PATIENCE)),
-            ("--drain", time(Server::DRAIN)),
+            ("--timeout", time(Server::TIMEOUT)),
+            ("--shutdown-timeout", time(Server::SHUTDOWN_TIMEOUT)),
             ("--max-connections", Server::MAX_CONNECTIONS.to_string()),
         ] {
             let of = help.split(&format!("{option} <")).nth(1).unwrap().split("\n      --").next().unwrap();

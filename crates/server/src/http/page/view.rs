@@ -67,7 +67,7 @@ pub(super) const COLUMNS: [(&str, bool, Figure); 11] = [
     ("last", true, |row| row.last.map(|last| last as f64)),
     ("rate", true, |row| row.rate),
     ("stock", false, |row| Some(row.remaining as f64)),
-    ("dry", false, |row| seconds(row.to_dry)),
+    ("empty", false, |row| seconds(row.to_empty)),
     ("waiting", true, |row| Some(row.waiting as f64)),
     ("latency", true, |row| seconds(row.latency.map(|[_, most]| most))),
     ("gaps", true, |row| Some(row.gaps.total() as f64)),
@@ -246,7 +246,7 @@ fn title(state: State, troubles: usize, name: &str) -> String {
 
 /// Returns why the server is not ready, with the visible sequences that have no ids.
 fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
-    let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Dry).collect();
+    let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Empty).collect();
     match (state, &without[..]) {
         (State::Ready, _) => String::new(),
         (State::Ending, _) => "it answers pending requests, and accepts no new clients".to_owned(),
@@ -275,7 +275,7 @@ fn sequence(row: &Row, now: SystemTime) -> Value {
         "remaining": row.remaining,
         "reached": row.reached.map(Number),
         "waiting": row.waiting,
-        "seconds_to_dry": seconds(row.to_dry),
+        "seconds_to_empty": seconds(row.to_empty),
         "latency_p50_seconds": seconds(row.latency.map(|[half, _]| half)),
         "latency_p99_seconds": seconds(row.latency.map(|[_, most]| most)),
         "gaps": row.gaps,
@@ -302,7 +302,7 @@ fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
         "rate": known(row.rate.map(format::rate)),
         "stock": format::count(row.remaining),
         "reached": row.reached.map(|reached| format!("up to {}", format::count(reached))).unwrap_or_default(),
-        "dry": known(row.to_dry.map(format::span)),
+        "empty": known(row.to_empty.map(format::span)),
         "waiting": format::count(row.waiting as u64),
         "p50": known(row.latency.map(|[half, _]| format::latency(half))),
         "p99": known(row.latency.map(|[_, most]| format::latency(most))),
@@ -344,7 +344,7 @@ mod tests {
             remaining: 0,
             reached: None,
             waiting: 0,
-            to_dry: None,
+            to_empty: None,
             latency: None,
             gaps: Gaps::default(),
             used: None,
@@ -356,7 +356,7 @@ mod tests {
     fn rows_sort_both_ways_with_unknown_values_last() {
         let rows = [
             row("b", Some(2.0), Health::Serving),
-            row("a", None, Health::Dry),
+            row("a", None, Health::Empty),
             row("c", Some(1.0), Health::Failing),
         ];
         for (sort, names) in
@@ -402,9 +402,9 @@ mod tests {
 
     #[test]
     fn reason_omits_names_of_hidden_sequences() {
-        let dry = row("secret", None, Health::Dry);
+        let empty = row("secret", None, Health::Empty);
         assert_eq!(
-            reason(State::NotReady, "the store is away", &[&dry]),
+            reason(State::NotReady, "the store is away", &[&empty]),
             "the store is away; secret has no ids"
         );
         assert!(!reason(State::NotReady, "the store is away", &[]).contains("secret"));

@@ -34,7 +34,7 @@ public final class Ids implements AutoCloseable {
 
     private static final int TRIES = 10; // about ten seconds in all, if no server answers
     private static final int PAUSE = 20, LONGEST_PAUSE = 2000; // milliseconds
-    private static final int PATIENCE = 7000; // longer than the server's --patience (5 s)
+    private static final int TIMEOUT = 7000; // longer than the server's --timeout (5 s)
 
     final AtomicInteger retries = new AtomicInteger();
     private final AtomicInteger at = new AtomicInteger();
@@ -49,7 +49,7 @@ public final class Ids implements AutoCloseable {
         var config = DefaultJedisClientConfig.builder(url)
                 .password(token)
                 .connectionTimeoutMillis(1000)
-                .socketTimeoutMillis(PATIENCE)
+                .socketTimeoutMillis(TIMEOUT)
                 .build();
         var pool = new ConnectionPoolConfig();
         pool.setMaxTotal(8);

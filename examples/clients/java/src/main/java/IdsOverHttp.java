@@ -18,8 +18,8 @@ import java.util.stream.StreamSupport;
 public final class IdsOverHttp {
     private static final int TRIES = 10;
     private static final int PAUSE = 20, LONGEST_PAUSE = 2000; // milliseconds
-    // Longer than the server's --patience (5 s), after which it returns 503.
-    private static final Duration PATIENCE = Duration.ofSeconds(7);
+    // Longer than the server's --timeout (5 s), after which it returns 503.
+    private static final Duration TIMEOUT = Duration.ofSeconds(7);
 
     /**
      * An error of the server, in the format of RFC 9457. {@code kind} is the kind of error (not_found, exhausted,
@@ -90,7 +90,7 @@ public final class IdsOverHttp {
     }
 
     private List<Long> post(URI url) throws IOException, InterruptedException {
-        var request = HttpRequest.newBuilder(url).timeout(PATIENCE).POST(HttpRequest.BodyPublishers.noBody());
+        var request = HttpRequest.newBuilder(url).timeout(TIMEOUT).POST(HttpRequest.BodyPublishers.noBody());
         if (token != null) {
             request.header("Authorization", "Bearer " + token);
         }

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 const AGE: Duration = Duration::from_secs(8);
 
 fn fresh(store: &FaultyStore) -> Sequences {
-    Sequences::builder(store.clone()).freshness(AGE).start().unwrap()
+    Sequences::builder(store.clone()).max_age(AGE).start().unwrap()
 }
 
 async fn orders(ids: &Sequences) -> Allocator<u64> {
@@ -33,7 +33,7 @@ async fn ids_revoked_by_others_are_dropped_in_time() {
     assert_eq!(orders.next().await.unwrap(), 1);
     let revoked = others.revoke("orders").await.unwrap();
     assert_eq!((revoked.identity.epoch, revoked.next), (1, Some(1001)));
-    assert_eq!(orders.next().await.unwrap(), 2, "the revocation is seen after `freshness`");
+    assert_eq!(orders.next().await.unwrap(), 2, "the revocation is seen after `max_age`");
     sleep(AGE).await;
     assert_eq!(orders.next().await.unwrap(), 1001);
     assert_eq!(orders.snapshot().gaps.revoked, 998);
@@ -94,7 +94,7 @@ async fn unconfirmed_ids_are_dropped_only_when_too_old() {
     sleep(AGE / 4).await;
     assert_eq!(orders.try_next().unwrap(), 2);
     sleep(AGE).await;
-    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
     store.set_faults(Faults::none());
     assert_eq!(orders.next().await.unwrap(), 1001);
     sleep(AGE * 3).await;
@@ -109,26 +109,26 @@ async fn a_store_that_never_answers_is_not_waited_for() {
     assert_eq!(orders.next().await.unwrap(), 1);
     store.set_faults(Faults::none().latency(Duration::from_secs(1000)));
     sleep(AGE + Duration::from_millis(1)).await;
-    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry);
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_and_threads_let_go_too() {
+async fn blocks_and_threads_let_go_too() {
     let store = FaultyStore::new();
     let ids = fresh(&store);
     let orders = ids.sequence::<u64>("orders").step(1000).watermark(0).order(Order::Thread).await.unwrap();
-    let mut lease = orders.lease(10).unwrap();
-    assert_eq!((orders.next().await.is_ok(), lease.next().await.is_ok()), (true, true));
+    let mut block = orders.block(10).unwrap();
+    assert_eq!((orders.next().await.is_ok(), block.next().await.is_ok()), (true, true));
     store.set(&name(), Change::new().revoke(true)).await.unwrap();
     sleep(AGE).await;
     assert!(orders.next().await.unwrap() > 1000);
-    assert!(lease.next().await.unwrap() > 1000);
+    assert!(block.next().await.unwrap() > 1000);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_task_ends_with_its_sequences() {
     let store = Arc::new(FaultyStore::new());
-    let ids = Sequences::builder(store.clone()).freshness(AGE).start().unwrap();
+    let ids = Sequences::builder(store.clone()).max_age(AGE).start().unwrap();
     store.create(&name(), Bounds::of::<u64>()).await.unwrap();
     assert_eq!(orders(&ids).await.next().await.unwrap(), 1);
     drop(ids);
@@ -138,7 +138,7 @@ async fn the_task_ends_with_its_sequences() {
 
 #[tokio::test]
 async fn an_age_that_cannot_be_is_refused() {
-    let refused = Sequences::builder(FaultyStore::new()).freshness(Duration::ZERO).start().unwrap_err();
+    let refused = Sequences::builder(FaultyStore::new()).max_age(Duration::ZERO).start().unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{refused}");
 }
 
@@ -181,7 +181,7 @@ async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {
         let store = FaultyStore::new();
         let ids = Sequences::new(store.clone()).unwrap();
-        let open = || ids.sequence::<u64>("orders").step(1000).watermark(0).lease_size(1000).order(order);
+        let open = || ids.sequence::<u64>("orders").step(1000).watermark(0).block_size(1000).order(order);
         assert_eq!(open().await.unwrap().next().await.unwrap(), 1);
         assert_eq!(open().await.unwrap().next().await.unwrap(), 2, "ids of the same identity are kept");
         store.set(&name(), Change::new().revoke(true)).await.unwrap();
@@ -256,9 +256,9 @@ fn inspected() -> (FaultyStore, Arc<Hooked<Inspected>>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn freshness_outlives_a_panic_of_the_store() {
+async fn max_age_outlives_a_panic_of_the_store() {
     let (store, hooked) = inspected();
-    let ids = Sequences::builder(hooked.clone()).freshness(AGE).start().unwrap();
+    let ids = Sequences::builder(hooked.clone()).max_age(AGE).start().unwrap();
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
     hooked.panics.store(1, Ordering::Relaxed);
@@ -269,15 +269,15 @@ async fn freshness_outlives_a_panic_of_the_store() {
     assert_eq!(orders.next().await.unwrap(), 1001);
     hooked.panics.store(usize::MAX, Ordering::Relaxed);
     sleep(AGE).await;
-    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Dry, "never confirmed");
+    assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty, "never confirmed");
 }
 
 #[tokio::test]
-async fn freshness_outlives_a_blocked_store_thread() {
+async fn max_age_outlives_a_blocked_store_thread() {
     const LONG: Duration = Duration::from_secs(20);
     let (_store, hooked) = inspected();
     let age = Duration::from_millis(400);
-    let ids = Sequences::builder(hooked.clone()).freshness(age).own_thread().start().unwrap();
+    let ids = Sequences::builder(hooked.clone()).max_age(age).own_thread().start().unwrap();
     let orders = orders(&ids).await;
     orders.next().await.unwrap();
     let before = Arc::strong_count(&hooked);
@@ -297,7 +297,7 @@ async fn freshness_outlives_a_blocked_store_thread() {
 #[tokio::test(start_paused = true)]
 async fn unheld_idle_sequence_is_not_asked_about() {
     let (_store, hooked) = inspected();
-    let ids = Sequences::builder(hooked.clone()).freshness(AGE).start().unwrap();
+    let ids = Sequences::builder(hooked.clone()).max_age(AGE).start().unwrap();
     assert_eq!(lazy(&ids).next().await.unwrap(), 1);
     sleep(AGE).await;
     let calls = hooked.calls.load(Ordering::Relaxed);

@@ -26,7 +26,7 @@ const AT_ONCE: usize = 256;
 ///
 /// It runs on the actor's runtime, and the store's calls on the store's. A call that panics or blocks its
 /// thread counts as unanswered.
-pub(super) struct Freshness {
+pub(super) struct MaxAge {
     age: Duration,
     store: Arc<dyn Store>,
     store_runtime: RuntimeHandle,
@@ -56,7 +56,7 @@ struct Asked {
     same_at: Instant,
 }
 
-impl Freshness {
+impl MaxAge {
     pub(super) fn new(
         age: Duration,
         (store, store_runtime): (Arc<dyn Store>, RuntimeHandle),
@@ -107,7 +107,7 @@ impl Freshness {
                         Some(State::Same { at, .. }) => *at,
                         Some(State::Dropped(_)) | None => last,
                     };
-                    // Check the sequence even if memory is empty: leases and threads may still hold ids.
+                    // Check the sequence even if memory is empty: blocks and threads may still hold ids.
                     asked.extend(core.stats.identity().map(|held| Asked { core, held, same_at }));
                 }
             }
