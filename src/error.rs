@@ -373,7 +373,7 @@ mod tests {
             error.to_string(),
             "\"permanant\" is not a status; there are transient, permanent, unknown"
         );
-        assert_eq!(format!("{:>6}|", ErrorKind::Empty), "   empty|");
+        assert_eq!(format!("{:>6}|", ErrorKind::Empty), " empty|");
     }
 
     #[test]

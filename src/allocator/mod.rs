@@ -63,7 +63,8 @@ impl<T: Id> Allocator<T> {
     ///
     /// # Errors
     /// [`ErrorKind::Empty`] if memory holds no ids (always, under [`Order::Global`]);
-    /// [`ErrorKind::Exhausted`], after which the store is queried again at most every 30 s; [`ErrorKind::Closed`], permanently.
+    /// [`ErrorKind::Exhausted`], after which the store is queried again at most every 30 s;
+    /// [`ErrorKind::Closed`], permanently.
     #[allow(clippy::inline_always)] // a call, and the error it returns by memory, cost as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Any caller that finds `current` empty moves it on to `next` with a compare-and-swap. So no caller waits
-//! for the actor to be scheduled if the next segment is already there. Only the actor adds segments, at the tail.
+//! for the actor to be scheduled if the next segment is already there. Only the actor adds segments, at the
+//! tail.
 //!
 //! # Orderings
 //!

@@ -140,18 +140,18 @@ pub fn trials() -> &'static [Trial] {
         ranges {
             disjoint_among_tasks [] "Tasks and clients of one process that reserve concurrently never share an id."
             growing [] "A request that starts after another was answered gets larger ids."
-            nothing_lost [] "Without a fault, the sequence moves by exactly what was granted."
+            nothing_lost [] "Without a fault, the sequence moves by exactly the granted ids."
         }
         processes {
             disjoint_among_processes [Processes] "Processes that reserve concurrently never share an id, and lose none."
         }
         creation {
-            creation_race [] "Clients that all reserve first, concurrently, have one sequence of one incarnation."
+            creation_race [] "Concurrent first reserves of several clients create one sequence."
             create_race [] "When clients create a sequence concurrently, one succeeds; the others get `already_exists`."
             created_only_if_asked [] "A reserve that requires an existing sequence creates none, so a store that lost it does not start again."
         }
         processes {
-            creation_race_of_processes [Processes] "Processes that all reserve first, concurrently, have one sequence of one incarnation."
+            creation_race_of_processes [Processes] "Concurrent first reserves of several processes create one sequence."
         }
         bounds {
             first_to_last [] "Each id from the first to the last is granted once; then the sequence stays exhausted."
@@ -171,7 +171,7 @@ pub fn trials() -> &'static [Trial] {
             list_is_sorted_and_complete [] "Every sequence is listed by name, in its current state."
             list_comes_in_pages [] "Pages of a list have every sequence of a prefix, in its current state, and no other."
             set_does_what_it_says [] "A change has the result of the crate's arithmetic, or is rejected with the same error kind."
-            set_moves_reserves [Exact] "After a change the next reserve starts there; after a change backwards, in the next epoch."
+            set_moves_reserves [Exact] "After `next` is set, the next reserve starts there; if it was set backwards, in the next epoch."
             set_compares [Exact] "When changes expect the same identity, one succeeds; the others get a conflict."
             set_among_reserves [] "A change forwards among reserves is neither undone nor overtaken."
             resets_among_reserves [] "Resets and removals among reserves cause no duplicate within one identity."
@@ -217,7 +217,7 @@ pub fn trials() -> &'static [Trial] {
             cut_after_arrival [Connection] "When a connection is cut after a request arrived, the reported outcome is true."
             cut_before_the_reply [Connection] "When a connection is cut instead of a reply, the reported outcome is true."
             reply_withheld [Connection] "A late or lost reply is never taken for the reply to another request."
-            garbled_replies [Connection] "A garbled reply is an error that is true, and never a panic, a wait or an id."
+            garbled_replies [Connection] "A garbled reply causes a correct error, and never a panic, a wait or an id."
         }
         allocators {
             nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are rejected by the allocator."

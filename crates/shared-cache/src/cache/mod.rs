@@ -9,8 +9,8 @@
 //! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires. Exactly one client
 //!    wins. All others find a stub that is not a number: they wait and draw again.
 //! 3. Empty (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if
-//!    it is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it has
-//!    found empty: see [`Layout::MOST_EMPTY`].
+//!    it is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it
+//!    has found empty: see [`Layout::MOST_EMPTY`].
 //! 4. The winner reserves a range from the store. It always wins the stub before it reserves. If the stub is
 //!    still in place, [`Command::Put`] replaces it with the range, and the winner keeps the first ids.
 //!    Otherwise the range is abandoned.
