@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind as UsageKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind as UsageKind};
 use idmill::{Error, ErrorKind, Operation, Status};
 use idmill_kit::{said, secrets};
 use idmill_url::StoreUrl;
@@ -253,13 +253,19 @@ fn redacted(text: &str) -> String {
 }
 
 /// Reports invalid arguments, or prints the requested help.
-pub(crate) fn usage(error: &clap::Error) -> ExitCode {
+pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), UsageKind::DisplayHelp | UsageKind::DisplayVersion);
+    let tip = tip(&error, &std::env::args().collect::<Vec<_>>());
     if !asked && std::env::args_os().any(|arg| arg == "--json") {
         let text = error.to_string();
         // The text after an empty line is the usage.
         let text = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
-        return Failure::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" "))).report(true);
+        let mut failure = Failure::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" ")));
+        failure.0.hint = tip;
+        return failure.report(true);
+    }
+    if let Some(tip) = tip {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     }
     let (text, shown) = (error.to_string(), redacted(&error.to_string()));
     if asked || shown == text {
@@ -269,6 +275,34 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         eprint!("{shown}");
     }
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
+}
+
+/// Returns the command that a rejected one may mean: those of other tools, and a name or a count that belongs
+/// to an option.
+fn tip(error: &clap::Error, args: &[String]) -> Option<String> {
+    let value = |kind| match error.get(kind) {
+        Some(ContextValue::String(value)) => Some(value.as_str()),
+        _ => None,
+    };
+    if error.kind() == UsageKind::InvalidSubcommand {
+        return Some(match value(ContextKind::InvalidSubcommand)? {
+            "version" => "`idmill --version` prints the version".to_owned(),
+            "status" | "info" => {
+                "`idmill list` lists the sequences, `idmill doctor` their problems".to_owned()
+            }
+            _ => return None,
+        });
+    }
+    let extra = value(ContextKind::InvalidArg).filter(|_| error.kind() == UsageKind::UnknownArgument)?;
+    let command = args.iter().find(|arg| ["next", "list", "ls"].contains(&arg.as_str()))?;
+    match command.as_str() {
+        "next" => extra.parse::<u64>().ok().map(|count| format!("`-n {count}` prints {count} ids")),
+        _ if extra.starts_with('-') => None,
+        _ => Some(format!(
+            "`idmill show {0}` shows a sequence, `idmill list --prefix {0}` several",
+            quoted(extra)
+        )),
+    }
 }
 
 // The tests need URLs of two stores.

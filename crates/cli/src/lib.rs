@@ -49,7 +49,7 @@ pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
 pub fn main(stores: &[Scheme]) -> ExitCode {
     let mut cli = match Cli::read() {
         Ok(cli) => cli,
-        Err(error) => return failure::usage(&error),
+        Err(error) => return failure::usage(error),
     };
     let json = cli.global.json;
     if !cli.command.serves() {

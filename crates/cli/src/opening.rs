@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::args::Global;
 use crate::failure::{Failure, Outcome, quoted};
-use crate::output;
+use crate::{output, suggest};
 
 const VARIABLE: &str = "IDMILL_STORE";
 const GUARD: &str = "IDMILL_GUARD";
@@ -89,7 +89,7 @@ impl Measured {
 /// Returns the store and its witness: each from its flag, or else from the environment. The default is a file
 /// in the working directory, without a witness.
 pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
-    let parse = |url: &str| global.schemes.parse(url);
+    let parse = |url: &str| global.schemes.parse(url).map_err(|error| misspelled(global, url, error));
     let store = match &global.store {
         Some(url) => parse(url)?,
         None => by_environment(VARIABLE, parse)?.map_or_else(|| parse(DEFAULT), Ok)?,
@@ -98,7 +98,7 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
         Some(url) => Some(global.schemes.witness(url)?),
         // A guard in the store's URL takes precedence.
         None if store.guard().is_some() => None,
-        None => by_environment(GUARD, |url| global.schemes.witness(url))?,
+        None => by_environment(GUARD, |url| Ok(global.schemes.witness(url)?))?,
     };
     Ok(match witness {
         Some(witness) => store.guarded(witness)?,
@@ -117,14 +117,24 @@ pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>
 }
 
 /// Parses an environment variable; `None` if it is unset or empty.
-fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> idmill::Result<T>) -> Outcome<Option<T>> {
+fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> Outcome<T>) -> Outcome<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
     // The value is not repeated: it may hold a password.
     let url = value.into_string().map_err(|_| Failure::usage(format!("{variable} is not UTF-8")))?;
-    let parsed = parse(&url).map_err(Failure::from);
+    let parsed = parse(&url);
     let parsed = parsed
         .map_err(|failure| failure.hint(format!("the URL comes from the environment variable {variable}")));
     parsed.map(Some)
+}
+
+/// Adds the scheme that an unknown one may mean.
+fn misspelled(global: &Global, url: &str, error: idmill::Error) -> Failure {
+    let failure = Failure::from(error);
+    let unknown = url.split(':').next().filter(|scheme| global.schemes.names().all(|name| name != *scheme));
+    match unknown.and_then(|scheme| suggest::choose(scheme, global.schemes.names())) {
+        Some(near) => failure.hint(format!("did you mean `{near}:`?")),
+        None => failure,
+    }
 }
 
 async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {

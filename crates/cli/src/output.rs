@@ -51,10 +51,10 @@ impl Sequence {
         [
             self.name.clone(),
             or_dash(self.next),
-            self.start.to_string(),
             self.max.to_string(),
-            self.remaining.to_string(),
             percent(self.used_percent),
+            self.start.to_string(),
+            self.remaining.to_string(),
             self.incarnation.clone(),
             self.epoch.to_string(),
         ]
@@ -72,24 +72,31 @@ fn percent(value: f64) -> String {
     }
 }
 
-const HEADINGS: [&str; 8] = ["NAME", "NEXT", "START", "MAX", "REMAINING", "USED", "INCARNATION", "EPOCH"];
+const HEADINGS: [&str; 8] = ["NAME", "NEXT", "MAX", "USED", "START", "REMAINING", "INCARNATION", "EPOCH"];
+/// How many of them `list` prints without `--wide`.
+const NARROW: usize = 4;
 
 /// A table that is printed in parts. Columns never get narrower.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SequenceTable {
     widths: Vec<u16>,
+    columns: usize,
 }
 
 impl SequenceTable {
+    pub(crate) fn new(wide: bool) -> Self {
+        Self { widths: Vec::new(), columns: if wide { HEADINGS.len() } else { NARROW } }
+    }
+
     /// Returns the next rows. The first part has the headings.
     pub(crate) fn rows(&mut self, some: &[Sequence]) -> String {
         let begun = !self.widths.is_empty();
         if begun && some.is_empty() {
             return String::new();
         }
-        let mut table = table(&HEADINGS, &[0, 6]);
-        table.add_rows(some.iter().map(Sequence::cells));
-        self.widths.resize(HEADINGS.len(), 0);
+        let mut table = table(&HEADINGS[..self.columns], &[0, 6]);
+        table.add_rows(some.iter().map(|one| one.cells()[..self.columns].to_vec()));
+        self.widths.resize(self.columns, 0);
         for ((width, content), column) in
             self.widths.iter_mut().zip(table.column_max_content_widths()).zip(table.column_iter_mut())
         {
@@ -311,14 +318,14 @@ mod tests {
             incarnation: "0000000000000001".to_owned(),
             epoch: 0,
         };
-        let mut table = SequenceTable::default();
+        let mut table = SequenceTable::new(true);
         let first = table.rows(&[one("a-long-name")]);
         let second = table.rows(&[one("b")]);
         let at = |text: &str, line: usize| text.lines().nth(line).unwrap().find("0000").unwrap();
         assert_eq!((first.lines().count(), second.lines().count()), (2, 1), "{first}{second}");
         assert_eq!(at(&first, 1), at(&second, 0), "{first}{second}");
         assert_eq!(table.rows(&[]), "");
-        assert_eq!(SequenceTable::default().rows(&[]).lines().count(), 1, "the headings of nothing");
+        assert_eq!(SequenceTable::new(false).rows(&[]).lines().count(), 1, "the headings of nothing");
     }
 
     #[test]

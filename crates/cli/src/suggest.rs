@@ -34,7 +34,8 @@ async fn names(store: &dyn Store, prefix: &str) -> Option<Vec<String>> {
     Some(names)
 }
 
-fn choose<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String> {
+/// Returns the most similar of these names, if one is similar.
+pub(crate) fn choose<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String> {
     // Up to a third of the letters may differ, but at most three: otherwise any short name would match.
     let most = (name.chars().count() / 3).clamp(1, 3);
     let ranked = among.filter(|other| *other != name).filter_map(|other| {

@@ -54,10 +54,10 @@ fn tables_are_aligned_and_end_without_blanks() {
     let table = place.run(&["list"]).out;
     let lines: Vec<_> = table.lines().collect();
     assert_eq!(lines.len(), 3);
-    assert!(lines[0].starts_with("NAME  NEXT  START"), "{table}");
-    assert!(lines[1].starts_with("s        1      1"), "{table}");
+    assert!(lines[0].starts_with("NAME  NEXT   MAX"), "{table}");
+    assert!(lines[1].starts_with("s        1  1000"), "{table}");
     // Each of the two characters takes two columns.
-    assert!(lines[2].starts_with("注文     -      7"), "{table}");
+    assert!(lines[2].starts_with("注文     -     7"), "{table}");
     assert!(lines.iter().all(|line| line.trim_end() == *line) && !table.contains('\x1b'));
 }
 
@@ -79,11 +79,63 @@ fn set_goes_forwards_and_not_back_unless_told_to() {
     assert_eq!(place.show(), before);
     let ran = place.run(&["set", "s", "--next", "50"]);
     assert!(ran.out.contains("next         11") && ran.out.contains("-> 50\n"), "{}", ran.out);
-    assert_eq!(place.run(&["set", "s", "--next", "5", "--backwards"]).code, 0);
+    assert_eq!(place.run(&["set", "s", "--next", "5", "--backwards", "--yes"]).code, 0);
     let after = place.show();
     assert_eq!((&after["next"], &after["epoch"]), (&json!(5), &json!(1)));
     assert_eq!(after["incarnation"], before["incarnation"]);
     assert_eq!(place.run(&["next", "s"]).ids(), [5]);
+}
+
+#[test]
+fn set_backwards_without_yes_names_the_repeated_ids() {
+    let place = Place::with_sequence(1, 1000);
+    place.run(&["next", "s", "-n", "10"]);
+    let before = place.show();
+    let ran = place.run(&["set", "s", "--next", "5", "--backwards"]);
+    assert_eq!((ran.code, ran.out.as_str()), (5, ""), "{}", ran.err);
+    assert!(
+        ran.err.contains("ids 5 to 10 would repeat") && ran.err.contains("--backwards --yes"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(place.show(), before);
+    // No id repeats: nothing to confirm.
+    assert_eq!(place.run(&["set", "s", "--next", "11", "--backwards"]).code, 0);
+}
+
+#[test]
+fn create_if_not_exists_rejects_other_bounds() {
+    let place = Place::new();
+    let created = place.run(&["create", "s", "--max", "50", "--if-not-exists"]);
+    assert_eq!(created.code, 0, "{}", created.err);
+    for same in [&["create", "s", "--if-not-exists"][..], &["create", "s", "--max", "50", "--if-not-exists"]]
+    {
+        assert_eq!(place.run(same).out, created.out);
+    }
+    for (flag, other, has) in [("--max", "51", "50"), ("--start", "2", "1")] {
+        let ran = place.run(&["create", "s", flag, other, "--if-not-exists"]);
+        assert_eq!(ran.code, 5);
+        assert!(ran.err.contains(&format!("`{flag} {has}`, not {other}")), "{}", ran.err);
+    }
+    assert_eq!(place.run(&["create", "s"]).code, 5);
+}
+
+#[test]
+fn new_sequences_end_with_the_largest_bigint() {
+    let place = Place::new();
+    place.run(&["next", "s"]);
+    assert_eq!(place.show()["max"], json!(i64::MAX));
+    place.run(&["create", "t"]);
+    assert!(place.run(&["show", "t"]).out.contains("max          9223372036854775807\n"));
+    place.run(&["create", "u", "--max", "18446744073709551615"]);
+    assert_eq!(place.run(&["next", "u"]).ids(), [1], "an existing sequence keeps its max");
+}
+
+#[test]
+fn list_prints_four_columns_unless_it_is_wide() {
+    let place = Place::with_sequence(1, 1000);
+    let headings = |args: &[&str]| place.run(args).out.lines().next().unwrap().split_whitespace().count();
+    assert_eq!((headings(&["list"]), headings(&["ls"]), headings(&["list", "--wide"])), (4, 4, 8));
 }
 
 #[test]

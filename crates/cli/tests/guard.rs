@@ -99,7 +99,7 @@ fn refused_removal_permits_nothing() {
 #[test]
 fn set_backwards_through_the_guard_is_followed() {
     let place = restored(GUARDED);
-    let set = place.run(&["set", "orders", "--next", "3", "--backwards", "--store", GUARDED]);
+    let set = place.run(&["set", "orders", "--next", "3", "--backwards", "--yes", "--store", GUARDED]);
     assert_eq!(set.code, 0, "{set:?}");
     let after = next(&place, GUARDED, "2");
     assert_eq!(after.ids(), [3, 4]);

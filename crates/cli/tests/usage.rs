@@ -41,6 +41,34 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn commands_of_other_tools_get_a_tip() {
+    let place = Place::with_sequence(1, 10);
+    for (args, tip) in [
+        (&["next", "s", "3"][..], "`-n 3` prints 3 ids"),
+        (&["list", "s"], "`idmill show s` shows a sequence"),
+        (&["status"], "`idmill doctor`"),
+        (&["version"], "`idmill --version`"),
+    ] {
+        let (plain, json) = (place.run(args), place.run(&[args, &["--json"]].concat()));
+        assert_eq!((plain.code, json.code), (2, 2), "{args:?}");
+        assert!(plain.err.contains(tip) && json.err.contains(tip), "{}{}", plain.err, json.err);
+    }
+    for (alias, command) in [("ls", "list"), ("rm", "remove"), ("delete", "remove")] {
+        assert_eq!(place.run(&[alias, "--help"]).out, place.run(&[command, "--help"]).out);
+    }
+}
+
+#[test]
+fn unknown_scheme_gets_the_nearest_as_a_hint() {
+    let place = Place::new();
+    let ran = place.run(&["list", "--store", "sqllite:ids.db"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.err.contains("hint: did you mean `sqlite:`?"), "{}", ran.err);
+    let ran = place.run(&["list", "--store", "http://localhost"]);
+    assert!(ran.err.contains("there are `sqlite:PATH`") && !ran.err.contains("did you mean"), "{}", ran.err);
+}
+
+#[test]
 fn global_options_take_one_line_of_a_subcommands_help() {
     let place = Place::with_sequence(1, 10);
     let line = "Global options (--store, --guard, --json, --verbose): see `idmill --help`";

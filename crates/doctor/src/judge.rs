@@ -175,7 +175,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
         Announced::Resetting { start } => (
             format!("a reset to {start}"),
-            format!("repeat `idmill set {name} --next {start} --backwards`, or leave it"),
+            format!("repeat `idmill set {name} --next {start} --backwards --yes`, or leave it"),
         ),
         _ => ("a removal".to_owned(), format!("repeat `idmill remove {name}`, or leave it")),
     };

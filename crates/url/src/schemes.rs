@@ -65,9 +65,25 @@ impl Schemes {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         known.and_then(Scheme::store_reader).ok_or_else(|| {
-            let examples = self.examples(|_| true);
-            Error::invalid(format!("`{name}:` is not a known store; there are {examples}"))
+            let examples = self.compiled();
+            Error::invalid(format!("`{name}:` is not a known store; {examples}"))
         })
+    }
+
+    /// The names of the schemes of stores, with those that are not compiled in.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.iter().filter(|scheme| !scheme.is_window()).map(Scheme::name)
+    }
+
+    /// Lists the URLs that this program reads, and those that it could read.
+    fn compiled(&self) -> String {
+        let here = self.examples(|scheme| scheme.remedy().is_none());
+        let missing = self.examples(|scheme| scheme.remedy().is_some());
+        if missing.is_empty() {
+            format!("there are {here}")
+        } else {
+            format!("there are {here}; not compiled in are {missing}")
+        }
     }
 
     /// Parses the URL of a window.

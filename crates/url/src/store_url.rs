@@ -371,7 +371,7 @@ mod tests {
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
         refused(":memory:", ErrorKind::InvalidInput, "no scheme");
-        refused("http://localhost", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+        refused("http://localhost", ErrorKind::InvalidInput, "not compiled in are `sqlite:PATH`");
         refused("memory:ids", ErrorKind::InvalidInput, "takes no path and no options");
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgGroup, Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
-use idmill::store::Bounds;
+use idmill::store::{Bounds, SequenceInfo};
 use idmill::{Order, SequenceName};
 use idmill_url::Schemes;
 
@@ -20,7 +20,7 @@ pub(crate) use serve::{Serve, Token};
 use values::{duration, length, order, sequence};
 pub(crate) use values::{id, spelled};
 
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 
 /// Small, unique, ordered numeric ids from the store you already run
 ///
@@ -152,7 +152,7 @@ pub(crate) enum Command {
     /// Sorted by name and streamed. Cassandra, Datastore and Redis do not order names, so only each page of a
     /// thousand is sorted. Records that cannot be read as a sequence are reported on stderr and by the exit
     /// code.
-    #[command(after_long_help = include_str!("help/list.txt"))]
+    #[command(visible_alias = "ls", after_long_help = include_str!("help/list.txt"))]
     List(List),
     /// Show one sequence
     #[command(after_long_help = include_str!("help/list.txt"))]
@@ -160,14 +160,14 @@ pub(crate) enum Command {
     /// Change the next id or the bounds of a sequence
     ///
     /// Prints the sequence before and after. Raising the next id is safe: the skipped ids become a gap.
-    /// Lowering it requires --backwards.
+    /// Lowering it requires --backwards, and --yes if ids would repeat.
     #[command(after_long_help = include_str!("help/set.txt"))]
     Set(Set),
     /// Remove a sequence
     ///
     /// This cannot be undone and requires --yes. Without a guard, a sequence created later under the same
     /// name starts from 1 again, unless you set --start, and repeats the ids of this one.
-    #[command(after_long_help = include_str!("help/remove.txt"))]
+    #[command(visible_aliases = ["rm", "delete"], after_long_help = include_str!("help/remove.txt"))]
     Remove(Remove),
     /// Make every process drop the ids of a sequence that it holds in memory
     ///
@@ -244,13 +244,13 @@ pub(crate) enum Command {
     /// exits.
     ///
     /// Requires the feature `serve`, which is part of `full`.
-    #[command(after_long_help = include_str!("help/serve.txt"))]
+    #[command(hide = cfg!(not(feature = "serve")), after_long_help = include_str!("help/serve.txt"))]
     Serve(Box<Serve>),
     /// Generate a token for a client of the server
     ///
     /// Prints the token for the client, which is not stored, and the entry for the file of
     /// `idmill serve --tokens`.
-    #[command(after_long_help = include_str!("help/serve.txt"))]
+    #[command(hide = cfg!(not(feature = "serve")), after_long_help = include_str!("help/serve.txt"))]
     Token(Token),
     /// Compute sizes, waste and years until exhaustion, without a store
     ///
@@ -360,10 +360,11 @@ pub(crate) struct BoundsArgs {
     /// Rejected if the sequence exists with another first id.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) start: Option<u64>,
-    /// Last id of a new sequence, inclusive [default: 2^64 - 1]
+    /// Last id of a new sequence, inclusive [default: 9223372036854775807]
     ///
-    /// Rejected if the sequence exists with another last id. For 32-bit integer columns use 2147483647, for
-    /// 64-bit ones 9223372036854775807.
+    /// Rejected if the sequence exists with another last id. The default is the largest value of a 64-bit
+    /// integer column; if --start is above it, the default is 18446744073709551615. For 32-bit columns use
+    /// 2147483647.
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
 }
@@ -371,9 +372,27 @@ pub(crate) struct BoundsArgs {
 impl BoundsArgs {
     /// The bounds of a sequence created with these.
     pub(crate) fn check(self) -> Outcome<Bounds> {
-        let defaults = Bounds::of::<u64>();
-        let (start, max) = (self.start.unwrap_or(defaults.start()), self.max.unwrap_or(defaults.max()));
-        Ok(Bounds::new(start, max)?)
+        Ok(Bounds::new(self.start.unwrap_or(1), self.max.unwrap_or(self.default_max()))?)
+    }
+
+    /// The last id of a new sequence without `--max`.
+    pub(crate) fn default_max(self) -> u64 {
+        let bigint = i64::MAX.unsigned_abs();
+        if self.start.is_some_and(|start| start > bigint) { u64::MAX } else { bigint }
+    }
+
+    /// Checks that an existing sequence has the bounds that were given.
+    pub(crate) fn accept(self, found: &SequenceInfo) -> Outcome {
+        let (start, max) = (found.bounds.start(), found.bounds.max());
+        for (flag, given, has) in [("--start", self.start, start), ("--max", self.max, max)] {
+            if let Some(given) = given.filter(|given| *given != has) {
+                let message = format!("`{}` exists with `{flag} {has}`, not {given}", found.name);
+                return Err(
+                    Failure::refused(message).hint(format!("omit `{flag}`, or give the stored value"))
+                );
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn are_given(self) -> bool {
@@ -388,6 +407,9 @@ pub(crate) struct Create {
     pub(crate) name: SequenceName,
     #[command(flatten)]
     pub(crate) bounds: BoundsArgs,
+    /// Succeed if the sequence exists with these bounds
+    #[arg(long)]
+    pub(crate) if_not_exists: bool,
 }
 
 #[derive(Args, Debug)]
@@ -398,6 +420,9 @@ pub(crate) struct List {
     /// Maximum number of sequences
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) limit: Option<u64>,
+    /// Print all columns
+    #[arg(long)]
+    pub(crate) wide: bool,
 }
 
 #[derive(Args, Debug)]
@@ -422,6 +447,9 @@ pub(crate) struct Set {
     /// Allow lowering the next id: ids will be handed out again
     #[arg(long)]
     pub(crate) backwards: bool,
+    /// Confirm that ids will be handed out again
+    #[arg(long, requires = "backwards")]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -72,7 +72,10 @@ pub(crate) struct Keys {
     /// Use it in a trusted network, or behind a proxy that provides both.
     #[arg(long, env = "IDMILL_SERVE_INSECURE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) insecure: Option<bool>,
-    /// Create sequences on first use; otherwise an unknown name is an error
+    /// Create sequences on first use [default: true without --tokens, else false]
+    ///
+    /// With `--create=false`, a draw from an unknown sequence is an error, so that a mistyped name does not
+    /// create a sequence that starts at 1. IDMILL_EXISTING=true sets this for every command.
     #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
     /// How long a request waits for an id that is not in memory [default: 5s]

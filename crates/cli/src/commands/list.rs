@@ -14,7 +14,7 @@ pub(super) async fn run(global: &Global, args: &List) -> Outcome {
     let limit = args.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     let page = Page::of(args.prefix.clone().unwrap_or_default()).limit(limit.clamp(1, Page::LIMIT));
     let mut pages = Pages::new(&*store, page);
-    let mut printed = Printed::new(limit, global.json);
+    let mut printed = Printed::new(limit, global.json, args.wide);
     while printed.left > 0 {
         let Some(page) = pages.next().await? else { break };
         printed.page(page)?;
@@ -39,8 +39,8 @@ enum Form {
 }
 
 impl Printed {
-    fn new(limit: usize, json: bool) -> Self {
-        let form = if json { Form::Json(false) } else { Form::Table(SequenceTable::default()) };
+    fn new(limit: usize, json: bool, wide: bool) -> Self {
+        let form = if json { Form::Json(false) } else { Form::Table(SequenceTable::new(wide)) };
         Self { form, left: limit, unreadable: Vec::new(), first: None }
     }
 

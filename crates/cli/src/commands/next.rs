@@ -80,7 +80,7 @@ async fn begin(
 ) -> idmill::Result<(Allocator, Got)> {
     let is_new = is_new(&**store, args, end).await?;
     // The remaining time, so that the draw itself times out and reports the store's last error.
-    let ids = open(sequences, args, end.saturating_duration_since(Instant::now())).await?;
+    let ids = open(sequences, args, is_new, end.saturating_duration_since(Instant::now())).await?;
     let first = get(&ids, args.count.min(at_once(args))).await?;
     if is_new {
         output::note(global.json, &announcement(&**store, args).await);
@@ -130,12 +130,18 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
 
 /// Opens the sequence without prefetch, so that only printed ids are reserved. The smallest step makes a
 /// reserve exactly as large as the request.
-async fn open(sequences: &Sequences, args: &Next, timeout: Duration) -> idmill::Result<Allocator> {
+async fn open(
+    sequences: &Sequences,
+    args: &Next,
+    is_new: bool,
+    timeout: Duration,
+) -> idmill::Result<Allocator> {
     let mut sequence = sequences.sequence::<u64>(&*args.name);
     if let Some(start) = args.bounds.start {
         sequence = sequence.start(start);
     }
-    if let Some(max) = args.bounds.max {
+    // An existing sequence keeps its own bounds.
+    if let Some(max) = args.bounds.max.or(is_new.then_some(args.bounds.default_max())) {
         sequence = sequence.max(max);
     }
     let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).timeout(timeout);

@@ -15,8 +15,15 @@ use crate::output::{self, Sequence};
 pub(super) async fn create(global: &Global, args: &Create) -> Outcome {
     let bounds = args.bounds.check()?;
     let store = opening::create(global, CONNECT_TIMEOUT).await?;
-    let created = Sequence::from(&store.create(&args.name, bounds).await?);
-    output::result(global.json, &created, output::sequence)
+    let info = match store.create(&args.name, bounds).await {
+        Err(error) if args.if_not_exists && error.kind() == ErrorKind::AlreadyExists => {
+            let found = inspect(&*store, &args.name).await?;
+            args.bounds.accept(&found)?;
+            found
+        }
+        outcome => outcome?,
+    };
+    output::result(global.json, &Sequence::from(&info), output::sequence)
 }
 
 pub(super) async fn show(global: &Global, args: &Named) -> Outcome {
@@ -27,18 +34,37 @@ pub(super) async fn show(global: &Global, args: &Named) -> Outcome {
 
 pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
     let change = Change::new().next(args.next).max(args.max).backwards(args.backwards);
-    changed(global, &args.name, change).await
+    changed(global, &args.name, change, |before| repetition(args, before)).await
+}
+
+/// Returns a refusal that explains which ids `--backwards` repeats, unless `--yes` confirms it.
+fn repetition(args: &Set, before: &SequenceInfo) -> Outcome {
+    let Some(next) = args.next.filter(|_| args.backwards && !args.yes) else { return Ok(()) };
+    let last = before.next.map_or(before.bounds.max(), |next| next.saturating_sub(1));
+    if next > last {
+        return Ok(());
+    }
+    let name = quoted(&args.name);
+    let message = format!("`{}` was reserved up to {last}: ids {next} to {last} would repeat", args.name);
+    Err(Failure::refused(message)
+        .hint(format!("if none of them is in use, run `idmill set {name} --next {next} --backwards --yes`")))
 }
 
 /// Makes every process drop its ids in memory.
 pub(super) async fn revoke(global: &Global, args: &Named) -> Outcome {
-    changed(global, &args.name, Change::new().revoke(true)).await
+    changed(global, &args.name, Change::new().revoke(true), |_| Ok(())).await
 }
 
-/// Changes a sequence, and prints it before and after.
-async fn changed(global: &Global, name: &SequenceName, change: Change) -> Outcome {
+/// Changes a sequence if `allowed` accepts its state, and prints it before and after.
+async fn changed(
+    global: &Global,
+    name: &SequenceName,
+    change: Change,
+    allowed: impl Fn(&SequenceInfo) -> Outcome,
+) -> Outcome {
     let store = opening::existing(global).await?;
     let before = inspect(&*store, name).await?;
+    allowed(&before)?;
     // Changes only the sequence that was read, not one that replaced it since then.
     let after = Sequence::from(&store.set(name, change.expect(before.identity)).await?);
     let before = Sequence::from(&before);

@@ -45,7 +45,7 @@ fn sound() -> Place {
         must(&place, &["create", name, "--max", "2147483647"]);
         must(&place, &["next", name, "-n", "100"]);
     }
-    must(&place, &["set", "reset", "--next", "50", "--backwards"]);
+    must(&place, &["set", "reset", "--next", "50", "--backwards", "--yes"]);
     must(&place, &["next", "reset", "-n", "10"]);
     // The witness has no claim for a sequence without draws.
     must(&place, &["create", "unused"]);

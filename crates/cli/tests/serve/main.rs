@@ -103,9 +103,9 @@ impl Client {
 }
 
 #[test]
-fn a_sequence_has_to_exist_unless_told_otherwise() {
+fn draws_create_sequences_unless_create_is_false() {
     let place = Place::new();
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["--create=false"]);
     let answer = server.client().ask("INCR orders");
     assert!(answer.starts_with("-NOTFOUND") && answer.contains("correct the name"), "{answer}");
     assert_eq!(place.run(&["create", "orders"]).code, 0);
@@ -116,8 +116,30 @@ fn a_sequence_has_to_exist_unless_told_otherwise() {
     });
     assert_eq!(drawn.find(|answer| !answer.starts_with('-')).as_deref(), Some(":1"));
     drop(server);
-    let server = Server::start(&place, &["--create"]);
+    let server = Server::start(&place, &[]);
     assert_eq!(server.client().ask("INCR users"), ":1");
+}
+
+#[test]
+fn check_reports_if_draws_create_sequences() {
+    let place = Place::new();
+    let tokens = place.path().join("tokens.toml");
+    let entry = place.run(&["token", "shop", "--right", "draw", "--sequence", "*"]).out;
+    std::fs::write(&tokens, &entry[entry.find("[[token]]").unwrap()..]).unwrap();
+    let tokens = tokens.to_str().unwrap();
+    for (args, environment, created) in [
+        (&[][..], &[][..], true),
+        (&["--create=false"], &[], false),
+        (&[], &[("IDMILL_EXISTING", "true")], false),
+        (&["--create"], &[("IDMILL_EXISTING", "true")], true),
+        (&["--tokens", tokens], &[], false),
+        (&["--tokens", tokens, "--create"], &[], true),
+    ] {
+        let mut command = place.command(&[&["serve", "--check"], args].concat());
+        let ran = command.envs(environment.iter().copied()).output().unwrap();
+        let word = if created { "are created on their first use" } else { "must exist" };
+        assert!(String::from_utf8_lossy(&ran.stdout).contains(word), "{args:?} {environment:?}: {ran:?}");
+    }
 }
 
 #[test]
@@ -390,7 +412,7 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
 #[test]
 fn a_server_is_the_store_of_commands_elsewhere() {
     let (place, elsewhere) = (Place::new(), Place::new());
-    let server = Server::start(&place, &[]);
+    let server = Server::start(&place, &["--create=false"]);
     let url = format!("idmill://{}?timeout=60s", server.resp);
     let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
     let refused = run(&["next", "orders"]);

@@ -51,7 +51,8 @@ impl Settings {
         let secrets = [&keys.tokens, &keys.tls_cert, &keys.tls_key, &keys.tls_client_ca];
         let files = Files::of(secrets.into_iter().flatten().cloned());
         let certificate = Certificate::of(&keys)?;
-        let secure = keys.tokens.is_some() && certificate.is_some();
+        let secured = keys.tokens.is_some();
+        let secure = secured && certificate.is_some();
         if !secure && !keys.insecure.unwrap_or(false) {
             [("resp", resp), ("http", http)].into_iter().try_for_each(of_this_machine)?;
         }
@@ -68,7 +69,9 @@ impl Settings {
             files,
             access,
             certificate,
-            creates: keys.create.unwrap_or(false),
+            creates: keys
+                .create
+                .map_or_else(|| Ok::<_, Failure>(!secured && !opening::requires_existing(false)?), Ok)?,
             timeout: keys.timeout.unwrap_or(Server::TIMEOUT),
             max_age: keys.max_age,
             shutdown_timeout: keys.shutdown_timeout.unwrap_or(Server::SHUTDOWN_TIMEOUT),
