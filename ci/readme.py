@@ -1,0 +1,64 @@
+"""Runs the `console` blocks of a page in order, in one shell, and compares what they print. `readme.py PAGE`
+
+A line `…` stands for any lines. After a command that ends with `&`, it waits until a server accepts connections on PORT.
+"""
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PORT = 7380
+END = "--- end of a command ---"
+
+
+def commands(page):
+    """Yields each command of the page, and the lines that follow it."""
+    for block in re.findall(r"(?ms)^```console\n(.*?)^```", page):
+        for command in re.split(r"(?m)^\$ ", block)[1:]:
+            line, *shown = command.splitlines()
+            yield line, shown
+
+
+def wait_for_server():
+    for _ in range(300):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", PORT)) == 0:
+                return
+        time.sleep(0.1)
+    sys.exit(f"no server accepts connections on port {PORT} after 30 s")
+
+
+def matches(shown, printed):
+    """Whether the lines were printed. On a terminal, redis-cli shows the type of a number."""
+    lines = [".*" if line == "…" else re.escape(line.removeprefix("(integer) ")) for line in shown]
+    return re.fullmatch("\n".join(lines), "\n".join(printed), re.DOTALL) is not None
+
+
+def main():
+    shell = subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        for command, shown in commands(Path(sys.argv[1]).read_text()):
+            print(f"$ {command}", flush=True)
+            shell.stdin.write(f"{command}\nfailed=$?\nprintf '\\n%s %s\\n' '{END}' $failed\n")
+            shell.stdin.flush()
+            printed = []
+            while not (line := shell.stdout.readline().rstrip("\n")).startswith(END):
+                if shell.poll() is not None:
+                    sys.exit("the shell ended")
+                printed.append(line)
+            while printed and not printed[-1]:
+                printed.pop()
+            if line != f"{END} 0" or shown and not matches(shown, printed):
+                sys.exit(f"`{command}` ended with {line.split()[-1]}, and printed:\n" + "\n".join(printed))
+            if command.endswith("&"):
+                wait_for_server()
+    finally:
+        shell.send_signal(signal.SIGTERM)
+        subprocess.run(["pkill", "-TERM", "-s", str(shell.pid)], check=False)
+
+
+main()
