@@ -13,7 +13,7 @@ use idmill::{Error, Operation, Result};
 
 /// A sequence as it was read, with a version that detects later changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen<V> {
+pub struct Versioned<V> {
     /// The sequence.
     pub info: SequenceInfo,
     /// A version number, a revision, or the stored value.
@@ -29,7 +29,7 @@ pub enum Swapped<V> {
     /// conflict, if it has one.
     Changed(Option<Error>),
     /// Like `Changed`, with the sequence that is stored instead (`None`: nothing). No second read is needed.
-    Now(Option<Seen<V>>),
+    Now(Option<Versioned<V>>),
 }
 
 /// Whether a write without a reply may be sent again.
@@ -59,11 +59,14 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// As [`Store::inspect`](idmill::store::Store::inspect).
-    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<Self::Version>>>>;
+    fn read<'a>(
+        &'a self,
+        name: &'a SequenceName,
+    ) -> StoreFuture<'a, Result<Option<Versioned<Self::Version>>>>;
 
     /// Returns the cached sequence, if the store has a cache. It may be stale: a decision based on it is
     /// valid only if the write succeeds.
-    fn remembered(&self, name: &SequenceName) -> Option<Seen<Self::Version>> {
+    fn remembered(&self, name: &SequenceName) -> Option<Versioned<Self::Version>> {
         let _ = name;
         None
     }
@@ -77,7 +80,7 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
-        seen: Option<&'a Seen<Self::Version>>,
+        seen: Option<&'a Versioned<Self::Version>>,
         wanted: Option<&'a SequenceInfo>,
         resend: Resend,
     ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
@@ -90,7 +93,7 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     fn swap_set<'a>(
         &'a self,
         name: &'a SequenceName,
-        seen: &'a Seen<Self::Version>,
+        seen: &'a Versioned<Self::Version>,
         wanted: &'a SequenceInfo,
         change: &'a Change,
     ) -> StoreFuture<'a, Result<Swapped<Self::Version>>> {
@@ -219,7 +222,7 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
     /// since.
     pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         named(&back.name, Operation::GiveBack, async move {
-            let taken = |seen: Seen<S::Version>| {
+            let taken = |seen: Versioned<S::Version>| {
                 let mut wanted = seen.info.clone();
                 wanted.take_back(back).then_some((seen, wanted))
             };

@@ -54,7 +54,7 @@ mod witness;
 pub use address::Address;
 pub use among::among;
 pub use authority::Authority;
-pub use cas::{CompareAndSet, Resend, Seen, Swapped, Swapping};
+pub use cas::{CompareAndSet, Resend, Swapped, Swapping, Versioned};
 pub use column::{ColumnPath, Largest};
 pub use contention::{Contention, Contest};
 pub use doubt::{Asked, advised, causes, chain, said};

@@ -4,11 +4,11 @@ use idmill::__private::BoundedMap;
 use idmill::SequenceName;
 use parking_lot::Mutex;
 
-use super::Seen;
+use super::Versioned;
 
 /// A cache of sequences as last read or written. It holds at least the latest 32,768.
 #[derive(Debug)]
-pub struct Remembered<V>(Mutex<BoundedMap<Seen<V>>>);
+pub struct Remembered<V>(Mutex<BoundedMap<Versioned<V>>>);
 
 impl<V> Default for Remembered<V> {
     fn default() -> Self {
@@ -18,12 +18,12 @@ impl<V> Default for Remembered<V> {
 
 impl<V: Clone> Remembered<V> {
     /// Returns the cached sequence of this name.
-    pub fn get(&self, name: &SequenceName) -> Option<Seen<V>> {
+    pub fn get(&self, name: &SequenceName) -> Option<Versioned<V>> {
         self.0.lock().get(name).cloned()
     }
 
     /// Stores the current state of a sequence; `None` removes the entry.
-    pub fn learn(&self, name: &SequenceName, now: Option<Seen<V>>) {
+    pub fn learn(&self, name: &SequenceName, now: Option<Versioned<V>>) {
         self.learn_if(name, now, |_, _| true);
     }
 
@@ -32,8 +32,8 @@ impl<V: Clone> Remembered<V> {
     pub fn learn_if(
         &self,
         name: &SequenceName,
-        now: Option<Seen<V>>,
-        older: impl FnOnce(&Seen<V>, &Seen<V>) -> bool,
+        now: Option<Versioned<V>>,
+        older: impl FnOnce(&Versioned<V>, &Versioned<V>) -> bool,
     ) {
         let mut all = self.0.lock();
         match now {
@@ -54,8 +54,8 @@ mod tests {
     fn an_answer_that_came_late_is_not_remembered() {
         let (all, name) = (Remembered::default(), SequenceName::new("s").unwrap());
         let info = SequenceInfo::new(name.clone(), Bounds::of::<u64>());
-        let seen = |version| Some(Seen { info: info.clone(), version });
-        let older = |known: &Seen<u8>, now: &Seen<u8>| known.version < now.version;
+        let seen = |version| Some(Versioned { info: info.clone(), version });
+        let older = |known: &Versioned<u8>, now: &Versioned<u8>| known.version < now.version;
         all.learn_if(&name, seen(2), older);
         all.learn_if(&name, seen(1), older);
         assert_eq!(all.get(&name), seen(2));

@@ -8,13 +8,13 @@ use idmill_kit::history::{Failover, Histories};
 /// A row that was read before a write: the sequence, the history it was last written in, and the
 /// current history.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RowHistory {
     pub(crate) info: SequenceInfo,
     pub(crate) was: Option<String>,
     pub(crate) here: Option<String>,
 }
 
-impl Seen {
+impl RowHistory {
     /// Returns both histories if they differ.
     pub(crate) fn moved(&self) -> Option<Histories<'_>> {
         let (was, here) = (self.was.as_deref()?, self.here.as_deref()?);

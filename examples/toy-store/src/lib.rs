@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, Store, StoreFuture, page_of};
 use idmill::{Error, ErrorKind, Result, SequenceName};
-use idmill_kit::{CompareAndSet, Resend, Scheme, Seen, Swapped, Swapping, Target, query, refuse};
+use idmill_kit::{CompareAndSet, Resend, Scheme, Swapped, Swapping, Target, Versioned, query, refuse};
 
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<ToyStore>("toy", "toy:PATH")];
 
@@ -57,10 +57,10 @@ impl CompareAndSet for ToyStore {
         Capabilities::new(Durability::Disk).shared(true).gives_back(true)
     }
 
-    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Seen<()>>>> {
+    fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Versioned<()>>>> {
         Box::pin(async move {
             let found = self.run(load).await?.remove(name);
-            Ok(found.map(|info| Seen { info, version: () }))
+            Ok(found.map(|info| Versioned { info, version: () }))
         })
     }
 
@@ -68,7 +68,7 @@ impl CompareAndSet for ToyStore {
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
-        seen: Option<&'a Seen<()>>,
+        seen: Option<&'a Versioned<()>>,
         wanted: Option<&'a SequenceInfo>,
         _: Resend,
     ) -> StoreFuture<'a, Result<Swapped<()>>> {
@@ -78,7 +78,7 @@ impl CompareAndSet for ToyStore {
             lock.lock().map_err(certain)?;
             let mut stored = load(path)?;
             if stored.get(&name) != seen.as_ref() {
-                return Ok(Swapped::Now(stored.remove(&name).map(|info| Seen { info, version: () })));
+                return Ok(Swapped::Now(stored.remove(&name).map(|info| Versioned { info, version: () })));
             }
             stored.remove(&name);
             stored.extend(wanted.map(|info| (name, info)));

@@ -13,7 +13,7 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::{
-    Asked, CompareAndSet, Contention, Fault, Numbers, Remembered, Resend, Seen, Swapped, Swapping,
+    Asked, CompareAndSet, Contention, Fault, Numbers, Remembered, Resend, Swapped, Swapping, Versioned,
 };
 use idmill_shared_cache::datacenter::{Claim, ClaimWrite, Era, GlobalRow, Outcome};
 use scylla::value::CqlValue;
@@ -50,7 +50,7 @@ pub(super) struct Sequences {
 }
 
 /// A row of the table.
-pub(super) type Row = Seen<Mark>;
+pub(super) type Row = Versioned<Mark>;
 
 /// The columns that are not in the `SequenceInfo`. The claims are known only after a read.
 #[derive(Clone, Debug, PartialEq, Eq)]

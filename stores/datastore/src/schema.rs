@@ -6,7 +6,7 @@
 
 use idmill::store::SequenceInfo;
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Numbers, Seen};
+use idmill_kit::{Fault, Numbers, Versioned};
 use serde_json::{Value, json};
 
 use super::options::{DEFAULT_KIND, DatastoreOptions};
@@ -28,7 +28,7 @@ pub(super) struct Place {
 }
 
 /// A sequence and the version of its entity, which makes a change conditional on this read.
-pub(super) type Stored = Seen<String>;
+pub(super) type Stored = Versioned<String>;
 
 impl Place {
     pub(super) fn new(options: &DatastoreOptions) -> Self {
@@ -166,7 +166,7 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
     let (incarnation, epoch) = (read("incarnation")?.into(), read("epoch")?.into());
     let info = Numbers { next, start: id("start")?, max: id("max")?, incarnation, epoch }.of(name)?;
     let version = version.as_str().ok_or("has no version")?.to_owned();
-    Ok(Seen { info, version })
+    Ok(Versioned { info, version })
 }
 
 fn read_integer(property: &Value) -> Option<i64> {
@@ -222,7 +222,7 @@ mod tests {
             let identity = Identity { epoch, ..Identity::fresh() };
             let info = SequenceInfo::stored(name, (!all).then_some(next), bounds, identity);
             let result = json!({ "entity": place().entity(&info), "version": "7" });
-            prop_assert_eq!(place().decode(&result).unwrap(), Seen { info, version: "7".to_owned() });
+            prop_assert_eq!(place().decode(&result).unwrap(), Versioned { info, version: "7".to_owned() });
         }
 
         #[test]

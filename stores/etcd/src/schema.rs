@@ -5,7 +5,7 @@
 
 use idmill::store::{Identity, Page, SequenceInfo};
 use idmill::{Result, SequenceName};
-use idmill_kit::{Fault, Numbers, Seen, paging};
+use idmill_kit::{Fault, Numbers, Versioned, paging};
 use serde_json::{Value, json};
 
 use super::wire::{KeyValue, Range};
@@ -14,7 +14,7 @@ use super::wire::{KeyValue, Range};
 const FORMAT: i128 = 1;
 
 /// A sequence that was read or written.
-pub(super) type Stored = Seen<Version>;
+pub(super) type Stored = Versioned<Version>;
 
 /// The condition for changing it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl Place {
         let info = name
             .and_then(|name| decode(name, &stored.value))
             .map_err(|fault| fault.of(format_args!("the key {:?}", String::from_utf8_lossy(&stored.key))))?;
-        Ok(Seen { info, version: Version { value: stored.value, mod_revision: stored.mod_revision } })
+        Ok(Versioned { info, version: Version { value: stored.value, mod_revision: stored.mod_revision } })
     }
 
     fn name(&self, key: &[u8]) -> Option<SequenceName> {
@@ -175,7 +175,7 @@ mod tests {
             prop_assert!(!place().is_deeper(key.as_bytes()));
             prop_assert!(place().first() < key.clone().into_bytes() && key.clone().into_bytes() < place().end());
             let read = place().decode(stored(key, value.clone())).unwrap();
-            prop_assert_eq!(read, Seen { info, version: Version { value, mod_revision: 7 } });
+            prop_assert_eq!(read, Versioned { info, version: Version { value, mod_revision: 7 } });
         }
 
         #[test]

@@ -21,7 +21,7 @@
 use idmill::store::{Capabilities, Durability, Listing, Page, SequenceInfo, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::paging;
-use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Seen, Swapped};
+use idmill_kit::{CompareAndSet, Fill, Remembered, Resend, Swapped, Versioned};
 
 use super::classify::{Failure, Fate, OVERTAKEN, read_failed, write_failed};
 use super::client::{Answered, Client};
@@ -129,7 +129,8 @@ impl Sequences {
         let Answered { answer, resent } = answered;
         if answer.succeeded {
             let mod_revision = answer.header.map_or(0, |Header { revision, .. }| revision);
-            let now = wanted.map(|(info, value)| Seen { info, version: Version { value, mod_revision } });
+            let now =
+                wanted.map(|(info, value)| Versioned { info, version: Version { value, mod_revision } });
             self.learn(name, stored, now)?;
             return Ok(Swapped::Done);
         }

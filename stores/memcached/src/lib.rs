@@ -27,7 +27,7 @@ use idmill_kit::Scheme;
 use idmill_kit::SharedConnection;
 use idmill_kit::{WindowTarget, WindowView};
 use idmill_shared_cache::cache;
-use idmill_shared_cache::cache::{Command, Fence, Next, Seen, Taken};
+use idmill_shared_cache::cache::{Command, Fence, LookReply, Next, Taken};
 use idmill_shared_cache::counts::Counts;
 use idmill_shared_cache::known::Known;
 use idmill_shared_cache::ttl_cache::TtlCache;
@@ -260,7 +260,7 @@ impl MemcachedWindow {
                 last.added().map(|added| (cache::after_add(known.layout(), count, added), None))
             }
             _ => last.seen().map(|seen| {
-                let number = if let Seen::Number { number, .. } = seen { Some(number) } else { None };
+                let number = if let LookReply::Number { number, .. } = seen { Some(number) } else { None };
                 let next = cache::after_look(connection.number(), seen);
                 (next, number.and_then(|number| known.layout().next_of(number)))
             }),

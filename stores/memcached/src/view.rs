@@ -3,7 +3,7 @@
 use idmill::Result;
 use idmill::store::{SequenceInfo, StoreFuture};
 use idmill_kit::WindowView;
-use idmill_shared_cache::cache::{Command, Layout, Seen};
+use idmill_shared_cache::cache::{Command, Layout, LookReply};
 use idmill_shared_cache::known::Known;
 
 use super::connection::Failure;
@@ -21,7 +21,7 @@ impl MemcachedWindow {
         let reply = looked.map_err(|(Failure::NotSent(reason) | Failure::Lost(reason))| failed(reason))?;
         match reply.seen().map_err(|other| failed(unexpected(&other)))? {
             // The sum can be 2^64.
-            Seen::Number { number, .. } => Ok(Layout::decode(number)
+            LookReply::Number { number, .. } => Ok(Layout::decode(number)
                 .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),
             _ => Ok(None),
         }

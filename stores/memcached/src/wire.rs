@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use idmill_shared_cache::cache::{Added, Command, Seen};
+use idmill_shared_cache::cache::{Added, Command, LookReply};
 
 /// Longer than any valid reply line to these commands.
 const LONGEST_LINE: usize = 512;
@@ -155,16 +155,18 @@ impl Reply {
     }
 
     /// Decodes the answer to [`Command::Look`] or [`Command::Peek`]; returns any other reply as the error.
-    pub(super) fn seen(self) -> Result<Seen, Self> {
+    pub(super) fn seen(self) -> Result<LookReply, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
-                Ok(Seen::Number { number, cas })
+                Ok(LookReply::Number { number, cas })
             }
-            Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => Ok(Seen::Won { cas }),
+            Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => {
+                Ok(LookReply::Won { cas })
+            }
             // A stub expires; an empty item that does not expire is foreign.
-            Self::Item(Item { value: Value::Empty, stays: false, .. }) => Ok(Seen::Stub),
-            Self::Item(_) => Ok(Seen::Foreign),
-            Self::Missing => Ok(Seen::Nothing),
+            Self::Item(Item { value: Value::Empty, stays: false, .. }) => Ok(LookReply::Stub),
+            Self::Item(_) => Ok(LookReply::Foreign),
+            Self::Missing => Ok(LookReply::Nothing),
             other => Err(other),
         }
     }
@@ -203,17 +205,17 @@ mod tests {
         assert_eq!(one("NF\r\n").added(), Ok(Added::Missing));
         let refusal = "CLIENT_ERROR cannot increment or decrement non-numeric value\r\n";
         assert_eq!(one(refusal).added(), Ok(Added::NotANumber));
-        assert_eq!(one("VA 0 c1 t3 W\r\n\r\n").seen(), Ok(Seen::Won { cas: 1 }));
-        assert_eq!(one("VA 0 c1 t3 Z\r\n\r\n").seen(), Ok(Seen::Stub));
-        assert_eq!(one("VA 10 c3 t-1\r\n4294967305\r\n").seen(), Ok(Seen::Number { number, cas: 3 }));
-        assert_eq!(one("VA 3 c6 t-1\r\nfoo\r\n").seen(), Ok(Seen::Foreign));
-        assert_eq!(one("VA 0 c6 t-1\r\n\r\n").seen(), Ok(Seen::Foreign), "a stub expires");
-        assert_eq!(one("VA 21 c6 t-1\r\n118446744073709551615\r\n").seen(), Ok(Seen::Foreign));
-        assert_eq!(one("VA 2 c6 t-1\r\n+1\r\n").seen(), Ok(Seen::Foreign));
+        assert_eq!(one("VA 0 c1 t3 W\r\n\r\n").seen(), Ok(LookReply::Won { cas: 1 }));
+        assert_eq!(one("VA 0 c1 t3 Z\r\n\r\n").seen(), Ok(LookReply::Stub));
+        assert_eq!(one("VA 10 c3 t-1\r\n4294967305\r\n").seen(), Ok(LookReply::Number { number, cas: 3 }));
+        assert_eq!(one("VA 3 c6 t-1\r\nfoo\r\n").seen(), Ok(LookReply::Foreign));
+        assert_eq!(one("VA 0 c6 t-1\r\n\r\n").seen(), Ok(LookReply::Foreign), "a stub expires");
+        assert_eq!(one("VA 21 c6 t-1\r\n118446744073709551615\r\n").seen(), Ok(LookReply::Foreign));
+        assert_eq!(one("VA 2 c6 t-1\r\n+1\r\n").seen(), Ok(LookReply::Foreign));
         assert_eq!((one("HD\r\n").held(), one("EX\r\n").held()), (Ok(true), Ok(false)));
         assert_eq!(
             (one("EN\r\n").seen(), one("VA 0 c0 t5 W\r\n\r\n").seen()),
-            (Ok(Seen::Nothing), Ok(Seen::Won { cas: 0 }))
+            (Ok(LookReply::Nothing), Ok(LookReply::Won { cas: 0 }))
         );
         assert_eq!((one("NF\r\n").held(), one("MN\r\n")), (Ok(false), Reply::Noop));
     }

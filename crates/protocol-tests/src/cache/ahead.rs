@@ -1,7 +1,7 @@
 //! The next range, prepared by a separate task before the window is empty. The task may stop forever.
 
 use idmill_shared_cache::cache;
-use idmill_shared_cache::cache::{Command, Extend, Layout, Seen, Standing, Taken};
+use idmill_shared_cache::cache::{Command, Extend, Layout, LookReply, Standing, Taken};
 
 use super::server::{Reply, Sent, small};
 use super::{Bug, CacheWindow, Ids, LAYOUT, SIZE, State, Step, ids};
@@ -75,7 +75,7 @@ impl CacheWindow {
             state.flights.push((s, what));
         }
         one.at = match (reply, one.at) {
-            (Reply::Seen(seen), At::Peeking(range)) => match self.extends(&one, range, seen) {
+            (Reply::LookReply(seen), At::Peeking(range)) => match self.extends(&one, range, seen) {
                 Some(command) => At::Putting(here, Sent::of(command), range),
                 None => return,
             },
@@ -94,14 +94,16 @@ impl CacheWindow {
         At::Putting(0, Sent::Put(0, number), range)
     }
 
-    fn extends(&self, one: &Ahead, (start, end): Ids, seen: Seen) -> Option<Command> {
+    fn extends(&self, one: &Ahead, (start, end): Ids, seen: LookReply) -> Option<Command> {
         let range = idmill::IdRange::new(start.into(), (end - start).into()).expect("small");
-        let standing = if let Seen::Number { number, .. } = seen { Layout::decode(number) } else { None };
+        let standing =
+            if let LookReply::Number { number, .. } = seen { Layout::decode(number) } else { None };
         let expected = match (self.bug, standing) {
             (Bug::ExtendsAnother, Some(standing)) => standing.end,
             _ => one.end.into(),
         };
-        if let (Bug::JoinsAcrossAGap, Some(standing), Seen::Number { cas, .. }) = (self.bug, standing, seen)
+        if let (Bug::JoinsAcrossAGap, Some(standing), LookReply::Number { cas, .. }) =
+            (self.bug, standing, seen)
             && standing.end == expected
         {
             let number = Layout::encode((end - 1).into(), standing.left + range.len());

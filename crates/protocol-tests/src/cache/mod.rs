@@ -13,7 +13,7 @@ mod server;
 
 use idmill::IdRange;
 use idmill_shared_cache::cache;
-use idmill_shared_cache::cache::{Command, Fence, Layout, Next, Refill, Seen, Taken};
+use idmill_shared_cache::cache::{Command, Fence, Layout, LookReply, Next, Refill, Taken};
 
 use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
@@ -207,7 +207,7 @@ impl CacheWindow {
         let connection = state.servers[usize::from(state.processes[process].server)].restarts;
         let next = match (reply, at) {
             (Reply::Added(added), _) => cache::after_add(LAYOUT, COUNT, added),
-            (Reply::Seen(seen), _) => cache::after_look(connection.into(), seen),
+            (Reply::LookReply(seen), _) => cache::after_look(connection.into(), seen),
             (Reply::Done(true), At::Putting(_, _, own)) => {
                 state.hand_out(process, own, self.max);
                 return;
@@ -303,7 +303,7 @@ impl CacheWindow {
 }
 
 fn fence(connection: u8, cas: u8) -> Fence {
-    match cache::after_look(connection.into(), Seen::Won { cas: cas.into() }) {
+    match cache::after_look(connection.into(), LookReply::Won { cas: cas.into() }) {
         Next::Refill(fence) => fence,
         next => unreachable!("{next:?}"),
     }

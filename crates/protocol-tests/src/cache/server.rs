@@ -1,6 +1,6 @@
 //! The cache: one item, which is always written as a whole.
 
-use idmill_shared_cache::cache::{Added, Command, Seen};
+use idmill_shared_cache::cache::{Added, Command, LookReply};
 
 use super::{Bug, COUNT};
 
@@ -53,7 +53,7 @@ impl Sent {
 
 pub(super) enum Reply {
     Added(Added),
-    Seen(Seen),
+    LookReply(LookReply),
     Done(bool),
 }
 
@@ -76,8 +76,8 @@ impl Server {
     pub(super) fn does(&mut self, what: Sent, bug: Bug) -> Reply {
         match what {
             Sent::Add => Reply::Added(self.add()),
-            Sent::Peek if self.item.is_none() => Reply::Seen(Seen::Nothing),
-            Sent::Look | Sent::Peek => Reply::Seen(self.look()),
+            Sent::Peek if self.item.is_none() => Reply::LookReply(LookReply::Nothing),
+            Sent::Look | Sent::Peek => Reply::LookReply(self.look()),
             Sent::Clear(cas) | Sent::Release(cas) => {
                 let done = self.has(cas);
                 self.item = self.item.filter(|_| !done);
@@ -104,11 +104,11 @@ impl Server {
         }
     }
 
-    fn look(&mut self) -> Seen {
+    fn look(&mut self) -> LookReply {
         match self.item {
-            None => Seen::Won { cas: self.write(Item::Stub).into() },
-            Some((Item::Stub, _)) => Seen::Stub,
-            Some((Item::Number(number), cas)) => Seen::Number { number, cas: cas.into() },
+            None => LookReply::Won { cas: self.write(Item::Stub).into() },
+            Some((Item::Stub, _)) => LookReply::Stub,
+            Some((Item::Number(number), cas)) => LookReply::Number { number, cas: cas.into() },
         }
     }
 }

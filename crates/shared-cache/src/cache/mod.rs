@@ -237,7 +237,7 @@ pub enum Added {
 
 /// The reply to [`Command::Look`], [`Command::Peek`] and the second half of [`Command::Clear`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Seen {
+pub enum LookReply {
     /// A stub, placed by this command.
     Won {
         /// The cas of the stub.
@@ -314,18 +314,18 @@ fn taken(layout: Layout, count: u64, before: Standing) -> Next {
 }
 
 /// Returns the next step after [`Command::Look`] or [`Command::Clear`], on this connection.
-pub fn after_look(connection: u64, reply: Seen) -> Next {
+pub fn after_look(connection: u64, reply: LookReply) -> Next {
     match reply {
-        Seen::Won { cas: 0 } => Next::Unnumbered,
-        Seen::Won { cas } => Next::Refill(Fence { connection, cas }),
-        Seen::Stub => Next::Wait,
-        Seen::Number { number, cas } => match Layout::decode(number) {
+        LookReply::Won { cas: 0 } => Next::Unnumbered,
+        LookReply::Won { cas } => Next::Refill(Fence { connection, cas }),
+        LookReply::Stub => Next::Wait,
+        LookReply::Number { number, cas } => match Layout::decode(number) {
             None => Next::Foreign,
             Some(standing) if standing.left == 0 => empty(standing, cas),
             Some(_) => Next::Draw,
         },
-        Seen::Nothing => Next::Send(Command::Look),
-        Seen::Foreign => Next::Foreign,
+        LookReply::Nothing => Next::Send(Command::Look),
+        LookReply::Foreign => Next::Foreign,
     }
 }
 
@@ -383,8 +383,8 @@ impl Layout {
 ///
 /// A range can be joined to the ids left only if it begins at the end of the window. Otherwise the ids in
 /// between, which belong to others, would be handed out.
-pub fn extend(layout: Layout, end: u64, range: IdRange, reply: Seen) -> Option<Extend> {
-    let Seen::Number { number, cas } = reply else { return None };
+pub fn extend(layout: Layout, end: u64, range: IdRange, reply: LookReply) -> Option<Extend> {
+    let LookReply::Number { number, cas } = reply else { return None };
     let standing = Layout::decode(number).filter(|standing| standing.end == end && cas != 0)?;
     let follows = layout.follows(end, range);
     if !follows && standing.left > 0 {

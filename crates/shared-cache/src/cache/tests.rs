@@ -25,7 +25,7 @@ fn took(next: Next) -> (IdRange, bool) {
 
 /// The fence of the stub with cas 9 on connection 1.
 fn fence() -> Fence {
-    match after_look(1, Seen::Won { cas: 9 }) {
+    match after_look(1, LookReply::Won { cas: 9 }) {
         Next::Refill(fence) => fence,
         next => panic!("{next:?}"),
     }
@@ -62,18 +62,18 @@ fn a_number_that_is_not_ours_hands_out_nothing() {
     let high = Layout::new(u64::MAX);
     assert_eq!(after_add(high, 1, added(encoded(9, 3), 1)), Next::Foreign, "beyond 2^64");
     assert_eq!(took(after_add(high, 1, added(encoded(1, 1), 1))).0, range(u64::MAX, 1), "the last");
-    assert_eq!(after_look(1, Seen::Foreign), Next::Foreign);
-    assert_eq!(after_look(1, Seen::Number { number: 42, cas: 1 }), Next::Foreign);
+    assert_eq!(after_look(1, LookReply::Foreign), Next::Foreign);
+    assert_eq!(after_look(1, LookReply::Number { number: 42, cas: 1 }), Next::Foreign);
 }
 
 /// memcached with `-C` returns cas 0 for every item, and does not accept it as a condition.
 #[test]
 fn cache_without_cas_is_rejected_before_a_reserve() {
-    assert_eq!(after_look(1, Seen::Won { cas: 0 }), Next::Unnumbered);
-    assert_eq!(after_look(1, Seen::Number { number: encoded(9, 0), cas: 0 }), Next::Unnumbered);
+    assert_eq!(after_look(1, LookReply::Won { cas: 0 }), Next::Unnumbered);
+    assert_eq!(after_look(1, LookReply::Number { number: encoded(9, 0), cas: 0 }), Next::Unnumbered);
     let empty = Added::Number { number: encoded(9, 0) + 1, cas: 0 };
     assert_eq!(after_add(LAYOUT, 1, empty), Next::Unnumbered);
-    assert_eq!(extend(LAYOUT, 9, range(10, 5), Seen::Number { number: encoded(9, 3), cas: 0 }), None);
+    assert_eq!(extend(LAYOUT, 9, range(10, 5), LookReply::Number { number: encoded(9, 3), cas: 0 }), None);
 }
 
 #[test]
@@ -85,13 +85,13 @@ fn a_number_tells_the_next_id() {
 
 #[test]
 fn look_never_adds_to_a_empty_window() {
-    assert_eq!(after_look(1, Seen::Stub), Next::Wait);
-    let seen = |drawn| Seen::Number { number: encoded(50, 10) + drawn, cas: 8 };
+    assert_eq!(after_look(1, LookReply::Stub), Next::Wait);
+    let seen = |drawn| LookReply::Number { number: encoded(50, 10) + drawn, cas: 8 };
     assert_eq!(after_look(1, seen(9)), Next::Draw);
     assert_eq!(after_look(1, seen(10)), Next::Await { end: 50, cas: 8 });
     assert_eq!(after_look(1, seen(11)), Next::Await { end: 50, cas: 8 });
     assert_eq!(
-        after_look(1, Seen::Number { number: encoded(50, 0), cas: 8 }),
+        after_look(1, LookReply::Number { number: encoded(50, 0), cas: 8 }),
         Next::Send(Command::Clear { cas: 8 })
     );
 }
@@ -149,7 +149,7 @@ fn one_draw_prepares_the_next_range() {
 
 #[test]
 fn the_end_moves_on_only_where_the_window_still_ends_there() {
-    let seen = |end, left| Seen::Number { number: encoded(end, left), cas: 8 };
+    let seen = |end, left| LookReply::Number { number: encoded(end, left), cas: 8 };
     let moved = |end, size| {
         Some(Extend { command: Command::Put { cas: 8, number: encoded(end, size) }, size, unused: 0 })
     };
@@ -159,7 +159,7 @@ fn the_end_moves_on_only_where_the_window_still_ends_there() {
     assert_eq!(extend(LAYOUT, 40, range(41, 10), seen(50, 3)), None);
     assert_eq!(extend(LAYOUT, 40, range(44, 10), seen(40, 3)), None, "41 to 43 are somebody else's");
     assert_eq!(extend(LAYOUT, 40, range(44, 10), seen(40, 0)), moved(53, 10), "of which none is handed out");
-    for gone in [Seen::Nothing, Seen::Stub, Seen::Foreign, Seen::Won { cas: 8 }] {
+    for gone in [LookReply::Nothing, LookReply::Stub, LookReply::Foreign, LookReply::Won { cas: 8 }] {
         assert_eq!(extend(LAYOUT, 40, range(41, 10), gone), None);
     }
 }
@@ -213,7 +213,7 @@ proptest! {
                     Next::Take(taken) => {
                         handed_out.extend(taken.range.ids());
                         prepared |= taken.low;
-                        if let Some(extend) = prepared.then(|| extend(layout, end, next, Seen::Number { number, cas: 1 })).flatten() {
+                        if let Some(extend) = prepared.then(|| extend(layout, end, next, LookReply::Number { number, cas: 1 })).flatten() {
                             let Command::Put { number: moved, .. } = extend.command else { panic!("{extend:?}") };
                             unused = more - extend.unused;
                             number = moved;

@@ -23,7 +23,7 @@ use super::history::History;
 use super::run::{read, text, try_write, write};
 use super::table::{Known, Table};
 use crate::executor::to_write;
-use crate::history::Seen;
+use crate::history::RowHistory;
 use crate::rows::decide;
 use crate::{Answer, Executor, Fault, Statement};
 
@@ -162,11 +162,12 @@ pub(super) async fn read_to_write<E: Executor>(
     executor: &mut E,
     table: &Table,
     name: &SequenceName,
-) -> Result<Option<Seen>> {
+) -> Result<Option<RowHistory>> {
     let found = read(executor, &table.select_to_write(name)).await?;
     let told = |row, column| text(row, column).map(str::to_owned);
-    let seen =
-        |row| Ok(Seen { info: table.decode(row)?, was: told(row, WAS_AT), here: told(row, WAS_AT + 1) });
+    let seen = |row| {
+        Ok(RowHistory { info: table.decode(row)?, was: told(row, WAS_AT), here: told(row, WAS_AT + 1) })
+    };
     found.last().map(seen).transpose()
 }
 

@@ -11,7 +11,7 @@ use super::open::find;
 use super::rows::{self, asks};
 use super::run::read;
 use super::table::Table;
-use crate::history::{Seen, refusal};
+use crate::history::{RowHistory, refusal};
 use crate::{Executor, Statement, Timeout};
 
 /// The column of a row read by `select_history` that has its history. The next column has the
@@ -49,7 +49,7 @@ impl Calls {
         let rows = read(executor, &self.table.select_history(here), [request.name.as_str().into()]).await?;
         let Some(row) = rows.first() else { return Ok((None, false)) };
         let [was, here] = [WAS_AT, WAS_AT + 1].map(|column| row.text(column).map(str::to_owned));
-        let seen = Seen { info: rows::decode(row)?, was, here };
+        let seen = RowHistory { info: rows::decode(row)?, was, here };
         let moved = seen.moved();
         if let Some(histories) = moved {
             self.adopt(executor, &seen.info, histories, timeout).await?;

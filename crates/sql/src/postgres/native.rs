@@ -51,7 +51,7 @@ impl Word for Values {
 /// A sequence as stored in the catalog and in its own row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Seen {
+pub struct NativeState {
     /// Its name, without the schema.
     pub name: String,
     /// `last_value`: the last value drawn, or the first value.
@@ -82,7 +82,7 @@ pub struct Seen {
     pub told: Option<Values>,
 }
 
-impl Seen {
+impl NativeState {
     /// Reads a row of [`see_sql`] or of [`draw_sql`].
     ///
     /// # Errors
@@ -253,7 +253,7 @@ pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_
     AND c.relname::text COLLATE \"C\" > $2 AND left(c.relname::text, length($3)) = $3 \
     GROUP BY c.relname ORDER BY c.relname::text COLLATE \"C\" LIMIT $4::bigint";
 
-/// Returns the query for [`Seen::read`]. It draws nothing.
+/// Returns the query for [`NativeState::read`]. It draws nothing.
 pub fn see_sql(sql: &str, name: &str) -> String {
     format!(
         "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
@@ -397,9 +397,9 @@ fn bounds_sql(bounds: Bounds, value: u64) -> String {
 /// detect the change even if they read the comment too early.
 ///
 /// # Errors
-/// The errors of [`Seen::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if no whole block
+/// The errors of [`NativeState::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if no whole block
 /// is left.
-pub fn set_sql(sql: &str, seen: &Seen, after: &SequenceInfo, timeout: &str) -> Result<String> {
+pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &str) -> Result<String> {
     let (values, max) = (seen.values()?, after.bounds.max());
     let first = First::of(seen.increment.cast_unsigned(), after.bounds, values);
     let (last, called) = match after.next {

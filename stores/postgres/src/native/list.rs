@@ -4,7 +4,7 @@ use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName, Status};
 use idmill_kit::paging;
 
-use idmill_sql::postgres::native::{NAMES, Seen, see_sql};
+use idmill_sql::postgres::native::{NAMES, NativeState, see_sql};
 use idmill_sql::postgres::{failed, quoted};
 use idmill_sql::{Asked, Row, Statement};
 
@@ -56,7 +56,7 @@ impl NativeSequences {
         let together = self.sessions.run(&Statement::read(selects.join(" UNION ALL "), [])).await;
         if let Ok(rows) = together {
             for row in &rows {
-                add(listing, text(row, 0), Seen::read(row, self.values).and_then(|seen| seen.info()));
+                add(listing, text(row, 0), NativeState::read(row, self.values).and_then(|seen| seen.info()));
             }
             return Ok(());
         }

@@ -31,8 +31,8 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, IdRange, Operation, Result, SequenceName};
 use idmill_sql::postgres::native::{
-    CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, Seen, Values, draw_sql, drop_sql, flush_sql,
-    see_sql, set_sql,
+    CHANGED, Creation, DRAWN_DURABLE_AT, FLUSHED_DURABLE_AT, NativeState, Values, draw_sql, drop_sql,
+    flush_sql, see_sql, set_sql,
 };
 use idmill_sql::postgres::{
     DATA_CORRUPTED, Place, SEQUENCE_LIMIT, TRIES, UNDEFINED_TABLE, crowded, failed, look, must_be_durable,
@@ -244,7 +244,7 @@ impl NativeSequences {
             self.must_be_durable(row, DRAWN_DURABLE_AT)?;
         }
         for row in &rows {
-            kept.add(&Seen::read(row, self.values)?)?;
+            kept.add(&NativeState::read(row, self.values)?)?;
         }
         Ok(!rows.is_empty())
     }
@@ -261,18 +261,18 @@ impl NativeSequences {
         must_be_durable(row.text(column).unwrap_or_default(), self.sessions.keeps())
     }
 
-    async fn try_see(&self, name: &SequenceName) -> Result<Option<Seen>> {
+    async fn try_see(&self, name: &SequenceName) -> Result<Option<NativeState>> {
         self.see(&self.sql(name).await?, name).await
     }
 
-    async fn see(&self, sql: &str, name: &SequenceName) -> Result<Option<Seen>> {
+    async fn see(&self, sql: &str, name: &SequenceName) -> Result<Option<NativeState>> {
         let sql = see_sql(sql, name);
         let mut last = None;
         for _ in 0..TRIES {
             match self.sessions.run(&Statement::read(&sql, [])).await {
                 Ok(rows) => {
                     if let Some(row) = rows.first() {
-                        return Seen::read(row, self.values).map(Some);
+                        return NativeState::read(row, self.values).map(Some);
                     }
                     // The sequence exists, and was restarted during the read: its old file is empty.
                 }
@@ -390,7 +390,7 @@ impl Kept {
     }
 
     /// Adds the ids that a drawn value stands for.
-    fn add(&mut self, seen: &Seen) -> Result<()> {
+    fn add(&mut self, seen: &NativeState) -> Result<()> {
         let info = seen.info()?;
         let (first, last) = match seen.values()? {
             Values::First => self.block_from(seen, info.identity),
@@ -416,7 +416,7 @@ impl Kept {
     /// Returns the block that begins with a value. Each `ALTER SEQUENCE` changes the identity. The
     /// last value before it was below this one by at least the current increment, and its block was
     /// as long as the increment at that time.
-    fn block_from(&mut self, seen: &Seen, identity: Identity) -> (i64, i64) {
+    fn block_from(&mut self, seen: &NativeState, identity: Identity) -> (i64, i64) {
         let floor = match self.floor {
             Some((known, floor)) if known == identity => floor,
             _ => seen.last.saturating_add((self.widest - seen.increment).max(0)),
