@@ -1,7 +1,7 @@
 //! The pictures in `docs/img`: `IDMILL_SCREENSHOTS=$PWD/docs/img cargo test -p idmill-server --test page --
 //! --ignored`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use idmill::ErrorKind;
@@ -16,16 +16,16 @@ use crate::load::draws;
 
 const I32: u64 = i32::MAX.unsigned_abs() as u64;
 
-/// How far each is, and its last id.
+/// The last id that each has handed out, and its max. None ends within a month at its rate.
 const SEQUENCES: [(&str, u64, u64); 8] = [
     ("customers", 48_210, I32),
-    ("events", 1_902_447_310, I32),
+    ("events", 190_244_731, i64::MAX as u64),
     ("invoices", 88_120, 99_999_999),
     ("orders", 7_214_905, I32),
     ("payments", 6_998_114, I32),
     ("sessions", 481_220_417_033, i64::MAX as u64),
     ("shipments", 5_103_377, I32),
-    ("support.tickets", 998_600, 999_999),
+    ("support.tickets", 98_600, 99_999_999),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,15 +61,28 @@ async fn pictures() {
     browser.cdp("Emulation.setScrollbarsHidden", json!({ "hidden": true })).await;
     browser.driver.goto(server.url("/")).await.unwrap();
     sleep(Duration::from_secs(45)).await;
+    shoot(&browser, &directory, "page").await;
+    // A store that fails for one sequence, and another sequence that ends within the hour.
     store.fail_sequence("shipments", ErrorKind::Unavailable);
+    let vouchers = "vouchers".parse().unwrap();
+    store.create(&vouchers, Bounds::new(1, 99_999).unwrap()).await.unwrap();
+    store.set(&vouchers, Change::new().next(98_001)).await.unwrap();
+    let ending = draws(server.resp, &[("vouchers", 1)]);
     browser.until_cell("shipments", "health", "it !== 'serving'").await;
+    browser.until_cell("vouchers", "health", "it !== 'serving'").await;
+    shoot(&browser, &directory, "page-trouble").await;
+    load.abort();
+    ending.abort();
+}
+
+/// Writes a picture of the page in both colour schemes.
+async fn shoot(browser: &Browser, directory: &Path, name: &str) {
     sleep(Duration::from_secs(1)).await;
     for scheme in ["light", "dark"] {
         let media = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         browser.cdp("Emulation.setEmulatedMedia", media).await;
         sleep(Duration::from_secs(2)).await;
         let picture = browser.driver.screenshot_as_png().await.unwrap();
-        std::fs::write(directory.join(format!("page-{scheme}.png")), picture).unwrap();
+        std::fs::write(directory.join(format!("{name}-{scheme}.png")), picture).unwrap();
     }
-    load.abort();
 }
