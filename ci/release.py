@@ -40,7 +40,7 @@ def build(target, home):
 
 
 def bill_of_materials(target, file):
-    # It writes beside the manifest.
+    # cargo-cyclonedx writes next to each manifest.
     run("cargo", "cyclonedx", "--manifest-path=crates/cli/Cargo.toml", f"--features={FEATURES}", f"--target={target}",
         "--format=json", "--describe=binaries", "--spec-version=1.5")
     written = [*Path("crates/cli").glob("*.cdx.json")]

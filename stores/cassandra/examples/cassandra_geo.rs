@@ -1,8 +1,8 @@
-//! Two datacenters hand out 32-bit ids on their own, and one of them is cut off.
+//! Hands out 32-bit ids in two datacenters, and cuts one of them off.
 //!
 //! `cargo run -p idmill-cassandra --example cassandra_geo` starts its own two nodes, through
-//! `ci/engines/cassandra`. To use your cluster, pass its URL as seen from each of two datacenters, and cut
-//! them off from each other yourself:
+//! `ci/engines/cassandra`. To use your own cluster, pass one URL for each of two datacenters, and cut the
+//! datacenters off from each other yourself:
 //!
 //! ```sh
 //! cargo run … -- 'cassandra://a1/ids?mode=geo&dc=dc1&range=1000' \
@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(180);
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // The range that a real deployment would need.
+    // The range that this load needs to survive a day without the other datacenter.
     let (day, ids) = (Duration::from_secs(24 * 3600), u64::from(i32::MAX.unsigned_abs()));
     let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
     println!("20 ids/s, a day cut off, 32 bits: range={}&threshold={}%", size.range, size.threshold);
@@ -74,8 +74,8 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens both with small steps and a short timeout, to see more in less time. The nodes may be up but not
-/// see each other yet.
+/// Opens both stores with small steps and a short timeout, so that the effects show sooner. Retries, since
+/// nodes that just started may not have found each other yet.
 async fn open(urls: [&String; 2]) -> idmill::Result<(Vec<Sequences>, Vec<Allocator<i32>>)> {
     let (mut all, mut orders, begun) = (Vec::new(), Vec::new(), Instant::now());
     while all.len() < urls.len() {

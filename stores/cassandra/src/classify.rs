@@ -2,30 +2,31 @@
 //!
 //! Cassandra reports an unfinished conditional write in many ways. After nearly all of them, the write may
 //! have been applied, or may be applied later, when another request completes it. Only a write that never
-//! began is certainly not applied: an error before sending, a statement that the server rejects, or
-//! `Unavailable` for lack of a *serial* quorum, which is checked before the first round. The number of
-//! replicas that answered proves nothing.
+//! began is certainly not applied. It never began if the error occurred before sending, if the server
+//! rejected the statement, or after `Unavailable` for lack of a *serial* quorum, which is checked before
+//! the first round. The number of replicas that replied does not show which case it is.
 
 use idmill::{Error, ErrorKind};
 use idmill_kit::{Asked, advised};
 use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, RequestAttemptError};
 use scylla::frame::types::Consistency;
 
-/// The error kind of a failed statement.
+/// Returns the error kind of a failed statement.
 pub(super) fn classify(error: &ExecutionError, asked: Asked) -> ErrorKind {
     match error {
-        // The values do not fit the columns: the table is not ours.
+        // The values do not fit the columns, so this is not an idmill table.
         ExecutionError::BadQuery(_) => ErrorKind::Conflict,
-        // No node to send it to.
+        // The driver has no node to send the statement to.
         ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => ErrorKind::Unavailable,
         ExecutionError::PrepareError(error) => classify_prepare(error),
         ExecutionError::LastAttemptError(error) => classify_attempt(error, asked),
-        // RequestTimeout: the driver stopped waiting. The others follow a schema change.
+        // After RequestTimeout, the outcome is unknown: the driver stopped waiting. The other variants
+        // occur after a schema change.
         _ => asked.doubt(),
     }
 }
 
-/// The error kind of a failed prepare: nothing was executed.
+/// Returns the error kind of a failed prepare. No statement was executed.
 fn classify_prepare(error: &PrepareError) -> ErrorKind {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => classify_attempt(first_attempt, Asked::Read),
@@ -33,7 +34,7 @@ fn classify_prepare(error: &PrepareError) -> ErrorKind {
     }
 }
 
-/// The error kind of a failed connect.
+/// Returns the error kind of a failed connect.
 fn classify_connect(error: &NewSessionError) -> ErrorKind {
     match error {
         NewSessionError::EmptyKnownNodesList | NewSessionError::IllegalConfig(_) => ErrorKind::InvalidInput,
@@ -55,7 +56,7 @@ fn classify_attempt(error: &RequestAttemptError, asked: Asked) -> ErrorKind {
         | RequestAttemptError::RepreparedIdChanged { .. } => ErrorKind::Conflict,
         RequestAttemptError::UnableToAllocStreamId => ErrorKind::Unavailable,
         RequestAttemptError::DbError(error, message) => classify_server(error, message, asked),
-        // The connection broke, or the answer cannot be decoded.
+        // The connection broke, or the reply cannot be decoded.
         _ => asked.doubt(),
     }
 }
@@ -68,8 +69,8 @@ fn classify_server(error: &DbError, message: &str, asked: Asked) -> ErrorKind {
         DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => classify_refused(message),
         DbError::AuthenticationError | DbError::Unauthorized => ErrorKind::Denied,
         DbError::AlreadyExists { .. } => ErrorKind::AlreadyExists,
-        // Timeouts and failures; Overloaded, which can also hit the commit of an accepted write; a missing
-        // quorum for the commit; and undocumented errors.
+        // The outcome is unknown after timeouts and failures, `Overloaded` (which can also hit the commit
+        // of an accepted write), a missing quorum for the commit, and undocumented errors.
         _ => asked.doubt(),
     }
 }
@@ -87,7 +88,7 @@ fn classify_refused(message: &str) -> ErrorKind {
     }
 }
 
-/// Converts the error of a statement, with advice.
+/// Converts the error of a statement, and adds advice.
 pub(super) fn failed(error: ExecutionError, asked: Asked) -> Error {
     let kind = classify(&error, asked);
     describe(kind, &error).because(error)
@@ -154,9 +155,9 @@ mod tests {
         DbError::WriteTimeout { consistency, received: 1, required: 2, write_type }
     }
 
-    /// Error texts and fields as returned by Cassandra 5.0.9.
+    /// Uses error texts and fields as returned by Cassandra 5.0.9.
     #[test]
-    fn errors_of_a_conditional_write_are_sorted() {
+    fn conditional_write_errors_are_classified() {
         use ErrorKind::*;
         let cut = BrokenConnectionErrorKind::ChannelError.into();
         for (error, expected) in [

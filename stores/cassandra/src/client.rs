@@ -1,11 +1,11 @@
-//! Sends statements with explicit consistency levels, and decodes the answers.
+//! Sends statements with explicit consistency levels, and decodes the replies.
 //!
 //! No session default is used: the driver defaults to LOCAL_SERIAL, retries some errors and may speculate.
-//! Every statement sets its own execution profile and both consistency levels.
+//! Every statement sets an execution profile and both of its consistency levels.
 //!
-//! A frozen node accepts requests and never answers, and the driver does not detect that. So a slow read is
-//! also sent to other nodes, and the first answer is used. The driver never resends a conditional write:
-//! after a timeout its outcome is unknown, and the caller settles it through other nodes.
+//! A frozen node accepts requests but never replies, and the driver does not detect this. So a slow read is
+//! also sent to other nodes, and the first reply is used. The driver never resends a conditional write:
+//! after a timeout the outcome of the write is unknown, and the caller reads the row through other nodes.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -33,29 +33,29 @@ use scylla::value::Row;
 use super::classify::failed;
 use super::values::{Cells, Values};
 
-/// Number of attempts to settle a write of unknown outcome.
+/// Number of attempts to determine the outcome of a write, or to resend it.
 pub(super) const LOOKS: u32 = 3;
-/// Pauses after each lost race: concurrent Paxos rounds cancel each other.
+/// Pauses after each lost race, because concurrent Paxos rounds cancel each other.
 pub(super) const CONTENTION: Contention =
     Contention::new().every(1).pauses(Duration::from_millis(4), Duration::from_millis(100));
 
-/// How long nodes may take to learn of a keyspace or table that another node created.
+/// How long nodes may take to receive a keyspace or table that another node created.
 pub(super) const AGREEMENT: Duration = Duration::from_secs(10);
-/// How often a statement is sent to nodes that do not know its table, with a pause in between. A table
-/// usually reaches all nodes within moments.
+/// Maximum number of times that a statement is sent if nodes lack its table, with `PAUSE` in between. A new
+/// table usually reaches all nodes quickly.
 const TRIES: usize = 4;
 const PAUSE: Duration = Duration::from_secs(1);
-/// How many further nodes a slow read is sent to.
+/// Number of additional nodes to which a slow read is sent.
 const OTHERS: usize = 2;
 
 /// How long a node may leave one request unanswered, as a share of the statement's timeout. A healthy
-/// Cassandra gives up on a write after 2 s, and reports that.
+/// Cassandra node times out a write after 2 s, and reports the timeout.
 pub(super) fn per_node(timeout: Duration) -> Duration {
     timeout / 4
 }
 
-/// Which replicas agree on a partition's writes. A partition must always use the same level: a quorum of
-/// one datacenter and a quorum of all need not share a replica.
+/// The replicas that must agree on the writes of a partition. A partition must always use the same level: a
+/// quorum of one datacenter and a quorum of all replicas need not share a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Serial {
     /// `serial`: all replicas, in all datacenters (SERIAL).
@@ -74,8 +74,8 @@ impl Word for Serial {
 }
 
 impl Serial {
-    /// The serial level of a write, the level of a read that sees every agreed write, and the commit level,
-    /// which makes agreed writes visible to plain reads at the same level.
+    /// Returns the serial level of a write, the level of a read that sees every agreed write, and the
+    /// commit level. Plain reads at the commit level see agreed writes.
     fn levels(self) -> (SerialConsistency, Consistency, Consistency) {
         match self {
             Self::Everywhere => (SerialConsistency::Serial, Consistency::Serial, Consistency::Quorum),
@@ -119,7 +119,7 @@ pub(super) struct Statement {
 
 impl Client {
     pub(super) fn new(session: Arc<Session>, datacenter: Option<&str>, timeout: Duration) -> Self {
-        // Applies only to idempotent statements.
+        // The driver applies this policy only to idempotent statements, which are the reads.
         let others =
             SimpleSpeculativeExecutionPolicy { max_retry_count: OTHERS, retry_interval: per_node(timeout) };
         let others: Arc<dyn SpeculativeExecutionPolicy> = Arc::new(others);
@@ -145,7 +145,8 @@ impl Client {
         }
     }
 
-    /// LOCAL_SERIAL is local to the coordinator, so the coordinator must be in our datacenter.
+    /// Returns the profiles for a level. LOCAL_SERIAL is local to the coordinator, so the coordinator must
+    /// be in the client's datacenter.
     fn profiles(&self, serial: Serial) -> &Profiles {
         match serial {
             Serial::Everywhere => &self.anywhere,
@@ -159,13 +160,13 @@ impl Client {
         first(answer, Asked::Read)
     }
 
-    /// Sends a conditional write. Any error except an unknown outcome means that it was not and will not be
-    /// applied.
+    /// Sends a conditional write. After any error except an unknown outcome, the write was not and will not
+    /// be applied.
     pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
         self.swap(statement, values).await.map(|(applied, _)| applied)
     }
 
-    /// Like `write`. If the write was refused, also returns the current columns of its condition.
+    /// Like `write`. If the write was refused, the current columns of its condition are also returned.
     pub(super) async fn swap(&self, statement: &Statement, values: Values) -> Result<(bool, Cells)> {
         let cells = first(self.execute(statement, values).await?, Asked::Write)?;
         cells.and_then(|cells| Some((cells.applied()?, cells))).ok_or_else(|| {
@@ -173,9 +174,9 @@ impl Client {
         })
     }
 
-    /// Sends a statement, and resends it if the node does not know its table. The table existed when the
-    /// store was opened, so it was dropped since, or this node has not learned of it. A statement that
-    /// fails this way was not executed.
+    /// Sends a statement, and resends it if the node lacks the table. The table existed when the store was
+    /// opened, so either it was dropped since or this node has not received it yet. A statement that fails
+    /// in this way was not executed.
     async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
         for _ in 1..TRIES {
             match self.execute_once(statement, values.clone()).await {
@@ -205,8 +206,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Rejects an answer from another datacenter, whatever the routing policy promises: nodes there agree
-    /// among themselves, and would repeat ids.
+    /// Rejects a reply from another datacenter. The routing policy should prevent it, but a write that
+    /// nodes of another datacenter agree on would repeat ids.
     fn check_coordinator(&self, answer: &QueryResult) -> Result<()> {
         let theirs = answer.request_coordinator().node().datacenter.clone();
         if theirs == self.datacenter {
@@ -219,8 +220,8 @@ impl Client {
         Err(Error::new(ErrorKind::StoreViolation, message))
     }
 
-    /// Reads a page of a table. Each row includes its last acknowledged write. Rows come in ring order,
-    /// which scatters a common prefix, so the prefix is filtered here.
+    /// Reads a page of a table. Each row includes its last acknowledged write. Rows are returned in ring
+    /// order, so names with a common prefix are scattered, and the prefix is filtered here.
     pub(super) async fn scan<P: Fill>(
         &self,
         cql: &str,
@@ -265,17 +266,17 @@ impl Client {
     }
 
     /// Waits until the connected nodes agree on the schema, for at most [`AGREEMENT`]. The result is
-    /// ignored: the next attempt shows whether they agree.
+    /// ignored: the next attempt shows whether the nodes agree.
     pub(super) async fn agree(&self) {
         let _ = tokio::time::timeout(AGREEMENT, self.session.get_session().await_schema_agreement()).await;
     }
 
-    /// Changes the schema. The driver then waits until the connected nodes have it, but only if something
-    /// changed: not if another client was faster.
+    /// Changes the schema. The driver then waits until the connected nodes have the change, unless another
+    /// client has already made it.
     pub(super) async fn define(&self, cql: &str) -> Result<()> {
         let mut statement = Cql::new(cql);
         statement.set_execution_profile_handle(Some(self.anywhere.definitions.clone()));
-        // The schema is read again in any case.
+        // `Asked::Read`: the caller reads the schema afterwards, so the outcome need not be known.
         let answer = self.session.get_session().query_unpaged(statement, ()).await;
         answer.map(drop).map_err(|error| failed(error, Asked::Read))
     }
@@ -297,7 +298,7 @@ fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {
     Ok(row.map(|row| Cells::new(rows.column_specs().iter(), row)))
 }
 
-/// The outcome of a write. Returns an error if the write certainly was not, and will not be, applied.
+/// Returns the outcome of a write, or an error if the write certainly was not, and will not be, applied.
 pub(super) fn outcome(written: Result<bool>) -> Result<Outcome> {
     match written {
         Ok(true) => Ok(Outcome::Applied),

@@ -10,14 +10,15 @@
 //!
 //! # Flat
 //!
-//! Each sequence is one partition. A reserve is a conditional write (`IF next = …`) that all replicas agree
-//! on (SERIAL), or only those of one datacenter ([`Serial::Local`]).
+//! Each sequence is one partition. A reserve is a conditional write (`IF next = …`). A quorum of all
+//! replicas must agree on it (SERIAL), or a quorum in one datacenter ([`Serial::Local`]).
 //!
 //! # Geo
 //!
-//! Each datacenter has a *window* for each sequence: a range that its processes reserve from at LOCAL_SERIAL,
-//! without contacting another datacenter. When the range runs low, the window preloads a second one from the
-//! global counter, which all datacenters agree on (SERIAL). [`Sizing`] computes how large a range must be.
+//! Each datacenter has a *window* for each sequence. A window is a range from which the datacenter's
+//! processes reserve at LOCAL_SERIAL, without contacting another datacenter. When the range runs low, the
+//! window preloads a second range from the global counter, which is accessed with SERIAL. [`Sizing`]
+//! computes how large a range must be.
 //!
 //! # Guarantees
 //!
@@ -25,17 +26,17 @@
 //!   with three replicas, the crash of one machine loses nothing.
 //! - A partition always uses one level, SERIAL or LOCAL_SERIAL. Mixing them produces duplicates even
 //!   without a fault.
-//! - A conditional write with an unknown outcome is settled by a random number that is unique to the write,
-//!   if the row still holds it. Otherwise the outcome stays unknown.
+//! - Every conditional write of a sequence stores a random number. After an unknown outcome, the write was
+//!   applied if the row holds this number. If another write has replaced it, the outcome stays unknown.
 //!
-//! Cassandra does not protect against a table restored from a backup (see above for detection and
-//! recovery), replicas replaced without the repair that Cassandra requires for lightweight transactions, or
-//! other programs that write to the tables.
+//! These guarantees do not hold if a table is restored from a backup (the README describes detection and
+//! recovery), or if other programs write to the tables. They also do not hold if replicas are replaced
+//! without the repair that Cassandra requires for lightweight transactions.
 //!
 //! # Cancellation
 //!
-//! Any call can be dropped. A request that was already sent may still be applied, which leaves a gap of at
-//! most the requested ids.
+//! Any call can be dropped. A request that was already sent may still be applied, and its ids then become a
+//! gap.
 
 mod classify;
 mod client;
@@ -64,22 +65,23 @@ pub use self::options::{CassandraOptions, Mode};
 pub use idmill_shared_cache::{RangeSize, Sizing};
 
 pub use idmill;
-/// The driver, in the version accepted by [`CassandraStore::from_session`].
+/// The driver, in the version that [`CassandraStore::from_session`] accepts.
 pub use scylla;
 
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<CassandraOptions>("cassandra", "cassandra://HOST/KEYSPACE")];
 
-/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE`, and its sequences,
-/// on the current tokio runtime.
+/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE` and returns its sequences. They run on the
+/// current tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<CassandraOptions>(url).await
 }
 
-/// Sequences in a keyspace of a Cassandra or ScyllaDB cluster. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a keyspace of a Cassandra or ScyllaDB cluster. See the [crate docs](self) for
+/// its guarantees.
 ///
 /// Clones share one session.
 #[derive(Clone, Debug)]
@@ -90,15 +92,15 @@ pub struct CassandraStore {
 
 impl CassandraStore {
     /// Connects to the cluster, and creates the keyspace and the tables if the options allow it. If the
-    /// future is dropped, they may already have been created.
+    /// future is dropped, the keyspace and the tables may already have been created.
     ///
     /// # Errors
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if no node can be reached.
-    /// - [`Denied`](idmill::ErrorKind::Denied) with wrong credentials, or without permission.
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the credentials are wrong or a permission is missing.
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the keyspace or a table is missing and the options do
-    ///   not create it, with the CQL that does.
-    /// - [`Conflict`](idmill::ErrorKind::Conflict) if a table exists but is not this crate's, or is for
+    ///   not allow its creation. The message contains the CQL that creates it.
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if a table was not created by this crate or is for
     ///   another consistency level, or if the keyspace has no replicas in the datacenter.
     pub async fn open(options: CassandraOptions) -> Result<Self> {
         let opening = async {
@@ -108,12 +110,12 @@ impl CassandraStore {
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Uses the caller's session, with its addresses, credentials and TLS; those of the options are
-    /// ignored. Every statement sets its own consistency, routing, retries and timeout, and ignores the
-    /// session's profile.
+    /// Opens a store that uses the caller's session, with its addresses, credentials and TLS. The
+    /// addresses, credentials and TLS settings of the options are ignored. Every statement sets its own
+    /// consistency, routing, retries and timeout, and ignores the session's profile.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// Returns the errors of [`open`](Self::open).
     pub async fn from_session(session: Arc<Session>, options: CassandraOptions) -> Result<Self> {
         open(session, &options).await.map_err(|error| error.during(Operation::Connect))
     }

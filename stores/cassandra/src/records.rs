@@ -1,7 +1,8 @@
-//! Records: rows of a separate table, which is created for the first record.
+//! Records, which are rows of a separate table. The first record creates the table.
 //!
-//! No text is written again under the same name, and records are never removed. So the condition of a write
-//! holds only once, and a write of unknown outcome can be resent while it holds.
+//! The same text is never written twice under one name, and records are never removed. So once the
+//! condition of a write fails, it never holds again, and a write of unknown outcome can be resent while it
+//! holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -22,7 +23,7 @@ pub(super) struct Records {
     table: Table,
     serial: Serial,
     create: bool,
-    /// Whether the table was found.
+    /// Whether the table is known to exist.
     found: AtomicBool,
     read: Statement,
     insert: Statement,
@@ -81,7 +82,7 @@ impl Records {
         }
     }
 
-    /// Returns whether the table exists. Queries the schema until it was found once.
+    /// Returns whether the table exists. Queries the schema only until the table is found.
     async fn is_there(&self) -> Result<bool> {
         let found = self.is_found() || self.table.is_there(&self.client).await?;
         self.found.fetch_or(found, Ordering::Relaxed);
@@ -107,9 +108,9 @@ impl Records {
         cells.map(|cells| self.decode(name, &cells)).transpose()
     }
 
-    /// Writes a record. A write of unknown outcome is looked up, and resent while its condition holds. If
-    /// the row now holds something else, the write may have been applied before that, so the outcome stays
-    /// unknown.
+    /// Writes a record. After an unknown outcome, the row is read, and the write is resent while its
+    /// condition holds. If the row holds another record, the write may have been applied before that one,
+    /// so the outcome stays unknown.
     async fn swap(
         &self,
         name: &SequenceName,
@@ -130,7 +131,8 @@ impl Records {
             }
             match self.client.write(statement, values.clone()).await {
                 Ok(true) => return Ok(true),
-                // Refused, because of our first copy or another write; or unknown again.
+                // The write was refused, because its first copy or another write was applied; or its
+                // outcome is unknown again.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }

@@ -1,8 +1,8 @@
 //! Checks the keyspace and the tables, and creates them if they are missing.
 //!
-//! The table's comment names its level of agreement; a store with another level is refused. Its id is
-//! computed from its name. Cassandra would choose random ids: two nodes that create a table at the same
-//! time would create two, and rows written to one of them would be lost.
+//! The comment of a table names its serial level, and a store with another level is rejected. The id of a
+//! table is computed from its name. With Cassandra's random ids, two nodes that create a table at the same
+//! time would create two tables, and rows written to one of them would be lost.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) const TABLE: Kind =
     });
 /// Pause between two checks for a created keyspace or table.
 const AGAIN: Duration = Duration::from_millis(100);
-/// The layout of the rows.
+/// Version of the layout of the rows, stored in the column `format`.
 pub(super) const FORMAT: i32 = 1;
 
 /// The option that creates a missing keyspace.
@@ -43,7 +43,7 @@ pub(super) const REPLICAS: Kind = options::text(
     |text| replicas(text).is_some(),
 );
 
-/// Replicas per datacenter.
+/// Parses the replicas of each datacenter. Returns `None` if the text is invalid or a number is 0.
 fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
     let each = text.split(',').map(|part| {
         let (datacenter, count) = part.rsplit_once(':')?;
@@ -53,7 +53,7 @@ fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
     each.collect()
 }
 
-/// Accepts names that need only double quotes, and mean the same in every dialect.
+/// Accepts only names that Cassandra and ScyllaDB interpret alike in double quotes.
 fn is_name(name: &str, longest: usize) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -74,7 +74,8 @@ impl Part {
         client.describe(self.look, self.key.clone()).await
     }
 
-    /// Absence on one node counts only after the nodes agree on the schema.
+    /// Looks for the part a second time if it is missing. One node may not have it yet, so it counts as
+    /// missing only after the nodes agree on the schema.
     async fn find(&self, client: &Client) -> Result<Option<Cells>> {
         let found = self.look(client).await?;
         if found.is_some() {
@@ -85,7 +86,7 @@ impl Part {
     }
 
     /// Creates the table, and polls until it is visible. Schema changes reach other nodes with a delay: the
-    /// queried node may not see the table yet, and the node that creates a table may not know the keyspace
+    /// queried node may not have the table yet, and the node that creates a table may not have the keyspace
     /// yet.
     async fn make(&self, client: &Client) -> Result<Cells> {
         let begun = Instant::now();
@@ -104,7 +105,7 @@ impl Part {
         }
     }
 
-    /// Returns whether the node created it. If not, the node does not know the keyspace yet.
+    /// Returns whether the node accepted the definition. If not, the node does not have the keyspace yet.
     async fn define(&self, client: &Client) -> Result<bool> {
         match client.define(&self.definition).await {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -185,13 +186,13 @@ impl Table {
         )
     }
 
-    /// Returns whether the table exists. A wrong table is an error.
+    /// Returns whether the table exists.
     pub(super) async fn is_there(&self, client: &Client) -> Result<bool> {
         let found = self.part().find(client).await?;
         found.map_or(Ok(false), |found| self.check(&found).map(|()| true))
     }
 
-    /// Checks the table, or creates it.
+    /// Checks the table, or creates it if it is missing and `create` is set.
     pub(super) async fn ensure(&self, client: &Client, create: bool) -> Result<()> {
         let part = self.part();
         let found = match part.find(client).await? {
@@ -229,7 +230,7 @@ impl Table {
     }
 }
 
-/// The level of agreement, as written in the table's comment.
+/// Returns the serial level as the table's comment spells it.
 fn among(serial: Serial, datacenter: Option<&str>) -> String {
     match (serial, datacenter) {
         (Serial::Local, Some(datacenter)) => format!("LOCAL_SERIAL in {datacenter}"),
@@ -237,9 +238,9 @@ fn among(serial: Serial, datacenter: Option<&str>) -> String {
     }
 }
 
-/// An id in the form of a version 8 UUID, always the same for a name.
+/// Computes a table's id from its name, in the form of a version 8 UUID.
 fn id_of(keyspace: &str, table: &str) -> String {
-    // FNV-1a over 128 bits: it must be well distributed and stable, not secret.
+    // FNV-1a with 128 bits: the hash must be well distributed and stable, but need not be secret.
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in [keyspace, ".", table].iter().flat_map(|part| part.bytes()) {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
@@ -303,7 +304,7 @@ fn keyspace_definition(keyspace: &str, replicas: &[(&str, u32)]) -> String {
 }
 
 impl Cells {
-    /// A map column with texts as keys and values.
+    /// Reads a map column with texts as keys and values. Returns an empty map if the column is missing.
     fn map(&self, column: &str) -> Vec<(String, String)> {
         let entries = self.value(column).and_then(CqlValue::as_map);
         let pair =
@@ -317,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_has_the_same_id_wherever_it_is_made() {
+    fn table_id_depends_only_on_the_name() {
         assert_eq!(id_of("ids", "idmill_sequences"), id_of("ids", "idmill_sequences"));
         assert_ne!(id_of("ids", "idmill_sequences"), id_of("ids", "other"));
         let id = id_of("ids", "idmill_sequences");
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_checked() {
+    fn invalid_names_are_rejected() {
         for name in ["", "1a", "a-b", "a\"b", "é", &"a".repeat(41)] {
             assert_eq!(TABLE.check("table", name).unwrap_err().kind(), ErrorKind::InvalidInput, "{name}");
         }

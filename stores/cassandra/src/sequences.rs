@@ -1,9 +1,10 @@
-//! The table of sequences: one partition each, read and written at a serial level. Flat sequences reserve
-//! from it. With datacenter windows it holds the global counter and the last claim of every datacenter.
+//! The table of sequences. Each sequence is a partition that is read and written at a serial level. In flat
+//! mode, ids are reserved from it. In geo mode, it holds the global counter and the last claim of every
+//! datacenter.
 //!
-//! The store caches the last state of each sequence, and bases the next write on it. A node that refuses a
-//! write returns the columns of the condition, which contain the whole sequence. So a reserve costs one
-//! lightweight transaction, plus one for each lost race.
+//! The store caches the last state of each sequence, and bases the next write on it. A refused write
+//! returns the columns of the condition, which contain the whole state of the sequence. So a reserve costs
+//! one lightweight transaction, plus one for each lost race.
 
 use std::collections::HashMap;
 
@@ -22,15 +23,16 @@ use super::client::{CONTENTION, Client, LOOKS, Serial, Statement, outcome};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
-/// A lost race returns the current row. It is tried before a pause, which would make it outdated: a writer
-/// that does not pause would win every race.
+/// A lost race returns the current row, and the write is repeated from that row without a pause. After a
+/// pause the row would be outdated, and a writer that does not pause would win every race.
 const RACES: Contention = CONTENTION.every(2);
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
-/// Condition of a write. Within an era `next` never has the same value again, so a write of unknown outcome
-/// can be resent. That is why this store never takes ids back.
+/// Condition of a write. Within an era, `next` never has the same value again, so a write of unknown
+/// outcome can be resent. Taking ids back would break this, so this store never does.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
-/// `start` and `format` never change. They are in the condition so that a refused write returns them.
+/// `start` and `format` never change. The condition includes them only so that a refused write returns
+/// them.
 const ALSO: &str = " AND start = ? AND format = ?";
 
 /// The table and its statements.
@@ -52,7 +54,7 @@ pub(super) struct Sequences {
 /// A row of the table.
 pub(super) type Row = Versioned<Mark>;
 
-/// The columns that are not in the `SequenceInfo`. The claims are known only after a read.
+/// The columns that are not in the `SequenceInfo`. The claims are empty unless the row was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     recalls: u64,
@@ -86,14 +88,14 @@ struct Write<'a> {
 }
 
 impl Write<'_> {
-    /// Whether the row shows that this write was applied. The row may have been changed since.
+    /// Returns whether the row shows that this write was applied. The row may have been changed since.
     fn made(&self, row: &Row) -> bool {
         let (new, incarnation) = (&self.new, |row: &Row| row.info.identity.incarnation);
         new.version.writer == row.version.writer
             || self.seen.is_none() && incarnation(new) == incarnation(row)
     }
 
-    /// Whether the condition of the write still holds.
+    /// Returns whether the condition of the write still holds.
     fn is_open(&self, row: &Row) -> bool {
         let state = |row: &Row| (era(row), row.info.reached(), row.info.bounds.max());
         self.seen.is_some_and(|seen| state(seen) == state(row))
@@ -131,7 +133,7 @@ impl Sequences {
         Ok(row)
     }
 
-    /// Reads the row, and creates it if it is missing and the request allows it. Reserves nothing.
+    /// Reads the row, and creates it if it is missing and the request allows it. Reserves no ids.
     pub(super) async fn ensure(&self, request: &Reserve) -> Result<Row> {
         for _ in 0..LOOKS {
             if let Some(row) = self.look_up(&request.name).await? {
@@ -166,8 +168,8 @@ impl Sequences {
         Write { statement: &self.advance, values: bind(set, seen), seen: Some(seen), new }
     }
 
-    /// Every new `next` recalls the ranges of the windows: they were reserved before, and would still be
-    /// handed out otherwise.
+    /// Builds the write for a `set`. A new `next` recalls the ranges of the windows. Otherwise these
+    /// ranges, which were reserved before the change, would still be handed out.
     fn change<'a>(&'a self, seen: &'a Row, wanted: &SequenceInfo, change: &Change) -> Write<'a> {
         let state = |info: &SequenceInfo| (info.identity, info.reached());
         let recalled = change.next.is_some() || state(wanted) != state(&seen.info);
@@ -182,7 +184,7 @@ impl Sequences {
         Write { statement, values, seen: Some(seen), new: Row { info: wanted.clone(), version } }
     }
 
-    /// Sends a write, and settles it if its outcome is unknown.
+    /// Sends a write. If its outcome is unknown, tries to determine the outcome.
     async fn send(&self, write: Write<'_>) -> Result<Swapped<Mark>> {
         let name = &write.new.info.name;
         let swapped = match self.client.swap(write.statement, write.values.clone()).await {
@@ -202,21 +204,22 @@ impl Sequences {
         swapped
     }
 
-    /// The row that refused the write; `None` if there is none.
+    /// Returns the row that refused the write, or `None` if there is no row.
     fn refused(&self, write: &Write<'_>, cells: &Cells) -> Result<Option<Row>> {
-        // An existing row refuses an insert: if these columns are missing, the row is corrupt.
+        // A refused insert means that the row exists, so missing columns then mean that the row is corrupt.
         let is_gone = write.seen.is_some() && cells.format().is_none() && cells.value("next").is_none();
         if is_gone { Ok(None) } else { self.decode(&write.new.info.name, cells).map(Some) }
     }
 
-    /// Settles a write of unknown outcome by its random writer number, never by comparing values.
+    /// Determines whether a write of unknown outcome was applied, by its random writer number and never by
+    /// comparing other values.
     ///
-    /// While the condition holds, the write is resent: at most one of its copies is applied, and after any
-    /// applied write the others never will be. If the row was changed by another writer, ours may have been
-    /// applied before that, so the outcome stays unknown.
+    /// While the condition holds, the write is resent. At most one of its copies is applied, because any
+    /// applied write makes the condition fail for the remaining copies. If another writer has changed the
+    /// row, this write may have been applied before that, so the outcome stays unknown.
     ///
-    /// An insert is never resent: the row may have been missing, created and removed in between. If another
-    /// writer's row exists, no ids of our insert were handed out.
+    /// An insert is never resent: the row may have been created and removed in between. If a row of another
+    /// writer exists, no ids of this insert were handed out.
     async fn settle(&self, write: &Write<'_>, error: Error) -> Result<Swapped<Mark>> {
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {
@@ -228,7 +231,8 @@ impl Sequences {
             }
             match self.client.write(write.statement, write.values.clone()).await {
                 Ok(true) => return Ok(Swapped::Done),
-                // Refused, because of our first copy or another write; or unknown again.
+                // The write was refused, because its first copy or another write was applied; or its
+                // outcome is unknown again.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }
@@ -236,7 +240,7 @@ impl Sequences {
         Err(error)
     }
 
-    /// Sends a claim of a datacenter.
+    /// Sends the claim of a datacenter, once.
     pub(super) async fn claim(
         &self,
         name: &SequenceName,
@@ -250,7 +254,7 @@ impl Sequences {
         outcome(self.client.write(&self.claim, bound).await)
     }
 
-    /// Also removes a row that cannot be decoded.
+    /// Removes a row, even if it cannot be decoded, as long as its incarnation can.
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let key = vec![values::text(name)];
         let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
@@ -258,13 +262,14 @@ impl Sequences {
         self.delete(name, incarnation).await
     }
 
-    /// Deletes by incarnation: a late request does not remove a sequence that was created since.
+    /// Deletes the row only if it has this incarnation, so that a late request cannot remove a sequence
+    /// that was created since.
     async fn delete(&self, name: &SequenceName, incarnation: u64) -> Result<bool> {
         self.seen.learn(name, None);
         let values = vec![values::text(name), values::count(incarnation)];
         match self.client.write(&self.delete, values).await {
             Err(error) if error.kind() == ErrorKind::UnknownOutcome => match self.look_up(name).await {
-                // The row existed, and is gone now.
+                // The row existed before, and is missing now.
                 Ok(None) => Ok(true),
                 _ => Err(error),
             },
@@ -364,7 +369,7 @@ fn decode(name: &str, cells: &Cells) -> Result<Row, Fault> {
         None => return Err("has no format".into()),
     }
     let name = SequenceName::new(name).map_err(|error| format!("has no valid name: {error}"))?;
-    // All values are at most 2^64.
+    // The cast is lossless, because all values are at most 2^64.
     let id = |column| cells.id(column).map(u128::cast_signed);
     let (next, start, max) = (id("next")?, id("start")?, id("max")?);
     let (incarnation, epoch) = (cells.count("incarnation")?.into(), cells.count("epoch")?.into());

@@ -1,4 +1,4 @@
-//! TLS configuration from the options.
+//! Builds the TLS configuration from the options.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     showing(builder, tls)
 }
 
-/// Accepts a certificate for the node's address or for a host from the options.
+/// A verifier that accepts a certificate for the node's address or for a host from the options.
 ///
 /// The driver identifies nodes only by address, but certificates are often issued for names.
 #[derive(Debug)]

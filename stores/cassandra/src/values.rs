@@ -1,8 +1,9 @@
-//! Conversion between columns and values.
+//! Converts between columns and values.
 //!
 //! Ids are `varint`: they cover all of u64 and the exclusive end 2^64, and cqlsh shows them as numbers.
-//! Rows are read by column name, since the columns in a conditional answer depend on the server: Cassandra
-//! returns only `[applied]`, or the columns of the condition; ScyllaDB returns all of them, applied or not.
+//! Rows are read by column name, because the columns in the reply to a conditional write depend on the
+//! server. Cassandra returns only `[applied]`, and the columns of the condition if the write was refused.
+//! ScyllaDB always returns all columns.
 
 use std::collections::HashMap;
 
@@ -14,10 +15,10 @@ use scylla::value::{CqlValue, CqlVarint, Row};
 /// The values to bind to a statement, in order.
 pub(super) type Values = Vec<CqlValue>;
 
-/// Why a row cannot be decoded.
+/// The reason why a row cannot be decoded.
 pub(super) type Fault = String;
 
-/// A row, by column name.
+/// The non-null values of a row, by column name.
 #[derive(Debug, Default)]
 pub(super) struct Cells(HashMap<String, CqlValue>);
 
@@ -32,7 +33,7 @@ impl Cells {
         self.0.get(column)
     }
 
-    /// Whether a conditional statement was applied; `None` if the answer has no `[applied]`.
+    /// Returns whether a conditional statement was applied, or `None` if the reply has no `[applied]`.
     pub(super) fn applied(&self) -> Option<bool> {
         self.0.get("[applied]").and_then(CqlValue::as_boolean)
     }
@@ -45,7 +46,7 @@ impl Cells {
             .ok_or_else(|| format!("has no text for {column}"))
     }
 
-    /// A number of at most 2^64.
+    /// Reads an id or an exclusive end, at most 2^64.
     pub(super) fn id(&self, column: &str) -> Result<u128, Fault> {
         self.maybe_id(column)?.ok_or_else(|| format!("has no number for {column}"))
     }
@@ -55,7 +56,7 @@ impl Cells {
         decode(value).map(Some).ok_or_else(|| format!("has an invalid {column}, which is not an id"))
     }
 
-    /// A count in a bigint column.
+    /// Reads a nonnegative number from a bigint column.
     pub(super) fn count(&self, column: &str) -> Result<u64, Fault> {
         let value = self.0.get(column).and_then(CqlValue::as_bigint);
         value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| format!("has no count for {column}"))
@@ -80,7 +81,7 @@ impl Cells {
         Ok(Era { identity, recalls: self.count("recalls")? })
     }
 
-    /// The last claim of each datacenter.
+    /// Returns the last claim of each datacenter.
     pub(super) fn claims(&self) -> Result<HashMap<String, Claim>, Fault> {
         let Some(value) = self.0.get("claims") else { return Ok(HashMap::new()) };
         let entries = value.as_map().ok_or("has claims that are not a map")?;
@@ -114,7 +115,7 @@ pub(super) fn claim(claim: Claim) -> CqlValue {
     CqlValue::Tuple(fields.map(Some).to_vec())
 }
 
-/// Encodes in the fewest bytes that hold the number and its sign, most significant first.
+/// Encodes a number in the fewest bytes that hold the number and its sign, most significant byte first.
 pub(super) fn id(value: u128) -> CqlValue {
     let bytes = value.to_be_bytes();
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count().min(15);
@@ -158,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ids_survive(value: u64, small in 0..1000_u64) {
+        fn ids_round_trip(value: u64, small in 0..1000_u64) {
             for value in [u128::from(value), u128::from(small), u128::from(u64::MAX), 1 << 64] {
                 prop_assert_eq!(decode(&id(value)), Some(value));
             }
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_no_ids_are_refused() {
+    fn numbers_outside_the_id_range_are_rejected() {
         let varint = |bytes: &[u8]| CqlValue::Varint(CqlVarint::from_signed_bytes_be(bytes.to_vec()));
         for bytes in [&[][..], &[0xff], &[1, 0, 0, 0, 0, 0, 0, 0, 1], &[1; 17], &[1; 40]] {
             assert_eq!(decode(&varint(bytes)), None, "{bytes:?}");
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_read_in_both_dialects() {
+    fn conditional_replies_of_both_servers_are_decoded() {
         let boolean = CqlValue::Boolean;
         assert_eq!(cells(&[("[applied]", boolean(true))]).applied(), Some(true), "Cassandra, applied");
         assert_eq!(cells(&[("[applied]", boolean(false))]).applied(), Some(false), "Cassandra, no such row");

@@ -1,6 +1,7 @@
-//! Cassandra with one node: flat, and as the only datacenter of windows.
+//! Runs the conformance suite on Cassandra with one node: in flat mode, and in geo mode with one
+//! datacenter.
 //!
-//! `tests/cassandra/` tests two datacenters with one of them unreachable.
+//! The tests in `tests/cassandra/` use two datacenters, and make one of them unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use idmill_cassandra::{CassandraOptions, CassandraStore};
 use idmill_conformance::{Endpoint, Suite, Timeouts};
 use idmill_testing::engines::OnDemand;
 
-/// Large enough for the suite's own loads to need several ranges.
+/// Small enough for the suite's loads to need several ranges.
 const RANGE: u64 = 500;
 
 fn flat() -> Suite {

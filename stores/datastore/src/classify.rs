@@ -1,11 +1,11 @@
 //! Classifies Datastore's errors by their effect on ids.
 //!
-//! A failed read reserves nothing: its error kind only has to show whether a retry may succeed. A commit
-//! that the server rejected with a definite status was not applied. If a commit was not answered, or was
-//! answered with an indefinite status, its outcome is unknown.
+//! A failed read reserves no ids, so its error kind only has to show whether a retry may succeed. A commit
+//! that the server rejects with a definite status was not applied. If a commit gets no reply, or an
+//! indefinite status, its outcome is unknown.
 //!
-//! `ABORTED` and `ALREADY_EXISTS` are both 409, `FAILED_PRECONDITION` and `INVALID_ARGUMENT` both 400. So
-//! the status decides, and the HTTP code only if there is no status.
+//! The API returns `ABORTED` and `ALREADY_EXISTS` as 409, and `FAILED_PRECONDITION` and `INVALID_ARGUMENT`
+//! as 400. So errors are classified by status, and by HTTP code only if there is no status.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -14,44 +14,44 @@ use idmill::{Error, ErrorKind, Result};
 use idmill_kit::{Swapped, advised, chain};
 use serde_json::Value;
 
-/// Why a request has no result.
+/// The reason why a request has no result.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Never sent: no token, or no connection.
+    /// The request was not sent, because there was no token or no connection.
     Unsent(Box<dyn StdError + Send + Sync>),
-    /// An error answered by the server.
+    /// The server replied with an error.
     Refused(Refusal),
-    /// Sent, but without a valid answer.
+    /// The request may have been sent, but got no valid reply.
     Lost(Box<dyn StdError + Send + Sync>),
 }
 
-/// An error answered by a server.
+/// An error reply of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     http: u16,
-    /// A name of `google.rpc.Code`; empty if the answer was not Datastore's.
+    /// A name of `google.rpc.Code`; empty if the reply is not from Datastore.
     status: String,
     message: String,
 }
 
-/// The error kind of a rejected read.
+/// Returns the error kind of a rejected read.
 fn classify(refusal: &Refusal) -> ErrorKind {
     match refusal.status.as_str() {
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" => ErrorKind::InvalidInput,
         "UNAUTHENTICATED" | "PERMISSION_DENIED" => ErrorKind::Denied,
         "NOT_FOUND" => ErrorKind::NotFound,
-        // The database has another type, or is disabled.
+        // The database is of another type, or is disabled.
         "FAILED_PRECONDITION" => ErrorKind::Conflict,
         "UNIMPLEMENTED" => ErrorKind::Unsupported,
         "DATA_LOSS" => ErrorKind::StoreViolation,
         "" => classify_http(refusal.http),
         // ABORTED, RESOURCE_EXHAUSTED, UNAVAILABLE, DEADLINE_EXCEEDED, INTERNAL, CANCELLED, UNKNOWN, and
-        // new statuses.
+        // statuses that may be added later.
         _ => ErrorKind::Unavailable,
     }
 }
 
-/// The error kind of an answer from a proxy or another kind of server.
+/// Returns the error kind of a reply from a proxy or from another kind of server.
 fn classify_http(http: u16) -> ErrorKind {
     match http {
         401 | 403 | 407 => ErrorKind::Denied,
@@ -61,21 +61,22 @@ fn classify_http(http: u16) -> ErrorKind {
     }
 }
 
-/// Classifies a rejected commit: `Ok` if another writer was faster, `Err` with the error kind otherwise.
+/// Classifies a rejected commit. Returns `Ok` if the store must read again, otherwise `Err` with the error
+/// kind.
 fn classify_commit(refusal: &Refusal) -> Result<ErrorKind, ErrorKind> {
     match refusal.status.as_str() {
-        // The last three mean that the entity is not as it was read: it has another version, exists
-        // already, or was deleted.
+        // The commit was not applied because of contention, or because the entity has changed since it was
+        // read: it has another version, exists already, or was deleted.
         "ABORTED" | "FAILED_PRECONDITION" | "ALREADY_EXISTS" | "NOT_FOUND" => Ok(ErrorKind::Unavailable),
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" | "UNAUTHENTICATED" | "PERMISSION_DENIED" | "UNIMPLEMENTED" => {
             Err(classify(refusal))
         }
-        // Includes quotas: it is not documented whether they are checked before the commit.
+        // This includes exceeded quotas: it is not documented that quotas are checked before the commit.
         _ => Err(ErrorKind::UnknownOutcome),
     }
 }
 
-/// Converts the error of a read: nothing was reserved.
+/// Converts the error of a read. No ids were reserved.
 pub(super) fn read_failed(failure: Failure) -> Error {
     match failure {
         Failure::Refused(refusal) => error(classify(&refusal), refusal),
@@ -87,8 +88,8 @@ pub(super) fn read_failed(failure: Failure) -> Error {
     }
 }
 
-/// The outcome of a failed commit: `Changed` if another writer was faster and the commit was certainly not
-/// applied; an error otherwise.
+/// Returns `Changed` if the commit was certainly not applied and the store must read again, otherwise an
+/// error.
 pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
     Err(match failure {
         Failure::Refused(refusal) => match classify_commit(&refusal) {
@@ -130,7 +131,7 @@ fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
 }
 
 impl Refusal {
-    /// Parses an error answer.
+    /// Parses an error reply.
     pub(super) fn read(http: u16, body: &[u8]) -> Self {
         let answer: Value = serde_json::from_slice(body).unwrap_or_default();
         // A streaming front end wraps the error in a list.
@@ -156,7 +157,8 @@ impl StdError for Refusal {}
 mod tests {
     use super::*;
 
-    /// Answers of the emulators: HTTP code, body, expected kind for a read and for a commit.
+    /// Replies of the emulators: the HTTP code, the body, and the expected kinds for a read and for a
+    /// commit.
     const ANSWERS: &[(u16, &str, ErrorKind, Result<ErrorKind, ErrorKind>)] = {
         use ErrorKind::{Conflict, InvalidInput, NotFound, StoreViolation, Unavailable, UnknownOutcome};
         &[
@@ -202,7 +204,7 @@ mod tests {
                 InvalidInput,
                 Err(InvalidInput),
             ),
-            // Not Datastore, or a failing front end.
+            // Replies that are not from Datastore, or from a failing front end.
             (404, "Not Found", NotFound, Err(UnknownOutcome)),
             (400, "<html>", StoreViolation, Err(UnknownOutcome)),
             (502, "", Unavailable, Err(UnknownOutcome)),
@@ -210,7 +212,7 @@ mod tests {
     };
 
     #[test]
-    fn answers_of_the_emulators_are_sorted() {
+    fn emulator_errors_are_classified() {
         for (http, body, read, commit) in ANSWERS {
             let refusal = Refusal::read(*http, body.as_bytes());
             assert_eq!(classify(&refusal), *read, "{body}");
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_status_is_sorted_by_its_name() {
+    fn other_statuses_are_classified_by_name() {
         use ErrorKind::{Denied, InvalidInput, StoreViolation, Unavailable, UnknownOutcome, Unsupported};
         for (status, read, commit) in [
             ("UNAUTHENTICATED", Denied, Denied),

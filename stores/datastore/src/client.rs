@@ -1,4 +1,4 @@
-//! Requests to the REST API of Datastore or an emulator.
+//! Sends requests to the REST API of Datastore or of an emulator.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::options::DatastoreOptions;
 const CLOUD: &str = "https://datastore.googleapis.com";
 const SCOPE: &str = "https://www.googleapis.com/auth/datastore";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// First and longest pause after a deferred look-up. The pause doubles, because every look-up is billed.
+/// First and longest pause after a deferred lookup. The pause doubles, because every lookup is billed.
 const DEFERRED: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 /// The service uses this header to route the request to the database before it reads the body.
 const ROUTING: &str = "x-goog-request-params";
@@ -29,7 +29,7 @@ const ROUTING: &str = "x-goog-request-params";
 #[derive(Clone)]
 pub(super) struct Client {
     http: reqwest::Client,
-    /// URL prefix, up to the method's name.
+    /// URL prefix that precedes the name of the method.
     url: String,
     routing: HeaderValue,
     database: String,
@@ -38,8 +38,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Creates a client for the emulator if there is one, or for Google Cloud with the credentials of the
-    /// environment.
+    /// Creates a client for the emulator, if one is set, or for Google Cloud. Without `tokens`, Google
+    /// Cloud is used with the credentials of the environment.
     pub(super) async fn new(
         options: &DatastoreOptions,
         tokens: Option<Arc<dyn TokenSource>>,
@@ -60,7 +60,7 @@ impl Client {
         })
     }
 
-    /// Reads the entity of a key, with its version.
+    /// Reads the entity with this key, and its version.
     pub(super) async fn find(&self, key: &Value) -> Result<Option<Value>> {
         let request = json!({
             "databaseId": self.database,
@@ -77,7 +77,7 @@ impl Client {
             if first("missing").is_some() {
                 return Ok(None);
             }
-            // The server had no time for this key, and reports that without an error.
+            // The server deferred this key for lack of time, which is not reported as an error.
             if first("deferred").is_none() {
                 return Err(Error::new(ErrorKind::StoreViolation, "the reply to a lookup has no key"));
             }
@@ -90,7 +90,7 @@ impl Client {
         }
     }
 
-    /// Deadline of a call that begins now, including its token request.
+    /// Returns the deadline of a call that begins now. The call includes its token request.
     fn deadline(&self) -> Instant {
         Instant::now() + self.timeout
     }
@@ -101,7 +101,7 @@ impl Client {
         self.call("runQuery", request, self.deadline()).await.map_err(read_failed)
     }
 
-    /// Applies one mutation in its own transaction.
+    /// Applies a mutation in a separate transaction.
     pub(super) async fn commit(&self, mutation: &Value) -> Result<Swapped<String>> {
         let request = json!({
             "databaseId": self.database,
@@ -117,7 +117,7 @@ impl Client {
             return commit_failed(Failure::Lost("the reply has no result".into()));
         };
         if result["conflictDetected"] == Value::Bool(true) {
-            // Some servers report the conflict here instead of failing. Nothing was written.
+            // Some servers report a conflict in a successful reply. Nothing was written.
             let message = "a later version is stored";
             return Ok(Swapped::Changed(Some(Error::new(ErrorKind::Unavailable, message))));
         }
@@ -149,7 +149,7 @@ impl Client {
     }
 }
 
-/// Omits the tokens, so that they stay out of logs.
+/// Omits the tokens, so that logs never contain them.
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
@@ -163,7 +163,7 @@ fn http(timeout: Duration) -> Result<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .timeout(timeout)
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-        // A redirect would send a commit again, and the token to another server.
+        // A redirect would send the commit again, and send the token to another server.
         .redirect(Policy::none());
     builder.build().map_err(|error| {
         Error::new(ErrorKind::Unsupported, format!("no HTTP client: {error}")).because(error)
@@ -175,8 +175,8 @@ fn routing(options: &DatastoreOptions) -> Result<HeaderValue> {
     HeaderValue::from_str(&params).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The credentials of the environment: the file named by GOOGLE_APPLICATION_CREDENTIALS, gcloud's, or the
-/// machine's service account.
+/// Returns the credentials of the environment: the file named by `GOOGLE_APPLICATION_CREDENTIALS`, the
+/// login of gcloud, or the service account of the machine.
 async fn default_tokens(limit: Duration) -> Result<Arc<dyn TokenSource>> {
     let provider = DefaultTokenSourceProvider::new(Config::default().with_scopes(&[SCOPE]));
     let Ok(provider) = timeout(limit, provider).await else {
@@ -200,7 +200,8 @@ fn secret(token: &str) -> Result<HeaderValue, Box<dyn std::error::Error + Send +
     Ok(value)
 }
 
-/// A connection error. Drops the URL except for the server: idmill's errors name the sequence already.
+/// Converts a connection error. Keeps only the server of the URL, because idmill's errors already name the
+/// sequence.
 fn broken(error: reqwest::Error) -> Box<dyn std::error::Error + Send + Sync> {
     match error.url().map(|url| url.origin().ascii_serialization()) {
         Some(server) => format!("{server}: {}", chain(&error.without_url())).into(),
@@ -219,10 +220,10 @@ mod tests {
     use super::*;
 
     const BRIEF: Duration = Duration::from_millis(400);
-    /// A guard against hanging.
+    /// Timeout against a test that hangs.
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A server that defers every look-up, and a counter of the requests.
+    /// Starts a server that defers every lookup. Returns its address and a counter of the requests.
     fn deferring() -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));

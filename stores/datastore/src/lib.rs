@@ -11,14 +11,14 @@
 //!
 //! # Guarantees
 //!
-//! The guide describes durability, consistency, and the limits of writes to one entity. If a commit is not
-//! answered, or its status leaves the outcome open, the error is
+//! The README describes durability, consistency, and the limits of writes to one entity. If a commit gets
+//! no reply, or a status that leaves the outcome open, the error is
 //! [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) and the commit is not sent again.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped before its commit is sent has no effect. After that, the commit may be applied,
-//! and the reserved range becomes a gap.
+//! If a call is dropped before its commit is sent, it has no effect. If it is dropped later, the commit may
+//! be applied, and the reserved range becomes a gap.
 
 mod classify;
 mod client;
@@ -46,15 +46,16 @@ pub use token_source::TokenSource;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<DatastoreOptions>("datastore", "datastore://PROJECT")];
 
-/// Opens the store at a URL such as `datastore://PROJECT`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `datastore://PROJECT` and returns its sequences. They run on the
+/// current tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<DatastoreOptions>(url).await
 }
 
-/// Sequences in a kind of a Datastore database. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a kind of a Datastore database. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share one pool of connections.
 #[derive(Clone, Debug)]
@@ -66,14 +67,14 @@ pub struct DatastoreStore {
 
 impl DatastoreStore {
     /// Opens a database with the credentials of the environment (application default credentials), or an
-    /// emulator without credentials. Reads once, to find problems early. Creates nothing.
+    /// emulator without credentials. Sends one read, to detect errors early. Creates nothing.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
-    /// [`Denied`](idmill::ErrorKind::Denied) without credentials or rights;
-    /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such project or database;
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid;
+    /// [`Denied`](idmill::ErrorKind::Denied) if credentials or a permission are missing;
+    /// [`NotFound`](idmill::ErrorKind::NotFound) if the project or the database does not exist;
     /// [`Conflict`](idmill::ErrorKind::Conflict) if the database is of another type;
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if it cannot be reached.
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if Datastore cannot be reached.
     pub async fn open_with(options: DatastoreOptions) -> Result<Self> {
         Self::open(options, None).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -82,7 +83,7 @@ impl DatastoreStore {
     /// `authorization` header (`Bearer …`) from `tokens`, even to an emulator.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// Returns the errors of [`open_with`](Self::open_with).
     pub async fn open_with_tokens(options: DatastoreOptions, tokens: Arc<dyn TokenSource>) -> Result<Self> {
         Self::open(options, Some(tokens)).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -101,14 +102,14 @@ impl DatastoreStore {
         found.map(|found| self.place.decode(&found)).transpose()
     }
 
-    /// Reads a page of the sequences.
+    /// Reads a page of sequences.
     async fn query(&self, page: &Page) -> Result<Listing> {
         let decode = |result: &Value| Ok(self.place.decode(result)?.info);
         Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
     }
 
-    /// Reads the entities of a page and the cursor of the next one. The prefix is filtered here, since keys
-    /// are escaped names and sort differently.
+    /// Reads the entities of a page, and the cursor of the next page. The prefix is filtered in the client,
+    /// because keys are escaped names and sort differently.
     async fn listed<P: Fill>(
         &self,
         place: &Place,
@@ -138,9 +139,9 @@ impl DatastoreStore {
     }
 }
 
-/// A mutation that fails if the entity no longer has this version.
+/// Returns a mutation that fails if the entity no longer has this version.
 ///
-/// FAIL is explicit because the server chooses the default: Google's newer emulator would silently
+/// FAIL is set explicitly because the server chooses the default: Google's newer emulator would silently
 /// overwrite the other version.
 fn over(operation: &str, value: &Value, version: &str) -> Value {
     json!({ operation: value, "baseVersion": version, "conflictResolutionStrategy": "FAIL" })
@@ -156,8 +157,8 @@ impl CompareAndSet for DatastoreStore {
     type Version = String;
 
     fn can(&self) -> Capabilities {
-        // `batches` is off: a commit of several sequences would fail or wait as a whole for the most
-        // contended one.
+        // `batches` is off: one contended sequence would make a commit of several sequences fail or wait as
+        // a whole.
         Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 
@@ -165,7 +166,7 @@ impl CompareAndSet for DatastoreStore {
         Box::pin(self.look_up(name))
     }
 
-    // `Resend` is ignored: a commit is sent only once.
+    // `Resend` is ignored, because a commit is sent only once.
     fn swap<'a>(
         &'a self,
         _: &'a SequenceName,
@@ -188,7 +189,7 @@ impl CompareAndSet for DatastoreStore {
         Box::pin(self.query(page))
     }
 
-    /// Every attempt is billed.
+    /// Pauses after every lost race, because every attempt is billed.
     fn contention(&self) -> Contention {
         Contention::new().every(1).pauses(Duration::from_millis(10), Duration::from_secs(1))
     }

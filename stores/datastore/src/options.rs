@@ -1,4 +1,4 @@
-//! The database that holds the sequences, and its URL form.
+//! The options of the store: the database that holds the sequences, and the URL form.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use percent_encoding::utf8_percent_encode;
 
 use super::DatastoreStore;
 
-/// The default kind of sequences; the kind of their records is derived from it.
+/// The default kind of sequences.
 pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
-/// The API's name for a project's default database.
+/// The name of a project's default database in the API.
 const DEFAULT_DATABASE: &str = "(default)";
 const PROJECT: Kind = text("PROJECT", "letters, digits and `-`, as in `datastore://my-project`", |project| {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
@@ -70,12 +70,12 @@ idmill_kit::options! {
 }
 
 impl DatastoreOptions {
-    /// Options for the default database of a project, with every option at its default.
+    /// Creates options for the default database of a project. Every other option has its default.
     pub fn new(project: impl Into<String>) -> Self {
         Self::with_defaults(project.into(), String::new())
     }
 
-    /// Sets a database other than `(default)`.
+    /// Sets the database, which is `(default)` by default.
     #[must_use]
     pub fn database(mut self, database: impl Into<String>) -> Self {
         self.database = database.into();
@@ -100,14 +100,15 @@ impl DatastoreOptions {
         format!("datastore://{project}{slash}{database}")
     }
 
-    /// Checks everything that needs no connection.
+    /// Checks the options without a connection.
     pub(super) fn check(&self) -> Result<()> {
         PROJECT.check("the project", &self.project)?;
         DATABASE.check("the database", &self.database)?;
         self.check_values()
     }
 
-    /// Returns the address of the emulator, if any: the option first, then the environment.
+    /// Returns the address of the emulator, if there is one. The option takes precedence over the
+    /// environment variable.
     pub(super) fn emulator_or(&self, environment: Option<String>) -> Result<Option<String>> {
         if self.emulator.is_some() {
             return Ok(self.emulator.clone());
@@ -119,12 +120,12 @@ impl DatastoreOptions {
     }
 }
 
-/// Opening creates nothing: there are no tables, and an entity is created with its sequence.
+/// Opening creates nothing: Datastore has no tables, and an entity is created with its sequence.
 impl Target for DatastoreOptions {
     idmill_kit::target!(|options| "datastore" => DatastoreStore::open_with);
 }
 
-/// Whether Datastore reserves this name.
+/// Returns whether Datastore reserves this name.
 fn is_reserved(text: &str) -> bool {
     text.len() >= 4 && text.starts_with("__") && text.ends_with("__")
 }
@@ -188,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_explicit_emulator_wins_over_the_environments() {
+    fn emulator_option_overrides_the_environment() {
         let plain = DatastoreOptions::new("p");
         let explicit = plain.clone().emulator("h:1");
         let environment = || Some("http://127.0.0.1:2/".to_owned());

@@ -1,7 +1,7 @@
-//! Records: entities of a separate kind.
+//! Records, which are entities of a separate kind.
 //!
-//! A write is conditional on the version of the entity that was read. A commit is sent once: without an
-//! answer, its outcome is unknown.
+//! A write is conditional on the version of the entity that was read. A commit is sent once, so its outcome
+//! is unknown if there is no reply.
 
 use idmill::store::{Page, Records};
 use idmill::{Result, SequenceName};
@@ -34,7 +34,7 @@ impl DatastoreStore {
                 Some((_, version)) => over("update", &entity, version),
                 None => json!({ "insert": entity }),
             };
-            // Another writer was faster, or the server was overloaded: read again.
+            // Another writer was faster, or the server reported contention, so read again.
             let Swapped::Changed(cause) = self.client.commit(&mutation).await? else { return Ok(true) };
             contest.lost(cause).await?;
         }

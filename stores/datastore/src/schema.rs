@@ -1,8 +1,8 @@
-//! The entity of a sequence, its key, and their JSON.
+//! The entity of a sequence and its key, in JSON.
 //!
-//! A `u64` is stored as the signed integer with the same 64 bits, since Datastore has no unsigned type. The
-//! console shows values below 2^63 as they are, and larger ones minus 2^64 (`u64::MAX` is -1). The server
-//! never compares or adds these values.
+//! A `u64` is stored as the signed integer with the same 64 bits, because Datastore has no unsigned type.
+//! The console shows values below 2^63 unchanged, and larger values minus 2^64 (`u64::MAX` is -1). The
+//! server never compares or adds these values.
 
 use idmill::store::SequenceInfo;
 use idmill::{Result, SequenceName};
@@ -15,7 +15,7 @@ use super::options::{DEFAULT_KIND, DatastoreOptions};
 const FORMAT: i64 = 1;
 const WITNESS_KIND: &str = "IdmillWitness";
 const WITNESS_SUFFIX: &str = "_witness";
-/// A key that no sequence name is escaped to, so a look-up of it has no side effects.
+/// A key that no sequence name is escaped to. Opening a store looks it up to test the connection.
 const NOBODY: &str = "~nobody";
 
 /// The location of the entities: project, database, namespace and kind.
@@ -27,7 +27,7 @@ pub(super) struct Place {
     kind: String,
 }
 
-/// A sequence and the version of its entity, which makes a change conditional on this read.
+/// A sequence and the version of its entity. With the version, a change is conditional on this read.
 pub(super) type Stored = Versioned<String>;
 
 impl Place {
@@ -40,7 +40,7 @@ impl Place {
         }
     }
 
-    /// The location of the records: the same, with a separate kind.
+    /// Returns the location of the records, which differs only in its kind.
     pub(super) fn of_records(&self) -> Self {
         let kind = if self.kind == DEFAULT_KIND {
             WITNESS_KIND.to_owned()
@@ -50,7 +50,7 @@ impl Place {
         Self { kind, ..self.clone() }
     }
 
-    /// The entity of a record.
+    /// Returns the entity of a record.
     pub(super) fn record(&self, name: &SequenceName, record: &str) -> Value {
         let properties = json!({
             "record": plain(json!({ "stringValue": record })),
@@ -59,7 +59,7 @@ impl Place {
         json!({ "key": self.key(name), "properties": properties })
     }
 
-    /// Decodes a result as a record and the version of its entity.
+    /// Decodes a record, and the version of its entity.
     pub(super) fn decode_record(&self, result: &Value) -> Result<(String, String)> {
         let entity = &result["entity"];
         let properties = &entity["properties"];
@@ -97,7 +97,7 @@ impl Place {
         json!({ "partitionId": self.partition(), "path": [{ "kind": self.kind, "name": name }] })
     }
 
-    /// The entity of a sequence.
+    /// Returns the entity of a sequence.
     pub(super) fn entity(&self, info: &SequenceInfo) -> Value {
         let next = info.next.map_or(json!({ "nullValue": null }), integer);
         let properties = json!({
@@ -111,22 +111,22 @@ impl Place {
         json!({ "key": self.key(&info.name), "properties": properties })
     }
 
-    /// Whether a query result belongs to this database and namespace.
+    /// Returns whether a query result belongs to this database and namespace.
     pub(super) fn holds(&self, result: &Value) -> bool {
         let partition = &result["entity"]["key"]["partitionId"];
         let is = |what: &str, ours: &str| partition[what].as_str().unwrap_or_default() == ours;
         is("databaseId", &self.database) && is("namespaceId", &self.namespace)
     }
 
-    /// Decodes a result as a sequence.
+    /// Decodes a sequence, and the version of its entity.
     pub(super) fn decode(&self, result: &Value) -> Result<Stored> {
         let entity = &result["entity"];
         decode(entity, &result["version"]).map_err(|fault| fault.of(self.shown(entity)))
     }
 }
 
-/// Escapes a sequence name for a key; different names have different keys. Datastore reserves `__…__`,
-/// advises against slashes, and may one day reject `.` and `..`, as Firestore's native mode does.
+/// Escapes a sequence name for a key. Different names have different keys. Datastore reserves `__…__` and
+/// advises against slashes. It may also reject `.` and `..` in the future, as Firestore's native mode does.
 fn escape(name: &str) -> String {
     let name = name.replace('~', "~0").replace('/', "~1");
     if name.starts_with("__") || name == "." || name == ".." { format!("~{name}") } else { name }
@@ -138,14 +138,14 @@ fn unescape(key: &str) -> Option<SequenceName> {
     SequenceName::new(&name).ok().filter(|name| escape(name) == key)
 }
 
-/// Excludes a value from indexes. An index would cost two writes per reserve, and an ever-growing value
-/// would create a hot spot.
+/// Excludes a value from indexes. An index would cost two writes per reserve, and an index on an
+/// ever-growing value is a hot spot.
 fn plain(mut value: Value) -> Value {
     value["excludeFromIndexes"] = Value::Bool(true);
     value
 }
 
-/// As text, since JSON numbers are exact only up to 2^53.
+/// Encodes an integer as text, because JSON numbers are exact only up to 2^53.
 fn integer(value: u64) -> Value {
     json!({ "integerValue": value.cast_signed().to_string() })
 }
@@ -155,7 +155,7 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
         let number = read_integer(&entity["properties"][what]);
         number.ok_or_else(|| Fault::from(format!("has no integer for {what}")))
     };
-    // An id has the same 64 bits as its integer.
+    // The stored integer has the same 64 bits as the id.
     let id = |what: &str| read(what).map(|number| i128::from(number.cast_unsigned()));
     if read("format")? != FORMAT {
         return Err(Fault::Format);
@@ -173,7 +173,7 @@ fn read_integer(property: &Value) -> Option<i64> {
     property["integerValue"].as_str()?.parse().ok()
 }
 
-/// The name of a query result, or its key if it has no valid name.
+/// Returns the name of a query result, or its key if the key has no valid name.
 pub(super) fn shown(result: &Value) -> String {
     let key = &result["entity"]["key"];
     key_name(key).map_or_else(|| key["path"].to_string(), |name| name.to_string())
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn records_have_a_kind_of_their_own_and_read_back() {
+    fn records_have_a_separate_kind_and_round_trip() {
         let (place, s) = (place(), SequenceName::new("s").unwrap());
         let records = place.of_records();
         assert_ne!(records.kind(), place.kind());
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn entities_read_back_as_written(name in "[_~]{0,5}\\PC{1,50}[_~]{0,5}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
+        fn entities_round_trip(name in "[_~]{0,5}\\PC{1,50}[_~]{0,5}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
             let Ok(name) = SequenceName::new(&name) else { return Ok(()) };
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn names_and_keys_are_one_to_one_and_none_is_reserved(a in "[_~/.01a]{1,7}", b in "[_~/.01a]{1,7}") {
+        fn escaped_names_are_unique_and_not_reserved(a in "[_~/.01a]{1,7}", b in "[_~/.01a]{1,7}") {
             let (Ok(a), Ok(b)) = (SequenceName::new(&a), SequenceName::new(&b)) else { return Ok(()) };
             prop_assert_eq!(escape(&a) == escape(&b), a == b);
             prop_assert!(!is_reserved(&escape(&a)) && !escape(&a).contains('/'));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn entities_that_cannot_be_are_named_and_refused() {
+    fn invalid_entities_are_rejected_by_name() {
         let mut info = SequenceInfo::new(SequenceName::new("s").unwrap(), Bounds::new(10, 20).unwrap());
         info.next = Some(15);
         let good = json!({ "entity": place().entity(&info), "version": "7" });

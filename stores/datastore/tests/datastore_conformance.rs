@@ -1,4 +1,4 @@
-//! Datastore on both of Google's emulators.
+//! Runs the conformance suite on both of Google's emulators.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,17 @@ use idmill_conformance::{Endpoint, Suite, Timeouts};
 use idmill_datastore::{DatastoreOptions, DatastoreStore};
 use idmill_testing::engines::OnDemand;
 
-/// Two thirds of the pause exceed the duration of an emulator's first answer on a busy machine.
+/// Two thirds of this pause must be longer than an emulator's first reply on a busy machine.
 const PAUSE: Duration = Duration::from_secs(7);
 
-/// The Datastore emulator. It writes its file half a minute late, so a SIGKILL loses the last writes.
+/// Tests the Datastore emulator, which writes its file half a minute late, so a SIGKILL loses the last
+/// writes.
 fn suite() -> Suite {
     on("datastore")
 }
 
-/// The emulator of Firestore in Datastore mode: a different implementation, which stores nothing on disk.
+/// Tests the emulator of Firestore in Datastore mode, a different implementation that stores nothing on
+/// disk.
 fn firestore() -> Suite {
     on("firestore")
 }

@@ -1,5 +1,5 @@
-//! Ids that grow across several instances of a service, from a durable counter behind a window on
-//! memcached, while the cache is flushed.
+//! Draws ids in several instances of a service, through a window on memcached, while the cache is flushed
+//! repeatedly. The ids still grow across the instances.
 //!
 //! ```console
 //! $ memcached -p 11211 &
@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let behind = Schemes::default().with(idmill_sqlite::SCHEMES)?.open(&store).await?;
     let before = next(&*behind).await?;
 
-    // Each acts as a separate process: they share only the cache and the store.
+    // Each instance acts like a separate process: instances share only the cache and the store.
     let instances: Vec<Arc<Tier>> = (0..INSTANCES)
         .map(|_| Ok(Arc::new(Tiered::new(behind.clone(), MemcachedWindow::new(options.clone())?))))
         .collect::<idmill::Result<_>>()?;
@@ -76,7 +76,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The next id that the store would grant.
+/// Returns the next id that the store would grant.
 async fn next(store: &dyn Store) -> idmill::Result<u64> {
     let info = store.inspect(&idmill::SequenceName::new("orders")?).await?;
     Ok(info.and_then(|info| info.next).unwrap_or(1))

@@ -1,8 +1,9 @@
-//! One connection, shared by all callers of a process.
+//! A connection to memcached that all callers of a process share.
 //!
-//! The client crates are not suitable: they give a connection to one caller at a time, and most resend a
-//! command when a connection breaks. Here callers pipeline on one connection, a dropped caller leaves the
-//! other replies in order, nothing is sent twice, and a failure shows whether the command was sent.
+//! Existing client crates are not suitable: they give a connection to one caller at a time, and most resend
+//! a command when a connection breaks. This module pipelines the commands of all callers and never resends
+//! a command. A dropped caller does not disturb the order of the replies, and a failure shows whether the
+//! command was sent.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,21 +19,22 @@ use tokio::time::{Instant, timeout_at};
 use super::dial::{Dial, Stream};
 use super::wire::{NOOP, Reply, parse};
 
-/// Limit for commands waiting to be sent, and for commands waiting for replies. Further callers wait.
+/// Maximum number of exchanges that wait to be sent, and of exchanges that wait for replies. Further
+/// callers wait.
 const DEPTH: usize = 128;
-/// Advice for a server with another protocol.
+/// Advice for a server that does not support the protocol.
 const MODERN: &str = "use memcached 1.6, without a proxy";
 
-/// Why there is no reply.
+/// The reason why there is no reply.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
     /// The command was not sent.
     NotSent(Arc<str>),
-    /// It was sent, or may have been.
+    /// The command was sent, or may have been sent.
     Lost(Arc<str>),
 }
 
-/// A connection; closed when it is dropped, or at its first failure.
+/// A connection. It is closed when it is dropped, or at the first failure.
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,
@@ -41,7 +43,7 @@ pub(super) struct Connection {
     timeout: Duration,
 }
 
-/// Commands that are sent together, and the caller that waits for their replies.
+/// Commands that are sent together, their replies so far, and the caller that waits for them.
 #[derive(Debug)]
 struct Exchange {
     bytes: Vec<u8>,
@@ -53,8 +55,8 @@ struct Exchange {
 }
 
 impl Connection {
-    /// Connects and checks that the server supports meta commands. Until a server has answered once, no
-    /// draw is sent to it: otherwise a hanging server would collect draws whose callers have given up.
+    /// Connects and checks that the server supports meta commands. No draw is sent before the server has
+    /// replied once. Otherwise a hanging server would receive draws whose callers have timed out.
     pub(super) async fn open(
         dial: &dyn Dial,
         address: &str,
@@ -72,7 +74,7 @@ impl Connection {
         Ok(Self { number, queue, task: task.abort_handle(), timeout })
     }
 
-    /// Distinguishes this connection from the window's other connections.
+    /// Returns the number of this connection, which is unique among the connections of the window.
     pub(super) fn number(&self) -> u64 {
         self.number
     }
@@ -81,7 +83,7 @@ impl Connection {
         self.queue.is_closed()
     }
 
-    /// Sends commands together, once, and awaits their replies until the deadline. If the future is
+    /// Sends commands together, once, and waits for their replies until the deadline. If the future is
     /// dropped, the commands may or may not be sent.
     pub(super) async fn exchange(
         &self,
@@ -111,13 +113,13 @@ impl Connection {
             return answer.unwrap_or_else(|_| Err(Failure::Lost("the connection was abandoned".into())));
         }
         let silent: Arc<str> = format!("no answer within {:?}", self.timeout).into();
-        // A call that waited long for the connection has little time left for the answer. That is no reason
-        // to close the connection.
+        // If the call had to wait for the connection, little time was left for the reply. The connection
+        // may be healthy, so it is kept.
         if began.elapsed() < self.timeout / 2 {
             return Err(Failure::Lost(silent));
         }
-        // The connection is no longer usable. Aborting its task drops its pending exchanges, and each drop
-        // answers its caller.
+        // The connection is no longer usable. Aborting its task drops the pending exchanges, and each drop
+        // sends a failure to its caller.
         self.task.abort();
         let answer = reply.await.unwrap_or_else(|_| Err(Failure::Lost("".into())));
         answer.map_err(|failure| match failure {
@@ -138,7 +140,7 @@ impl Drop for Exchange {
         let Some(caller) = self.caller.take() else { return };
         let reason = self.reason.take().unwrap_or_else(|| "the connection was abandoned".into());
         let failure = if self.sent { Failure::Lost(reason) } else { Failure::NotSent(reason) };
-        // The caller may be gone.
+        // Fails if the caller was dropped.
         let _ = caller.send(Err(failure));
     }
 }
@@ -158,7 +160,7 @@ async fn greet(dial: &dyn Dial, address: &str) -> Result<Box<dyn Stream>, Arc<st
     Err(format!("the server does not support meta commands; {MODERN}").into())
 }
 
-/// The task that owns the socket.
+/// State of the task that owns the socket.
 struct Pipeline {
     stream: Box<dyn Stream>,
     waiting: mpsc::Receiver<Exchange>,
@@ -168,7 +170,7 @@ struct Pipeline {
 }
 
 impl Pipeline {
-    /// Runs until an error, or until all callers are gone. Returns the reason.
+    /// Runs until an error occurs or the connection is dropped. Returns the reason.
     async fn run(&mut self) -> Arc<str> {
         loop {
             let outcome = match self.next().await {
@@ -199,12 +201,12 @@ impl Pipeline {
         }
     }
 
-    /// Sends all waiting commands together.
+    /// Sends all waiting commands in one write.
     async fn send(&mut self, exchange: Exchange) -> Result<(), Arc<str>> {
         let mut output = Vec::new();
         let mut next = Some(exchange);
         while let Some(mut exchange) = next {
-            // Ids for a dropped caller would be a gap.
+            // Skip exchanges whose caller was dropped: ids drawn for it would be a gap.
             if exchange.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
                 output.append(&mut exchange.bytes);
                 exchange.sent = true;
@@ -215,7 +217,7 @@ impl Pipeline {
         self.stream.write_all(&output).await.map_err(|error| error.to_string().into())
     }
 
-    /// Delivers complete replies.
+    /// Delivers all complete replies in the input.
     fn deliver(&mut self) -> Result<(), Arc<str>> {
         let understood = |bytes: &[u8]| {
             parse(bytes).map_err(|bad| Arc::from(format!("the reply is not memcached's: {:?}", bad.0)))
@@ -225,8 +227,8 @@ impl Pipeline {
             let Some(exchange) = self.pending.front_mut() else {
                 return Err("the server sent an unexpected reply".into());
             };
-            // After an error, the server may have misread the following commands, so this is the last valid
-            // reply.
+            // After an error reply, the server may have misread the commands that follow, so no later reply
+            // is valid.
             let error = if let Reply::Error(text) = &reply { Some(explained(text)) } else { None };
             exchange.replies.push(reply);
             if exchange.replies.len() == exchange.expected || error.is_some() {
@@ -241,7 +243,7 @@ impl Pipeline {
         let Some(mut exchange) = self.pending.pop_front() else { return };
         let replies = std::mem::take(&mut exchange.replies);
         if let Some(caller) = exchange.caller.take() {
-            // The caller may be gone: ids of the command are then a gap.
+            // Fails if the caller was dropped: the drawn ids are then a gap.
             let _ = caller.send(Ok(replies));
         }
     }
@@ -264,7 +266,7 @@ enum Event {
     End(Arc<str>),
 }
 
-/// Explains a rejection: the protocol's two-letter codes are not readable.
+/// Explains an error reply, because the protocol's two-letter codes are not readable.
 fn explained(text: &str) -> Arc<str> {
     match text {
         "EN" | "NS" => format!("unexpected reply {text}; {MODERN}").into(),
@@ -278,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_of_the_protocol_are_explained() {
+    fn protocol_codes_are_explained() {
         for text in ["EN", "NS", "ERROR"] {
             assert!(explained(text).contains("use memcached 1.6, without a proxy"), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Connects a window to its server: over TCP, or to the server of a simulation.
+//! Connects a window to its server, over TCP or in a simulation.
 
 use std::{fmt, io};
 
@@ -16,7 +16,7 @@ pub trait Dial: fmt::Debug + Send + Sync + 'static {
     /// Opens a connection.
     ///
     /// # Errors
-    /// The connection failed.
+    /// Returns the I/O error if the connection fails.
     fn dial<'a>(&'a self, address: &'a str) -> StoreFuture<'a, io::Result<Box<dyn Stream>>>;
 }
 
@@ -27,7 +27,7 @@ impl Dial for Tcp {
     fn dial<'a>(&'a self, address: &'a str) -> StoreFuture<'a, io::Result<Box<dyn Stream>>> {
         Box::pin(async move {
             let stream = TcpStream::connect(address).await?;
-            // A draw is one small packet each way, which Nagle's algorithm would delay.
+            // A draw is one small packet in each direction, which Nagle's algorithm would delay.
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })

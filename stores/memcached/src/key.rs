@@ -1,4 +1,4 @@
-//! The key of a sequence's item.
+//! The key of a sequence's item in the cache.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,13 @@ const FORMAT: u32 = 2;
 pub(super) const LONGEST_KEY: usize = 250;
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
 
-/// The key of the item. Incarnation and epoch make it unique; the name is only for readability, and may be
-/// cut.
+/// Returns the key of the item. Incarnation and epoch make it unique; the name is only for readability, and
+/// may be truncated.
 pub(super) fn key(prefix: &str, info: &SequenceInfo) -> String {
     let Identity { incarnation, epoch } = info.identity;
     let mut key = format!("{prefix}:{FORMAT}:{incarnation:x}:{epoch}:");
     let _ = write!(key, "{}", utf8_percent_encode(info.name.as_str(), PLAIN));
-    // Safe: the key is all ASCII.
+    // This cannot panic, because the key is ASCII.
     key.truncate(LONGEST_KEY);
     key
 }
@@ -42,7 +42,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_are_what_memcached_takes_and_distinct(
+        fn keys_are_valid_and_distinct(
             name in "\\PC{1,60}", prefix in "[A-Za-z0-9_.:-]{1,64}", a in any::<(u64, u64)>(), b in any::<(u64, u64)>(),
         ) {
             prop_assume!(SequenceName::new(name.as_str()).is_ok());

@@ -6,9 +6,9 @@
 //!
 //! # The window
 //!
-//! [`MemcachedWindow`] puts a window on memcached in front of any store; [`MemcachedOptions`] describes its
-//! URL. [`cache`] describes the protocol and why it is correct. This crate sends its commands, and reports
-//! a missing answer as unknown.
+//! [`MemcachedWindow`] puts a window on memcached in front of any store, and [`MemcachedOptions`] describes
+//! its URL. [`cache`] describes the protocol and why it is correct. This crate sends the commands of the
+//! protocol, and reports a missing reply as an unknown outcome.
 
 mod connection;
 mod dial;
@@ -48,17 +48,17 @@ pub use idmill_shared_cache::WindowStats as MemcachedStats;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::window::<MemcachedOptions>("memcached", "memcached://HOST:PORT")];
 
-/// The first wait of a draw during a refill by another caller: about as long as a reserve takes.
+/// First pause of a draw that waits for another caller's refill, about the duration of a reserve.
 const WAIT: Duration = Duration::from_millis(2);
 
-/// Minimum time that a draw waits for a range that is being prepared when the window is used up.
+/// Minimum time for which a draw on a used-up window waits for a range that is being prepared.
 const TIMEOUT: Duration = Duration::from_millis(50);
 const UNNUMBERED: &str = "the server does not number items, so the window is unsafe; start it without `-C` \
                           (`--disable-cas`)";
 
-/// When fewer blocks than this are left, the winner reads the sequence before it reserves. The cached
-/// position can be as old as the refresh interval, and other processes may have reserved about this much
-/// since.
+/// If fewer blocks than this are left in the sequence, the winner reads the sequence before it reserves.
+/// The cached position can be as old as the refresh interval, and other processes may have reserved about
+/// this number of blocks since.
 const NEAR_THE_END: u64 = 1_000;
 
 /// A window on one memcached server, for any store. See [`Tiered`].
@@ -76,8 +76,8 @@ const NEAR_THE_END: u64 = 1_000;
 /// # Ok(()) }
 /// ```
 ///
-/// All sequences and callers of a process share one connection, which is opened on first use and replaced if
-/// it fails. Use a window within a tokio runtime with its I/O and time drivers enabled.
+/// All sequences and callers of a window share one connection, which is opened on first use and replaced if
+/// it fails. Use a window within a tokio runtime whose I/O and time drivers are enabled.
 #[derive(Debug)]
 pub struct MemcachedWindow {
     options: MemcachedOptions,
@@ -85,11 +85,11 @@ pub struct MemcachedWindow {
     sequences: TtlCache<Known>,
     connection: SharedConnection<Connection>,
     counts: Counts,
-    /// Creation time; draws are timed from here.
+    /// Creation time, from which the times of draws are counted.
     began: Instant,
 }
 
-/// The right to refill one window of one sequence.
+/// The right to refill the window of one sequence.
 #[derive(Clone, Debug)]
 pub struct MemcachedToken {
     right: Right,
@@ -98,14 +98,15 @@ pub struct MemcachedToken {
 
 #[derive(Clone, Copy, Debug)]
 enum Right {
-    /// A stub in the cache that this process created.
+    /// This process created a stub in the cache.
     Stub { fence: Fence, asked: Instant, lives: Duration },
-    /// The draw that moved the window over its mark, with the window's end and the number of ids left.
+    /// A draw of this process moved the window past its mark. Contains the window's end and the number of
+    /// ids left.
     Low { asked: Instant, end: u64, left: u64 },
 }
 
 impl Right {
-    /// When the command was sent.
+    /// Returns the time at which the stub or the draw was requested.
     fn asked(&self) -> Instant {
         match *self {
             Self::Stub { asked, .. } | Self::Low { asked, .. } => asked,
@@ -114,10 +115,10 @@ impl Right {
 }
 
 impl MemcachedWindow {
-    /// Creates a window. Does not connect yet.
+    /// Creates a window. It connects on first use.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
     pub fn new(options: MemcachedOptions) -> Result<Self> {
         Self::over(options, Arc::new(Tcp))
     }
@@ -141,17 +142,17 @@ impl MemcachedWindow {
         self.counts.stats()
     }
 
-    /// Deadline of a call that begins now.
+    /// Returns the deadline of a call that begins now.
     fn deadline(&self) -> Instant {
         Instant::now() + self.options.window.timeout
     }
 
-    /// The current connection, unless it is closed.
+    /// Returns the current connection, unless it is closed.
     fn live(&self) -> Option<Arc<Connection>> {
         self.connection.get().filter(|connection| !connection.is_closed())
     }
 
-    /// The current connection, or a new one.
+    /// Returns the current connection, or opens a new one.
     async fn connected(&self, deadline: Instant) -> Result<Arc<Connection>> {
         let connect = || {
             let number = self.counts.connections.add(1);
@@ -180,7 +181,7 @@ impl MemcachedWindow {
         last.ok_or_else(|| Failure::Lost("no reply".into()))
     }
 
-    /// Lifetime of a stub created now, in whole seconds.
+    /// Returns the lifetime of a stub that is created now, rounded up to whole seconds.
     fn life(&self, known: &Known) -> Duration {
         let life = known.pace.life(&self.options.window.limits());
         Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0))
@@ -188,8 +189,8 @@ impl MemcachedWindow {
 
     async fn draw(&self, request: &Reserve) -> Result<Drawn<MemcachedToken>> {
         let Some(known) = self.sequences.get(&request.name) else { return Ok(Drawn::UnknownSequence) };
-        // A caller that cannot hold every id looks first if the window may be near the caller's ceiling:
-        // drawn ids that it cannot hold would be lost.
+        // If the window may be near the caller's ceiling, look first: drawn ids above the ceiling would be
+        // lost.
         let look = known.looks_stuck() || known.empty.is_some() || known.near(request.ceiling, 0);
         let begin = cache::draw(request.count);
         let mut command = if look { Command::Look } else { begin };
@@ -199,8 +200,8 @@ impl MemcachedWindow {
         loop {
             let asked = Instant::now();
             let (next, position) = match self.step(&connection, &known, command, deadline).await {
-                // The connection was closed, and nothing was sent. Start again, since a cas from it is no
-                // longer valid.
+                // The connection was closed before the command was sent. Start again on a new connection,
+                // where a cas from the old connection is not valid.
                 Err(Failure::NotSent(_)) if again => {
                     again = false;
                     connection = self.connected(deadline).await?;
@@ -231,7 +232,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Whether the draw has waited long enough for the range that is being prepared after this end.
+    /// Returns whether draws have waited long enough for a range that is being prepared after this end.
     fn waited_for(&self, request: &Reserve, end: u64) -> bool {
         let (now, mut since) = (Instant::now(), None);
         self.sequences.update(&request.name, |latest| since = Some(latest.found_empty(end, now)));
@@ -239,8 +240,7 @@ impl MemcachedWindow {
         since.is_none_or(|since| now - since >= timeout.unwrap_or_default().max(TIMEOUT))
     }
 
-    /// Sends one command of a draw. Returns the next step, and the window's next id if the command was a
-    /// look.
+    /// Sends one command of a draw. Returns the next step and, after a look, the window's next id.
     async fn step(
         &self,
         connection: &Connection,
@@ -275,10 +275,10 @@ impl MemcachedWindow {
         let Taken { range, after, low } = taken;
         let mut prepare = low;
         self.sequences.update(&request.name, |latest| {
-            // The store has granted at least up to here.
+            // The store has granted at least all ids below this end.
             latest.advance(known.identity, known.layout().id(after.end));
             // A mark is a power of two, between a quarter and half of the window's size. So three times the
-            // mark estimates that size, without growth or shrinkage from one window to the next.
+            // mark is an estimate of the size that neither grows nor shrinks from one window to the next.
             latest.pace.found(after.mark.saturating_mul(3));
             let limits = self.options.window.limits();
             latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());
@@ -290,7 +290,7 @@ impl MemcachedWindow {
         Drawn::Ids { grant, low: prepare.then(|| MemcachedToken { right, known: known.clone() }) }
     }
 
-    /// Deletes the item: the rest of its block becomes a gap.
+    /// Deletes the item, so the rest of its block becomes a gap.
     async fn recall(&self, sequence: &SequenceInfo) -> Result<()> {
         self.introduce(sequence);
         let Some(known) = self.sequences.get(&sequence.name) else { return Ok(()) };
@@ -355,8 +355,8 @@ impl Window for MemcachedWindow {
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Near the end of the sequence, so that the last ids are not cut from a block that is not needed as
-        // a whole; and before ids are reserved for a caller that could not hold them.
+        // Fresh state is needed before ids are reserved that the caller cannot hold, and near the end of
+        // the sequence, where a full block may no longer be left.
         self.sequences.last_known(&request.name).is_none_or(|known| {
             if known.near(request.ceiling, 0) {
                 return true;
@@ -391,7 +391,7 @@ impl Window for MemcachedWindow {
     }
 }
 
-/// A draw of at most the ids up to the caller's ceiling, given the window's next id.
+/// Returns a draw that is limited to ids up to the caller's ceiling, given the window's next id.
 fn up_to_ceiling(request: &Reserve, position: Option<u64>) -> Result<Command> {
     let Some(room) = request.ceiling.checked_sub(position.unwrap_or_default()) else {
         return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));

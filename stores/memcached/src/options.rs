@@ -1,4 +1,4 @@
-//! The memcached server, the window's settings, and their URL form.
+//! The options of the window: the memcached server, the settings, and the URL form.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ idmill_kit::options! {
     use window as |entry| Some(in_seconds(entry));
 }
 
-/// memcached counts lifetimes in seconds, and the first second may be shorter.
+/// Restricts `stub` to whole seconds, at least 2: memcached counts lifetimes in seconds, and the first
+/// second may be shorter.
 fn in_seconds(mut entry: Entry<'_>) -> Entry<'_> {
     if entry.about.key == "stub" {
         entry.about.kind = duration("2s", "1h").in_steps_of("1s");
@@ -38,8 +39,8 @@ fn in_seconds(mut entry: Entry<'_>) -> Entry<'_> {
 }
 
 impl MemcachedOptions {
-    /// Options for the server at `HOST:PORT`, with every option at its default. Checked when the window is
-    /// created.
+    /// Creates options for the server at `HOST:PORT`. Every other option has its default. Options are
+    /// checked when the window is created.
     pub fn new(address: impl Into<String>) -> Self {
         Self::with_defaults(address.into(), WindowOptions::default())
     }
@@ -66,7 +67,7 @@ impl MemcachedOptions {
     }
 }
 
-/// Parses an address. In a URL the port is optional; in code it is required.
+/// Parses an address. The port is optional if there is a default, as in a URL, and required otherwise.
 fn server(address: &str, default: Option<u16>) -> Result<Address> {
     if address.contains('@') {
         return Err(refuse("memcached does not support user and password; restrict its network instead"));

@@ -1,4 +1,4 @@
-//! Puts reserved ranges into a window.
+//! Installs reserved ranges in a window.
 
 use idmill::store::{Grant, Reserve};
 use idmill::{ErrorKind, Result};
@@ -13,10 +13,10 @@ use super::connection::{Connection, Failure};
 use super::wire::Reply;
 use super::{MemcachedToken, MemcachedWindow, Right};
 
-/// How often extending a window is tried before the range is abandoned. Each failure means that another
-/// draw was faster.
+/// Maximum number of attempts to extend a window, after which the range is abandoned. Each failure means
+/// that another draw was faster.
 const TRIES: usize = 200;
-/// How many preparations are skipped after a range that did not follow the window.
+/// Number of preparations that are skipped after a range that did not follow the window.
 const APART: u32 = 16;
 
 impl MemcachedWindow {
@@ -28,7 +28,8 @@ impl MemcachedWindow {
     ) -> Result<Installed> {
         let MemcachedToken { right, known } = token;
         if grant.identity != known.identity {
-            // This sequence's window has another key, so the range does not belong under this one.
+            // The sequence was recreated or reset, so its window has another key now. The range must not be
+            // stored under the old key.
             self.sequences.forget(&request.name);
             self.give_back(right, &known).await;
             return Ok(Installed::Refused);
@@ -53,7 +54,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Replaces a stub with a range.
+    /// Replaces a stub with the range.
     async fn put(&self, request: &Reserve, known: &Known, fence: Fence, grant: Grant) -> Installed {
         let Some(connection) = self.live() else { return Installed::Refused };
         let refill = cache::refill(known.layout(), fence, connection.number(), grant.range, request.count);
@@ -69,7 +70,7 @@ impl MemcachedWindow {
         Installed::Ids(grant.range(refill.own))
     }
 
-    /// Extends the window if its end is unchanged.
+    /// Extends the window with the range if the window's end is unchanged.
     async fn extend(&self, request: &Reserve, known: &Known, end: u64, grant: Grant) -> Installed {
         let deadline = self.deadline();
         for _ in 0..TRIES {
@@ -111,7 +112,8 @@ impl MemcachedWindow {
         }
     }
 
-    /// Deletes a stub, so that other callers need not wait until it expires. If this fails, it expires.
+    /// Deletes a stub, so that other callers need not wait until it expires. A failure is ignored, because
+    /// the stub then expires.
     pub(super) async fn give_back(&self, right: Right, known: &Known) {
         let (Some(connection), Right::Stub { fence, .. }) = (self.live(), right) else { return };
         if let Some(cas) = fence.cas_on(connection.number()) {

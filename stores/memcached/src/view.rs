@@ -16,11 +16,11 @@ impl MemcachedWindow {
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
         let looked = self.send(&connection, &known, Command::Peek, deadline).await;
-        // A look changes nothing, so its outcome is never unknown.
+        // A look changes nothing, so every failure can be reported as not sent.
         let failed = |reason| self.failed(&Failure::NotSent(reason));
         let reply = looked.map_err(|(Failure::NotSent(reason) | Failure::Lost(reason))| failed(reason))?;
         match reply.seen().map_err(|other| failed(unexpected(&other)))? {
-            // The sum can be 2^64.
+            // Use `u128`, because the sum can be 2^64.
             LookReply::Number { number, .. } => Ok(Layout::decode(number)
                 .map(|standing| u128::from(sequence.bounds.start()) + u128::from(standing.end))),
             _ => Ok(None),

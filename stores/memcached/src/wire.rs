@@ -1,32 +1,32 @@
-//! Encodes memcached's meta commands and parses its replies. Does no I/O.
+//! Encodes memcached's meta commands and parses the replies, without I/O.
 
 use std::fmt::Write as _;
 
 use idmill_shared_cache::cache::{Added, Command, LookReply};
 
-/// Longer than any valid reply line to these commands.
+/// Limit for a reply line, above the longest valid line.
 const LONGEST_LINE: usize = 512;
-/// Longer than any of our items: at most twenty digits, padded with spaces after a wrap.
+/// Limit for a value. Items have at most twenty digits, padded with spaces if a number became shorter.
 const LONGEST_VALUE: usize = 64;
-/// Sent first on a new connection: older servers and some proxies do not support meta commands.
+/// The first command on a new connection, to detect servers and proxies that do not support meta commands.
 pub(super) const NOOP: &[u8] = b"mn\r\n";
 
 /// One reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// `HD`.
+    /// `HD`: the command succeeded.
     Done,
-    /// `NF`, or `EN` after a look that creates nothing: the item does not exist.
+    /// `NF`, or `EN` after a look that creates no stub: the item does not exist.
     Missing,
     /// `EX`: the item has another cas.
     Changed,
-    /// `MN`: the answer to [`NOOP`].
+    /// `MN`: the reply to [`NOOP`].
     Noop,
     /// `VA`: an item.
     Item(Item),
     /// `CLIENT_ERROR … non-numeric value`: the item cannot be incremented.
     NotANumber,
-    /// Any other error, or a code that none of our commands returns.
+    /// Any other error, or a code that none of these commands returns.
     Error(String),
 }
 
@@ -35,9 +35,9 @@ pub(super) enum Reply {
 pub(super) struct Item {
     value: Value,
     cas: Option<u64>,
-    /// `W`: a stub that was created by this look.
+    /// `W`: this look created the item, which is a stub.
     won: bool,
-    /// `t-1`: it does not expire.
+    /// `t-1`: the item does not expire.
     stays: bool,
 }
 
@@ -59,7 +59,7 @@ pub(super) fn write(command: Command, key: &str, ttl: u64) -> (Vec<u8>, usize) {
         Command::Add { count } => format!("ma {key} D{count} v c\r\n"),
         Command::Look => look(key, ttl),
         Command::Peek => format!("mg {key} c v t\r\n"),
-        // Both are sent on one connection in this order, so the look runs after the deletion.
+        // Both commands are sent on one connection in this order, so the look runs after the deletion.
         Command::Clear { cas } => format!("md {key} C{cas}\r\n{}", look(key, ttl)),
         Command::Put { cas, number } => {
             let number = number.to_string();
@@ -128,7 +128,7 @@ fn read_value(value: &[u8]) -> Value {
     }
 }
 
-/// Accepts only digits: `parse` would accept a sign too.
+/// Parses a number of only digits, because `parse` would also accept a sign.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -142,7 +142,7 @@ fn malformed(bytes: &[u8]) -> Malformed {
 }
 
 impl Reply {
-    /// Decodes the answer to [`Command::Add`]; returns any other reply as the error.
+    /// Decodes the reply to [`Command::Add`]. Returns a reply that does not fit as the error.
     pub(super) fn added(self) -> Result<Added, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
@@ -154,16 +154,15 @@ impl Reply {
         }
     }
 
-    /// Decodes the answer to [`Command::Look`] or [`Command::Peek`]; returns any other reply as the error.
+    /// Decodes the reply to [`Command::Look`] or [`Command::Peek`]. Returns a reply that does not fit as
+    /// the error.
     pub(super) fn seen(self) -> Result<LookReply, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
                 Ok(LookReply::Number { number, cas })
             }
-            Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => {
-                Ok(LookReply::Won { cas })
-            }
-            // A stub expires; an empty item that does not expire is foreign.
+            Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => Ok(LookReply::Won { cas }),
+            // A stub expires, so an empty item that does not expire was written by another program.
             Self::Item(Item { value: Value::Empty, stays: false, .. }) => Ok(LookReply::Stub),
             Self::Item(_) => Ok(LookReply::Foreign),
             Self::Missing => Ok(LookReply::Nothing),
@@ -171,7 +170,8 @@ impl Reply {
         }
     }
 
-    /// Decodes the answer to a conditional command: whether the condition held.
+    /// Decodes the reply to a conditional command. Returns whether the condition held, or a reply that does
+    /// not fit as the error.
     pub(super) fn held(self) -> Result<bool, Self> {
         match self {
             Self::Done => Ok(true),
@@ -193,9 +193,9 @@ mod tests {
         reply
     }
 
-    /// Replies of memcached 1.6.18 to exactly these commands.
+    /// Uses replies of memcached 1.6.18 to these commands.
     #[test]
-    fn replies_are_read_as_what_they_mean() {
+    fn server_replies_are_decoded() {
         let number = 4_294_967_305;
         assert_eq!(one("VA 10 c3\r\n4294967305\r\n").added(), Ok(Added::Number { number, cas: 3 }));
         assert_eq!(
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_no_answer_to_anything() {
+    fn error_reply_is_rejected_by_every_decoder() {
         for text in ["ERROR", "CLIENT_ERROR bad command line format", "SERVER_ERROR out of memory", "NS"] {
             let reply = one(&format!("{text}\r\n"));
             assert_eq!(reply, Reply::Error(text.to_owned()));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_written_as_they_were_tried() {
+    fn commands_are_encoded() {
         let text = |command| {
             let (bytes, replies) = write(command, "k", 5);
             (String::from_utf8(bytes).unwrap(), replies)
@@ -261,9 +261,10 @@ mod tests {
     }
 
     proptest! {
-        /// For any bytes, cut at any place: no panic, progress, and the same replies.
+        /// However the bytes are split, parsing must not panic, must make progress, and must return the
+        /// same replies.
         #[test]
-        fn replies_do_not_depend_on_how_they_arrive(
+        fn replies_do_not_depend_on_packet_boundaries(
             pieces in prop::collection::vec(prop_oneof![
                 Just("HD\r\n".to_owned()), Just("EX\r\n".to_owned()), "VA [0-9]{1,2} c[0-9]{1,20}( W| Z| t-1)?\r\n",
                 "[0-9]{0,21}\r\n", "\\PC{0,20}\r?\n?",
@@ -275,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Parses bytes that arrive in pieces, up to the first malformed reply.
+    /// Parses bytes that arrive in pieces. Stops at the first malformed reply.
     fn read(pieces: &[&[u8]]) -> Vec<Reply> {
         let (mut buffer, mut replies) = (Vec::new(), Vec::new());
         for piece in pieces {

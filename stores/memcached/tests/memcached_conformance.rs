@@ -1,4 +1,4 @@
-//! Windows on memcached, in front of stores that need no engine.
+//! Runs the conformance suite on windows in front of stores that need no engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// The ids in the window, plus a block for each kill of the engine or pause of a client in one trial:
-/// evicted or abandoned.
+/// Maximum number of ids by which the stored sequence may be ahead of the grants. These are the ids in the
+/// window, and an evicted or abandoned block for each kill of the engine or pause of a client in one trial.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
 
 fn window(endpoint: &Endpoint) -> Result<MemcachedWindow> {
     let options = MemcachedOptions::new(endpoint.address().to_string()).block(BLOCK).max_skip(None);
-    // A stub that is shorter than the pauses of the suite.
+    // The stub must expire within the pauses of the suite.
     let options = options.stub(Duration::from_secs(2)).timeout(endpoint.timeout() / 2);
     MemcachedWindow::new(options.refresh(Duration::from_millis(100)))
 }
@@ -30,7 +30,7 @@ fn memory() -> Suite {
         let store: Arc<dyn Store> = Arc::new(store.clone());
         async move { Ok(Arc::new(Tiered::new(store, window(&endpoint)?)) as Arc<dyn Store>) }
     };
-    // Grants are in the store behind the window, and do not depend on the cache.
+    // Grants are durable in the store behind the window, and do not depend on the cache.
     Suite::new("memcached-memory", connect)
         .engine(OnDemand::new("memcached"))
         .window(AHEAD)

@@ -1,9 +1,9 @@
-//! Batches over MongoDB: 100 concurrent callers with batches of 10 move the counter by exactly 100, and
+//! Draws ids from MongoDB in batches of 10: 100 concurrent callers move the counter by exactly 100. Then
 //! several instances share one document.
 //!
 //! `cargo run --release -p idmill-mongodb --example mongodb_batches -- mongodb://localhost/test`
 //!
-//! Without a URL here or in `IDMILL_MONGODB`, it starts the server of the tests.
+//! Without a URL as an argument or in `IDMILL_MONGODB`, the example starts the server of the tests.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -36,7 +36,7 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     assert_eq!((drawn.len() as u64, advanced), (CALLERS, CALLERS.into()));
     ids.close().await;
 
-    // Each with its own connection, like another process.
+    // Each instance has its own connection, like a separate process.
     let mut all = BTreeSet::new();
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..INSTANCES {
@@ -57,7 +57,8 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Batches without prefetch: a caller that finds no ids in memory waits for the current fetch.
+/// Opens an instance that does not prefetch: a caller that finds no ids in memory waits for the current
+/// reserve.
 async fn instance(url: &str) -> Result<(Sequences, Allocator<u64>)> {
     let ids = connect(url).await?;
     let orders = ids.sequence::<u64>("example-batches").step(BATCH).watermark(0).await?;

@@ -1,9 +1,9 @@
-//! Cached sequential ids over MongoDB: from 1000 on in steps of 10, one fetch at a time; and an error that
-//! reaches all waiting callers.
+//! Draws sequential ids from MongoDB, from 1000 on in steps of 10, with one reserve at a time. Then shows
+//! an error that all waiting callers get.
 //!
 //! `cargo run --release -p idmill-mongodb --example mongodb_cached -- mongodb://localhost/test`
 //!
-//! Without a URL here or in `IDMILL_MONGODB`, it starts the server of the tests.
+//! Without a URL as an argument or in `IDMILL_MONGODB`, the example starts the server of the tests.
 
 use std::error::Error;
 
@@ -30,12 +30,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let first = [users.next().await?, users.next().await?, users.next().await?];
     println!("the first three: {first:?}, in {} reserve", users.snapshot().reserves);
 
-    // More callers than ids in memory: the rest wait in one queue, served by one fetch at a time.
+    // There are more callers than ids in memory. The others wait in one queue, served by one reserve at a
+    // time.
     let served = together(&users, 27).await.iter().filter(|outcome| outcome.is_ok()).count();
     let reserves = users.snapshot().reserves;
     println!("27 callers at once: {served} have an id, {reserves} reserves so far");
 
-    // More callers than ids in the sequence: each of the others gets the error.
+    // There are more callers than ids in the sequence. Every caller without an id gets the error.
     let outcomes = together(&users, 40).await;
     let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
     println!("40 callers at once, of 20 ids that are left: {} have an id", outcomes.len() - refused.len());

@@ -1,8 +1,8 @@
 //! Classifies the errors of the driver and the server by their effect on ids.
 //!
-//! Each command is sent once ([`super::commands`]), so an error always describes that one attempt. Unless a
-//! write certainly left no trace, its outcome is unknown: a server that steps down, shuts down or stops
-//! waiting may do so after the write and before the reply.
+//! Each command is sent once ([`super::commands`]), so an error always describes a single attempt. A write
+//! has an unknown outcome unless it certainly was not applied: a server may step down, shut down or time
+//! out after the write and before the reply.
 
 use std::fmt;
 use std::io;
@@ -18,23 +18,23 @@ use mongodb::error::{
 
 pub(super) use idmill_kit::Asked;
 
-/// How a command can fail.
+/// The failure of a command.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// The driver's error, including a whole command that the server rejected.
+    /// An error of the driver. The server may also have rejected the whole command.
     Driver(MongoError),
     /// The server rejected the write, in a reply with `ok: 1`.
     Write { code: i32, message: String },
     /// The write was applied, but not with the requested durability.
     Unconfirmed { code: i32, message: String },
-    /// No answer within the store's timeout.
+    /// No reply within the store's timeout.
     Silent(Duration),
-    /// A reply that does not fit the command.
+    /// The reply does not fit the command.
     Reply(String),
 }
 
 impl Fault {
-    /// Whether a document with this `_id` already existed.
+    /// Returns whether the server reported a duplicate key.
     pub(super) fn is_duplicate(&self) -> bool {
         self.code() == Some(DUPLICATE_KEY)
     }
@@ -58,7 +58,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Not the error itself, whose text contains the server's reply as bytes.
+            // Prints the kind, because the text of the error contains the server's reply as bytes.
             Self::Driver(error) => match &*error.kind {
                 Mongo::ServerSelection { message, .. } => f.write_str(&unreachable(message)),
                 kind => write!(f, "{kind}"),
@@ -79,7 +79,8 @@ impl From<MongoError> for Fault {
     }
 }
 
-/// Lists the servers that did not answer, with the reasons. The driver prints its topology in debug format.
+/// Lists the servers that did not reply, with the reasons. The driver's own message has its topology in
+/// debug format.
 fn unreachable(message: &str) -> String {
     let servers = message.split("{ Address: ").skip(1).map(|server| {
         let address = server.split([',', ' ']).next().unwrap_or_default();
@@ -88,7 +89,7 @@ fn unreachable(message: &str) -> String {
     });
     let servers: Vec<_> = servers.collect();
     if servers.is_empty() {
-        // For example, there are servers but none of the required kind.
+        // For example, the servers reply, but none has the required role.
         return message.split(" Topology:").next().unwrap_or(message).to_owned();
     }
     format!(
@@ -99,7 +100,7 @@ fn unreachable(message: &str) -> String {
 
 const DUPLICATE_KEY: i32 = 11000;
 
-/// Finds a failed write in a reply with `ok: 1`.
+/// Returns the reply, or the fault if a reply with `ok: 1` reports a failed write.
 pub(super) fn check_reply(reply: Document) -> Result<Document, Fault> {
     let refused = reply.get_array("writeErrors").ok().and_then(|errors| errors.first());
     if let Some((code, message)) = refused.and_then(Bson::as_document).map(complaint) {
@@ -116,9 +117,10 @@ fn complaint(document: &Document) -> (i32, String) {
     (code, document.get_str("errmsg").unwrap_or("no message").to_owned())
 }
 
-/// The error kind of a failure.
+/// Returns the error kind of a failure.
 pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
-    // In a transaction nothing is kept unless the caller commits despite the error.
+    // A read changes nothing, and a transaction takes effect only if it is committed, so neither has an
+    // unknown outcome.
     asked.kind(match fault {
         Fault::Driver(error) => of_driver(error, asked),
         Fault::Write { code, .. } => of_code(*code, asked),
@@ -128,13 +130,13 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
-    // The labels mean that nothing was begun. They come from the server, or from the driver's handshake.
+    // With these labels, no write was begun. They are set by the server, or during the driver's handshake.
     let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
     let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
     match &*error.kind {
         Mongo::Command(_) | Mongo::Io(_) if untouched => ErrorKind::Unavailable,
         Mongo::Command(command) => of_code(command.code, asked),
-        // No server to send it to.
+        // No server could be selected, so the command was not sent.
         Mongo::ServerSelection { .. } | Mongo::DnsResolve { .. } => ErrorKind::Unavailable,
         Mongo::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => ErrorKind::Unavailable,
         Mongo::Authentication { .. } => ErrorKind::Denied,
@@ -145,8 +147,9 @@ fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
         Mongo::IncompatibleServer { .. } => ErrorKind::Unsupported,
         Mongo::Shutdown => ErrorKind::Closed,
         Mongo::Bson(_) | Mongo::InvalidResponse { .. } => ErrorKind::StoreViolation,
-        // Io: the connection broke, perhaps after the command was sent. ConnectionPoolCleared: the same,
-        // detected by the driver's monitor. And future errors of the driver.
+        // `Io`: the connection broke, perhaps after the command was sent. `ConnectionPoolCleared`: the
+        // driver's monitor detected a broken connection. The outcome is also unknown after errors that a
+        // later version of the driver may add.
         _ => ErrorKind::UnknownOutcome,
     }
 }
@@ -159,21 +162,22 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
         // NamespaceNotFound, InvalidNamespace.
         26 => ErrorKind::NotFound,
         73 => ErrorKind::InvalidInput,
-        // IllegalOperation, CommandNotFound, OperationNotSupportedInTransaction, FailedToParse: how servers
-        // without transactions answer a command that has transaction fields.
+        // IllegalOperation, CommandNotFound, OperationNotSupportedInTransaction, FailedToParse: servers
+        // without transactions return these errors for a command with transaction fields.
         9 | 20 | 59 | 263 if asked == Asked::InTransaction => ErrorKind::Unsupported,
         // FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented, APIStrictError.
         9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
-        // In a transaction: a race to create the sequence, which the server has aborted. Elsewhere: a
-        // foreign unique index.
+        // In a transaction, another process created the sequence first, and the server has aborted the
+        // transaction. Outside of one, a unique index of the user rejected the document.
         DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
-        // Also DocumentValidationFailure: a foreign validator.
+        // 121 is DocumentValidationFailure: a validator of the user rejected the document.
         DUPLICATE_KEY | 121 => ErrorKind::Conflict,
-        // TypeMismatch, and BadValue, which $inc returns on overflow: not a document of this store.
+        // TypeMismatch, and BadValue, which `$inc` returns on overflow. Documents of this store cause
+        // neither.
         2 | 14 => ErrorKind::StoreViolation,
-        // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary, NotPrimaryOrSecondary: returned
-        // before a write begins. FailedToSatisfyReadPreference: a router had no shard to send it to.
-        // WriteConflict, LockTimeout: rolled back.
+        // NotWritablePrimary, NotPrimaryNoSecondaryOk, LegacyNotPrimary and NotPrimaryOrSecondary are
+        // returned before a write begins. After FailedToSatisfyReadPreference, a router did not forward the
+        // command. After WriteConflict and LockTimeout, the write was rolled back.
         10107 | 13435 | 10058 | 13436 | 133 | 112 | 24 => ErrorKind::Unavailable,
         // Includes ShutdownInProgress (91), PrimarySteppedDown (189), InterruptedAtShutdown (11600),
         // InterruptedDueToReplStateChange (11602), Interrupted (11601), MaxTimeMSExpired (50),
@@ -183,12 +187,13 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
     }
 }
 
-/// Converts a failure, with advice.
+/// Converts a failure, and adds advice.
 pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     let kind = classify(fault, asked);
     let error = advised(kind, fault, remedy(fault, kind, asked));
     match fault {
-        // Only the kind, which has readable text; the error's text contains the reply as bytes.
+        // The source is the kind, which has readable text; the text of the error contains the reply as
+        // bytes.
         Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
             error.because((*cause.kind).clone())
         }
@@ -231,8 +236,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds the error as the driver does from a reply. The replies are from real servers unless a comment
-    /// says otherwise.
+    /// Builds an error as the driver does from a reply of the server.
     fn command(code: i32, name: &str, message: &str) -> Fault {
         let reply = doc! { "ok": 0.0, "code": code, "codeName": name, "errmsg": message };
         let error: CommandError = mongodb::bson::deserialize_from_document(reply).unwrap();
@@ -247,7 +251,8 @@ mod tests {
         check_reply(reply).unwrap_err()
     }
 
-    /// Errors of FerretDB and of the driver when it was killed, disconnected or sent invalid commands.
+    /// Errors of FerretDB and of the driver, when FerretDB was killed, disconnected or sent invalid
+    /// commands.
     fn from_ferretdb() -> Vec<(Fault, ErrorKind)> {
         let duplicate = doc! {
             "n": 0, "ok": 1.0, "writeErrors": [{
@@ -274,7 +279,7 @@ mod tests {
         ]
     }
 
-    /// Replies that only a replica set or a router returns, from MongoDB's list of codes.
+    /// Errors that only a replica set or a router returns, from MongoDB's list of codes.
     fn from_documentation() -> Vec<(Fault, ErrorKind)> {
         let unconfirmed = |code: i32, name: &str| {
             let error =
@@ -284,8 +289,8 @@ mod tests {
         vec![
             (unconfirmed(64, "WriteConcernTimeout"), UnknownOutcome),
             (unconfirmed(100, "UnsatisfiableWriteConcern"), UnknownOutcome),
-            // Unknown, even with a code that would be certain if the command itself had been rejected with
-            // it.
+            // The outcome is unknown, although the write would certainly not be applied if the command
+            // itself had been rejected with this code.
             (unconfirmed(10107, "NotWritablePrimary"), UnknownOutcome),
             (command(10107, "NotWritablePrimary", "not primary"), Unavailable),
             (command(13435, "NotPrimaryNoSecondaryOk", "not primary"), Unavailable),
@@ -330,7 +335,7 @@ mod tests {
         for fault in [
             command(9, "FailedToParse", "findAndModify: unknown field \"startTransaction\""),
             command(9, "FailedToParse", "findAndModify: unknown field \"autocommit\""),
-            // A single MongoDB server.
+            // A single MongoDB server returns this error.
             command(20, "IllegalOperation", standalone),
         ] {
             let error = failed(&fault, Asked::InTransaction);
@@ -342,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_that_is_well_passes() {
+    fn successful_reply_is_returned() {
         let well = doc! { "n": 1, "ok": 1.0 };
         assert_eq!(check_reply(well.clone()).unwrap(), well);
     }

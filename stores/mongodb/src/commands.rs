@@ -1,10 +1,10 @@
-//! Sends commands: each once, within the store's timeout, and each write to a majority.
+//! Sends each command once, with the store's timeout. Writes must be confirmed by a majority.
 //!
 //! The driver's own methods resend a write if the client's `retryWrites` is on, which is the default. On a
-//! replica set that is safe: the server detects the second by its transaction number, and returns the first
-//! one's result. But the final error may describe only the second attempt ("not primary") although the
-//! first was applied. Commands run as documents are never resent after they may have arrived, whatever the
-//! client's options. So an error that means "not applied" is reliable.
+//! replica set this is safe: the server detects the second attempt by its transaction number, and returns
+//! the result of the first. But the final error may describe only the second attempt ("not primary")
+//! although the first attempt was applied. Commands that are run as documents are never resent after they
+//! may have arrived, whatever the client's options. So an error that means "not applied" is reliable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub(super) struct Commands {
     database: Database,
     collection: String,
     pub(super) timeout: Duration,
-    /// Read concern for one document; queried from the server once.
+    /// Read concern for reads of a single document. It is determined once, by a request to the server.
     concern: Arc<OnceCell<ReadConcern>>,
 }
 
@@ -34,7 +34,7 @@ impl Commands {
         Self { database, collection, timeout, concern: Arc::default() }
     }
 
-    /// Returns the commands for another collection of the database.
+    /// Returns a copy for another collection of the same database.
     pub(super) fn beside(&self, collection: String) -> Self {
         Self { collection, ..self.clone() }
     }
@@ -47,7 +47,7 @@ impl Commands {
         format!("{}.{}", self.database.name(), self.collection)
     }
 
-    /// Inserts a document. Returns a duplicate [`Fault`] if its `_id` exists.
+    /// Inserts a document. Returns a [`Fault`] with `is_duplicate` if its `_id` exists.
     pub(super) async fn insert(&self, session: Session<'_>, document: Document) -> Result<(), Fault> {
         let command = doc! { "insert": &self.collection, "documents": [document] };
         match count(&self.write(session, command).await?)? {
@@ -56,7 +56,7 @@ impl Commands {
         }
     }
 
-    /// Atomically changes the one document that matches. Returns its new state, or `None` if none matched.
+    /// Changes one matching document atomically. Returns its new state, or `None` if no document matched.
     pub(super) async fn modify(
         &self,
         session: Session<'_>,
@@ -73,7 +73,7 @@ impl Commands {
         }
     }
 
-    /// Removes the one document that matches; returns `false` if none did.
+    /// Removes one matching document. Returns `false` if no document matched.
     pub(super) async fn remove(&self, matching: Document) -> Result<bool, Fault> {
         let command = doc! { "delete": &self.collection, "deletes": [{ "q": matching, "limit": 1 }] };
         Ok(count(&self.write(None, command).await?)? > 0)
@@ -81,11 +81,11 @@ impl Commands {
 
     async fn write(&self, session: Session<'_>, mut command: Document) -> Result<Document, Fault> {
         let running = if let Some(session) = session {
-            // In a transaction, durability depends on the commit, and only the commit takes a write
-            // concern.
+            // In a transaction, only the commit accepts a write concern, and the commit determines
+            // durability.
             self.database.run_command(command).session(session)
         } else {
-            // The server's timeout is shorter than ours, so that it can report its own.
+            // The server's timeout is shorter than the client's, so that the server can report it.
             let timeout = i64::try_from(self.server_timeout().as_millis()).unwrap_or(i64::MAX);
             command.insert("writeConcern", doc! { "w": "majority", "j": true, "wtimeout": timeout });
             self.database.run_command(command)
@@ -93,7 +93,7 @@ impl Commands {
         check_reply(self.timely(running).await?)
     }
 
-    /// Reads the current state of a document: see [`Self::concern`].
+    /// Reads the current state of a document. See [`Self::concern`] for the read concern.
     pub(super) async fn find(
         &self,
         session: Session<'_>,
@@ -107,7 +107,7 @@ impl Commands {
         self.timely(collection.find_one(matching).max_time(self.server_timeout())).await
     }
 
-    /// Returns at most `most` matching documents in the order of `_id`. A failover cannot undo any of them.
+    /// Returns up to `most` matching documents in the order of `_id`. A failover cannot undo any of them.
     pub(super) async fn find_some(&self, matching: Document, most: i32) -> Result<Vec<Document>, Fault> {
         let collection = self.collection(Some(ReadConcern::majority()));
         self.timely(async {
@@ -122,7 +122,7 @@ impl Commands {
         .await
     }
 
-    /// The document with the largest non-null value of this field.
+    /// Returns the document with the largest non-null value of this field.
     pub(super) async fn top(&self, field: &str) -> Result<Option<Document>, Fault> {
         let collection = self.collection(Some(ReadConcern::majority()));
         let finding = collection.find_one(doc! { field: { "$exists": true, "$ne": Bson::Null } });
@@ -130,7 +130,7 @@ impl Commands {
         self.timely(finding.max_time(self.server_timeout())).await
     }
 
-    /// Returns whether the collection exists. Needs no privilege beyond those on the collection.
+    /// Returns whether the collection exists. This needs no privileges except on the collection.
     pub(super) async fn exists(&self) -> Result<bool, Fault> {
         let command = doc! {
             "listCollections": 1, "filter": { "name": &self.collection },
@@ -143,8 +143,9 @@ impl Commands {
             .map_err(|_| Fault::Reply("to listCollections has no list".into()))
     }
 
-    /// The read concern for one document. *Linearizable* on a replica set: neither a deposed nor a new
-    /// primary can return stale data. A single server does not support it, and does not need it.
+    /// Returns the read concern for one document. On a replica set it is *linearizable*, so neither a
+    /// deposed nor a new primary can return stale data. A single server does not support this level, and
+    /// does not need it.
     pub(super) async fn concern(&self) -> Result<ReadConcern, Fault> {
         let asking = self.concern.get_or_try_init(|| async {
             let hello = self.timely(self.database.run_command(doc! { "hello": 1 })).await?;
@@ -171,8 +172,9 @@ impl Commands {
         &self,
         running: impl IntoFuture<Output = mongodb::error::Result<R>>,
     ) -> Result<R, Fault> {
-        // The driver would wait forever for a server that accepts a request and never answers. A dropped
-        // request closes its connection, so a late answer cannot be matched to another request.
+        // Without this timeout, the driver would wait forever for a server that accepts a request but never
+        // replies. A dropped request closes its connection, so a late reply cannot be matched to another
+        // request.
         match tokio::time::timeout(self.timeout, running.into_future()).await {
             Ok(outcome) => Ok(outcome?),
             Err(_) => Err(Fault::Silent(self.timeout)),
@@ -180,7 +182,7 @@ impl Commands {
     }
 }
 
-/// The number of documents that a write touched.
+/// Returns the number of documents that a write affected.
 fn count(reply: &Document) -> Result<i64, Fault> {
     match reply.get("n") {
         Some(Bson::Int32(n)) => Ok((*n).into()),

@@ -1,4 +1,4 @@
-//! The largest id in a field of the user's own documents.
+//! Finds the largest id in a field of the user's own documents.
 
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use mongodb::bson::{Bson, Document, doc};
 use super::classify::{Fault, failed};
 use super::commands::Commands;
 
-/// A double is exact up to this value.
+/// Doubles represent every integer up to this value exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Finds the largest id. MongoDB sorts every number below every text, so a text among the ids is found
-/// first. The first part of the path is the collection; the others are the field inside its documents.
+/// Finds the largest id. MongoDB sorts every number below every text, so a text among the ids is returned
+/// as the largest and rejected. The first part of the path is the collection; the other parts are the field
+/// inside its documents.
 pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
     let (collection, field) = path.parts().split_first().expect("two parts or more");
     let commands = Commands::new(database, collection.clone(), timeout);
@@ -34,7 +35,8 @@ pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Dura
     Ok(Largest::new(id, "a number", None))
 }
 
-/// An empty collection has no ids. In any other, a field that no document has was mistyped.
+/// Returns no id for an empty collection. If the collection has documents but none of them has the field,
+/// the field was probably mistyped, so this is an error.
 async fn empty(commands: &Commands, path: &ColumnPath) -> Result<Result<Largest>, Fault> {
     if !commands.exists().await? {
         return Ok(Err(path.missing("collection")));

@@ -10,16 +10,16 @@
 //!
 //! # Guarantees
 //!
-//! The guide describes durability and how ids are reserved. For ids without gaps, on a server with
+//! The README describes durability and how ids are reserved. For ids without gaps, which need a server with
 //! transactions, see [`InTransaction`].
 //!
-//! In addition to the limits in the guide, MongoDB does not protect against a document changed by hand, or
-//! `writeConcernMajorityJournalDefault: false` together with a power failure of a majority.
+//! In addition to the limits in the README, ids can be repeated if a document is changed by hand, or if a
+//! majority loses power while `writeConcernMajorityJournalDefault` is `false`.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then executes it, and the reserved range
-//! becomes a gap. The store closes the call's connection.
+//! If a call is dropped, its command may already have been sent. The server then executes the command, and
+//! the reserved range becomes a gap. The store closes the connection of the call.
 
 mod classify;
 mod commands;
@@ -61,11 +61,11 @@ const STORE: Scheme = Scheme::store::<MongoOptions>("mongodb", "mongodb://HOST/D
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mongodb+srv")];
 
-/// Opens the store at a URL such as `mongodb://HOST/DATABASE`, and its sequences,
-/// on the current tokio runtime.
+/// Opens the store at a URL such as `mongodb://HOST/DATABASE` and returns its sequences. They run on the
+/// current tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<MongoOptions>(url).await
 }
@@ -73,54 +73,55 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// Default timeout of one command.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sequences in a MongoDB collection. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a MongoDB collection. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share the driver's connections.
 #[derive(Clone)]
 pub struct MongoStore {
     commands: Commands,
-    /// The max of each sequence whose max differs from the one in the request. Saves two round trips.
+    /// The stored max of each sequence for which it differs from the max in the request. This saves two
+    /// round trips per reserve.
     maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
     /// Whether a missing collection is an error.
     must_exist: bool,
 }
 
 impl MongoStore {
-    /// Uses a collection of the caller's client. Nothing else should write to this collection. Sends
-    /// nothing yet.
+    /// Creates a store on a collection of your client, without a request to the server. No other program
+    /// should write to this collection.
     ///
-    /// The store ignores the read and write concerns of the collection and the client, and uses its own. Set
-    /// the client's `server_selection_timeout` below this store's [timeout](Self::timeout); otherwise a
-    /// server that cannot be reached is reported as an unknown outcome instead of as unavailable.
+    /// The store ignores the read and write concerns of the collection and the client, and uses its own.
+    /// Set the client's `server_selection_timeout` below this store's [timeout](Self::timeout); otherwise
+    /// an unreachable server is reported as `UnknownOutcome` instead of `Unavailable`.
     pub fn new<T: Send + Sync>(collection: &Collection<T>) -> Self {
         let namespace = collection.namespace();
         let database = collection.client().database(&namespace.db);
         Self::over(Commands::new(database, namespace.coll, DEFAULT_TIMEOUT))
     }
 
-    /// Sets the timeout of one command: at least 1 ms, 10 s by default. A reserve is usually one command,
-    /// and three when it creates the sequence.
+    /// Sets the timeout of one command. The default is 10 s; values below 1 ms are raised to 1 ms. A
+    /// reserve is usually one command, and three commands if it creates the sequence.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.commands.timeout = timeout.max(Duration::from_millis(1));
         self
     }
 
-    /// Connects to the server in a URL. See [`MongoOptions`].
+    /// Connects to the server in a URL, as described at [`MongoOptions`].
     ///
     /// # Errors
-    /// Those of [`MongoOptions::parse`] and of [`open_with`](Self::open_with).
+    /// Returns the errors of [`MongoOptions::parse`] and of [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(MongoOptions::parse(url)?).await
     }
 
-    /// Connects to a server and detects its kind. Creates nothing.
+    /// Connects to a server, and detects whether it is a replica set. Creates no collection.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the driver rejects an option;
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the driver rejects an option;
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if no primary can be reached;
-    /// [`Denied`](idmill::ErrorKind::Denied); [`NotFound`](idmill::ErrorKind::NotFound) if the collection
-    /// is missing and the options require it.
+    /// [`Denied`](idmill::ErrorKind::Denied) if the server rejects the credentials;
+    /// [`NotFound`](idmill::ErrorKind::NotFound) if the collection is missing and the options require it.
     pub async fn open_with(options: MongoOptions) -> Result<Self> {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
@@ -147,7 +148,7 @@ impl MongoStore {
             if !fault.is_duplicate() || duplicates >= DUPLICATES {
                 return Err(failed(&fault, Asked::Write));
             }
-            // A duplicate of the name, or of a value in a foreign unique index.
+            // The name, or a value in a unique index of the user, is a duplicate.
             if self.try_inspect(name).await?.is_some() {
                 return Err(already_exists(name));
             }
@@ -180,13 +181,14 @@ impl MongoStore {
         Contention::new().until(set).await
     }
 
-    /// Writes if the document is unchanged since it was read.
+    /// Writes the new state if the document is unchanged since it was read. Returns whether it was.
     async fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Result<bool> {
         let outcome = self.commands.modify(None, schema::unchanged(seen), schema::replace(after)).await;
         Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())
     }
 
-    /// Reads, and writes once if the document is unchanged.
+    /// Takes ids back. Returns `false`, without a retry, if the ids are not the last ones or the document
+    /// has changed.
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let Some(seen) = self.try_inspect(&back.name).await? else { return Ok(false) };
         let mut after = seen.clone();
@@ -199,7 +201,7 @@ impl MongoStore {
     }
 }
 
-/// Reads the documents of a page. Each one is decoded with its name.
+/// Reads the documents of a page, and decodes each document with its name.
 async fn listed<P: Fill>(
     commands: &Commands,
     page: &Page,
@@ -209,7 +211,7 @@ async fn listed<P: Fill>(
         let found = commands.find_some(matching, paging::limit(page)).await;
         found.map_err(|fault| failed(&fault, Asked::Read))
     };
-    // Documents without a name are reported once, with the first page.
+    // Documents without a name are returned once, with the first page of an unfiltered listing.
     let first = page.after.is_none() && page.prefix.is_empty();
     let mut all: Vec<Document> = if first { read(schema::unnamed()).await? } else { Vec::new() };
     let found: Vec<Document> = read(schema::within_page(page)).await?;

@@ -1,4 +1,4 @@
-//! The location of a MongoDB collection, and its URL form.
+//! The options of the store: the location of the collection, and the URL form.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::largest::largest;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
 const DEFAULT_DATABASE: &str = "idmill";
-/// The scheme for hosts that are looked up in the DNS.
+/// The URL scheme for hosts that are looked up in the DNS.
 const SRV: &str = "mongodb+srv";
 
 idmill_kit::options! {
@@ -68,8 +68,9 @@ impl MongoOptions {
     /// Parses a URL, without network access.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput), with the reason but never the password.
-    /// [`Unsupported`](ErrorKind::Unsupported) for `mongodb+srv:` without the feature `srv`.
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid; the message never contains
+    /// the password. Returns [`Unsupported`](ErrorKind::Unsupported) for `mongodb+srv:` without the feature
+    /// `srv`.
     pub fn parse(url: &str) -> Result<Self> {
         let (scheme, place, query) = query::hosts(url, &["mongodb", SRV], "mongodb://HOST/DATABASE")?;
         if scheme == SRV && !cfg!(feature = "srv") {
@@ -77,7 +78,7 @@ impl MongoOptions {
                            `mongodb://HOST1,HOST2/DATABASE`";
             return Err(Error::new(ErrorKind::Unsupported, message).during(idmill::Operation::Connect));
         }
-        // The driver panics on these.
+        // The driver panics if the URL is not ASCII.
         if !place.is_ascii() || !query.is_ascii() {
             return Err(refuse(
                 "the URL has characters beyond ASCII; percent-encode them, such as ü as %C3%BC",
@@ -90,7 +91,7 @@ impl MongoOptions {
         let mut once = Once::default();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let key = pair.split('=').next().unwrap_or_default().to_ascii_lowercase();
-            // The driver accepts `readPreferenceTags` more than once.
+            // The driver accepts several `readPreferenceTags`, so duplicates of this option are allowed.
             if key != "readpreferencetags" {
                 once.take(&key)?;
             }
@@ -114,7 +115,7 @@ impl MongoOptions {
             return Ok(());
         }
         match key {
-            // Copied URLs often have these options. A value that the store uses anyway is accepted.
+            // Copied URLs often have these options, so the value that the store uses is accepted.
             "w" if value != "majority" => Err(refuse(format!(
                 "w={value} could lose reserved ids; remove `w`: each write is acknowledged by a majority"
             ))),
@@ -129,7 +130,7 @@ impl MongoOptions {
         }
     }
 
-    /// Checks everything that needs no connection.
+    /// Checks the options without a connection.
     fn check(&self) -> Result<()> {
         self.check_values()?;
         let database = self.database_name();
@@ -140,7 +141,8 @@ impl MongoOptions {
         ConnectionString::parse(self.uri()).map(drop).map_err(|error| self.unreadable(&error))
     }
 
-    /// The driver's error for the URL, unless the URL contains a secret that the error might quote.
+    /// Converts the driver's error for the URL. If the URL contains a secret, omits the driver's text,
+    /// which might quote the secret.
     fn unreadable(&self, error: &mongodb::error::Error) -> Error {
         let known = format!("{}, and the options of a MongoDB connection string", self.known());
         let has_login = self.authority.user.is_some() || self.authority.password.is_some();
@@ -153,7 +155,7 @@ impl MongoOptions {
         refuse(format!("`{self}`: {error}; there are {known}", error = error.kind))
     }
 
-    /// The URL for the driver, with the password.
+    /// Returns the URL for the driver, including the password.
     fn uri(&self) -> String {
         self.with_driver(&self.authority.revealed(), &self.driver.join("&"))
     }
@@ -193,11 +195,12 @@ impl MongoOptions {
         Ok(MongoStore { must_exist: self.must_exist, ..MongoStore::over(commands) })
     }
 
-    /// The database of a client that connects on first use.
+    /// Returns the database of a new client. The client connects on first use.
     async fn database(&self) -> Result<Database> {
         let parsed = ClientOptions::parse(self.uri()).await;
         let mut options = parsed.map_err(|error| match &*error.kind {
-            // The DNS has no such host: it may be created later, or this machine is disconnected.
+            // The error is transient: the host may be added to the DNS later, or this machine may be
+            // disconnected.
             mongodb::error::ErrorKind::DnsResolve { message, .. } => {
                 let text = format!("{self}: the DNS lookup of the hosts failed: {message}");
                 Error::new(ErrorKind::Unavailable, text)
@@ -209,8 +212,8 @@ impl MongoOptions {
         Ok(client.database(&self.database_name()))
     }
 
-    /// Sets timeouts that the URL leaves open. Server selection ends well before the command's timeout, so
-    /// that an unreachable server is not reported as one that does not answer.
+    /// Sets the timeouts that the URL omits. Server selection ends well before the command's timeout, so
+    /// that an unreachable server is not reported as an unknown outcome.
     fn complete(&self, options: &mut ClientOptions) {
         let half = self.timeout / 2;
         let selection = options.server_selection_timeout.get_or_insert(half);
@@ -236,8 +239,8 @@ fn hide_secret(option: &str) -> String {
     if is_secret(option) { format!("{key}={HIDDEN}") } else { option.to_owned() }
 }
 
-/// Whether a driver option contains a secret: `tlsCertificateKeyFilePassword`, `proxyPassword`, or the
-/// properties of an authentication mechanism, which may contain a session token.
+/// Returns whether a driver option contains a secret. These are `tlsCertificateKeyFilePassword`,
+/// `proxyPassword`, and the properties of an authentication mechanism, which may contain a session token.
 fn is_secret(option: &str) -> bool {
     let key = option.split('=').next().unwrap_or_default().to_ascii_lowercase();
     key.contains("password") || key == "authmechanismproperties"
@@ -303,7 +306,7 @@ mod tests {
 
     #[cfg(feature = "srv")]
     #[test]
-    fn names_of_the_dns_are_read_and_asked_for_when_connecting() {
+    fn srv_url_is_parsed_and_resolved_when_connecting() {
         let url = "mongodb+srv://app:hunter2@cluster0.ab1cd.mongodb.net/shop?retryWrites=true&collection=ids";
         let options = MongoOptions::parse(url).unwrap();
         assert_eq!(options.to_string(), url.replace("hunter2", HIDDEN));
@@ -354,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_server_is_noticed_before_the_timeout() {
+    fn unreachable_server_is_detected_before_the_timeout() {
         let options = MongoOptions::parse("mongodb://h/?timeout=3s").unwrap();
         let mut driver = ClientOptions::default();
         options.complete(&mut driver);

@@ -1,6 +1,7 @@
-//! Records: documents of a separate collection, which the server creates for the first one.
+//! Records, which are documents of a separate collection. The server creates the collection for the first
+//! record.
 //!
-//! Like all commands, each one is sent once: without an answer, its outcome is unknown.
+//! A write is sent once, so its outcome is unknown if there is no reply.
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -45,7 +46,7 @@ impl MongoStore {
         }
         match witness.insert(None, schema::encode_record(name, wanted)).await {
             Ok(()) => Ok(true),
-            // A duplicate of the name, or of a value in a foreign unique index.
+            // The name, or a value in a unique index of the user, is a duplicate.
             Err(fault) if fault.is_duplicate() && self.try_record(name).await?.is_some() => Ok(false),
             Err(fault) => Err(failed(&fault, Asked::Write)),
         }

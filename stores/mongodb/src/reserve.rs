@@ -1,12 +1,13 @@
-//! Reserves on the server, usually in one round trip.
+//! Reserves ids, usually in one round trip.
 //!
-//! 1. `findAndModify` with `$inc`, on condition that the ids fit. It is atomic on the one document.
-//! 2. If nothing matched, the document is read. If it is missing, it is inserted with the first range
-//!    already taken; a process that loses this race starts again. If it has fewer ids left than requested,
-//!    they are taken on condition that nothing has changed. Otherwise the stored max differs from the
-//!    expected one, and step 1 is repeated with the stored max.
+//! 1. The store sends `findAndModify` with `$inc`, on condition that the ids fit. This is atomic on the
+//!    document.
+//! 2. If no document matched, the store reads the document. If it is missing, the store inserts it with the
+//!    first range already taken; a process that loses this race starts again. If fewer ids are left than
+//!    requested, the store takes them on condition that the document is unchanged. Otherwise the stored max
+//!    differs from the expected max, and step 1 is repeated with the stored max.
 //!
-//! A command is resent only if the server reported that it did nothing.
+//! A command is resent only if the server reported that it did not apply the first attempt.
 
 use idmill::Result;
 use idmill::store::{Grant, Reserve, SequenceInfo};
@@ -16,16 +17,16 @@ use super::classify::{Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
 
-/// How often an insert may fail as a duplicate although the document is missing: it was removed each time,
-/// which is rare, or another unique index rejects it.
+/// Maximum number of inserts that fail as duplicates although the document is missing. Either the document
+/// was removed each time, which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
 /// Whether a grant may have fewer ids than requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// Yes: take the ids that are left.
+    /// Yes: take up to the requested number of ids.
     UpTo,
-    /// No: all ids or none, and none below this id.
+    /// No: take the requested number of ids, all at or above `floor`, or fail.
     Exactly { floor: u64 },
 }
 
@@ -37,7 +38,7 @@ impl Fit {
         }
     }
 
-    /// Checks whether this grant may be taken.
+    /// Returns an error if this grant may not be taken.
     fn check(self, grant: &Grant, request: &Reserve) -> Result<()> {
         let Self::Exactly { floor } = self else { return Ok(()) };
         must_fit(grant, &request.name, request.count, floor, request.ceiling)
@@ -90,8 +91,7 @@ async fn seen(commands: &Commands, session: Session<'_>, request: &Reserve) -> R
     found.map(|document| schema::decode(&document, &request.name)).transpose()
 }
 
-/// Creates the sequence with the first range taken. The inner error means that another process created it
-/// first.
+/// Creates the sequence with the first range taken. Returns the inner error if the insert was a duplicate.
 async fn begin(
     commands: &Commands,
     session: Session<'_>,
@@ -104,7 +104,7 @@ async fn begin(
     let in_transaction = session.is_some();
     match commands.insert(session, schema::encode(&info)).await {
         Ok(()) => Ok(Ok(grant)),
-        // In a transaction, this error has aborted the transaction.
+        // In a transaction, a duplicate is not retried, because the error has aborted the transaction.
         Err(fault) if fault.is_duplicate() && !in_transaction => Ok(Err(fault)),
         Err(fault) => {
             let asked = if in_transaction { Asked::InTransaction } else { Asked::Write };
@@ -113,8 +113,8 @@ async fn begin(
     }
 }
 
-/// Takes the remaining ids if they are fewer than requested; `None` if they are not, or if the document
-/// changed.
+/// Takes the remaining ids if they are fewer than requested. Returns `None` if enough ids are left, or if
+/// the document has changed.
 async fn tail(
     commands: &Commands,
     session: Session<'_>,

@@ -1,8 +1,8 @@
 //! The documents, and the filters and updates on them.
 //!
-//! A sequence is one document whose `_id` is its name. It stores the *last* reserved id, since the next one
-//! would not fit for a sequence that is used up to `i64::MAX`. Every number is a 64-bit integer, as `$inc`
-//! needs; 32-bit integers, as written by a shell, are read too.
+//! A sequence is one document whose `_id` is its name. It stores the *last* reserved id, because the next
+//! id would not fit after `i64::MAX` is reserved. Every number is written as a 64-bit integer, as `$inc`
+//! needs. 32-bit integers, as written by a shell, can be read too.
 
 use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -11,16 +11,15 @@ use idmill_kit::{Fault, Numbers, paging, witness_beside};
 use mongodb::bson::{Bson, Document, doc};
 
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
-/// The largest id: MongoDB's integers have 63 bits and a sign.
+/// The largest id, because MongoDB's integers have 63 bits and a sign.
 pub(super) const LARGEST: u64 = i64::MAX.cast_unsigned();
-/// The layout version of a document. Other versions are not matched by writes, and rejected by reads.
+/// The layout version of a document. Writes do not match other versions, and reads reject them.
 const FORMAT: i64 = 1;
 
-/// The bounds with which a sequence is created. For a `u64` without a max of its own, the largest id of
-/// this store is the max.
+/// Returns the bounds with which a sequence is created. A max of `u64::MAX` is lowered to [`LARGEST`].
 ///
 /// # Errors
-/// [`ErrorKind::InvalidInput`] for bounds beyond that.
+/// Returns [`ErrorKind::InvalidInput`] if the start, or any other max, is above [`LARGEST`].
 pub(super) fn storable(bounds: Bounds) -> Result<Bounds> {
     if bounds.max() == u64::MAX {
         return Bounds::new(bounds.start(), LARGEST).map_err(|_| too_large("start", bounds.start()));
@@ -29,12 +28,12 @@ pub(super) fn storable(bounds: Bounds) -> Result<Bounds> {
     Ok(bounds)
 }
 
-/// The most likely max of a sequence that was not read yet.
+/// Returns the most likely max of a sequence that has not been read yet.
 pub(super) fn likely_max(request: &Reserve) -> u64 {
     request.create.map_or(LARGEST, |create| create.max().min(LARGEST))
 }
 
-/// Rejects an id above `LARGEST`.
+/// Returns an error if an id is above [`LARGEST`].
 pub(super) fn within(what: &str, id: u64) -> Result<()> {
     if id > LARGEST { Err(too_large(what, id)) } else { Ok(()) }
 }
@@ -51,7 +50,7 @@ pub(super) const NAME: Kind = text(
     "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`",
     is_collection,
 );
-/// Larger than that, for the name of the records collection.
+/// Maximum length of the name of the records collection. It is above 120, so that the suffix fits.
 const LONGEST_WITNESS: usize = 140;
 
 fn is_collection(name: &str) -> bool {
@@ -75,17 +74,17 @@ pub(super) fn encode(info: &SequenceInfo) -> Document {
     }
 }
 
-/// The last reserved id; one below the first if none is reserved.
+/// Returns the last reserved id, or one below the first id if none is reserved.
 fn last(info: &SequenceInfo) -> i64 {
     info.next.map_or_else(|| signed(info.bounds.max()), |next| signed(next) - 1)
 }
 
-/// Cannot fail: stored values were checked to fit, or read from a document.
+/// Converts an id. This cannot fail, because ids were checked to fit or read from a document.
 fn signed(id: u64) -> i64 {
     i64::try_from(id).expect("an id that is stored fits 63 bits")
 }
 
-/// Matches the names of a page.
+/// Returns a filter for the documents of a page.
 pub(super) fn within_page(page: &Page) -> Document {
     let mut range = Document::new();
     match &page.after {
@@ -98,12 +97,12 @@ pub(super) fn within_page(page: &Page) -> Document {
     doc! { "_id": range }
 }
 
-/// Matches documents without a name: an `_id` of another type.
+/// Returns a filter for documents without a name, whose `_id` is not a string.
 pub(super) fn unnamed() -> Document {
     doc! { "_id": { "$not": { "$type": "string" } } }
 }
 
-/// The name of a document, or its `_id` of another type.
+/// Returns the name of a document. If its `_id` is not a string, returns it as text.
 pub(super) fn shown(document: &Document) -> String {
     match document.get("_id") {
         Some(Bson::String(name)) => name.clone(),
@@ -116,12 +115,12 @@ pub(super) fn by_name(name: &SequenceName) -> Document {
     doc! { "_id": name.as_str() }
 }
 
-/// Matches while `count` more ids fit at or below `limit`, and `limit` is within the stored max. Together
-/// with the `$inc` of [`advance`] on the same document, this is a reserve that never exceeds either limit.
-/// If it were sent twice, it would reserve twice.
+/// Returns a filter that matches while the requested ids fit at or below `limit`, and `limit` is within the
+/// stored max. Together with the `$inc` of [`advance`], this reserve never exceeds either limit. The
+/// command must be sent only once, because a second copy would reserve again.
 pub(super) fn with_room(request: &Reserve, limit: u64, floor: u64) -> Option<Document> {
     let limit = limit.min(LARGEST);
-    // `last` is at least -1: a sequence may start at 0.
+    // `last` can be -1, because a sequence may start at 0.
     let highest = i128::from(limit) - i128::from(request.count.max(1));
     let highest = i64::try_from(highest).ok().filter(|highest| *highest >= -1)?;
     Some(doc! {
@@ -136,7 +135,8 @@ pub(super) fn advance(count: u64) -> Document {
     doc! { "$inc": { "last": i64::try_from(count.max(1)).unwrap_or(i64::MAX) } }
 }
 
-/// Matches while the sequence is unchanged: a write with this filter cannot be applied twice.
+/// Returns a filter that matches while the sequence is unchanged. A write with this filter cannot be
+/// applied twice.
 pub(super) fn unchanged(seen: &SequenceInfo) -> Document {
     doc! {
         "_id": seen.name.as_str(),
@@ -148,14 +148,14 @@ pub(super) fn unchanged(seen: &SequenceInfo) -> Document {
     }
 }
 
-/// All fields that can change.
+/// Returns an update of all fields that can change.
 pub(super) fn replace(info: &SequenceInfo) -> Document {
     doc! { "$set": {
         "last": last(info), "max": signed(info.bounds.max()), "epoch": signed(info.identity.epoch),
     } }
 }
 
-/// The ids reserved by [`advance`], computed from the document after it.
+/// Returns the ids that [`advance`] reserved, computed from the document after the update.
 pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> {
     let after = decode(document, &request.name)?;
     let start = after.reached().checked_sub(u128::from(request.count.max(1)));
@@ -170,8 +170,8 @@ pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> 
 /// Decodes the document of this name.
 ///
 /// # Errors
-/// [`ErrorKind::StoreViolation`] if it is invalid; [`ErrorKind::Unsupported`] if it has another format
-/// version.
+/// Returns [`ErrorKind::StoreViolation`] if the document is invalid, and [`ErrorKind::Unsupported`] if it
+/// has another format version.
 pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
     let info = decode_any(document)?;
     if info.name.as_str() == asked {
@@ -185,7 +185,7 @@ pub(super) fn decode(document: &Document, asked: &str) -> Result<SequenceInfo> {
     Err(Error::new(ErrorKind::StoreViolation, message))
 }
 
-/// Decodes a document of any name.
+/// Decodes a document with any name.
 pub(super) fn decode_any(document: &Document) -> Result<SequenceInfo> {
     let shown = document.get("_id").map_or_else(|| "without an `_id`".to_owned(), ToString::to_string);
     read(document).map_err(|fault| fault.of(format_args!("the document {shown}")))
@@ -216,12 +216,13 @@ fn read(document: &Document) -> Result<SequenceInfo, Fault> {
     numbers.or_used_up(name)
 }
 
-/// The records collection of a sequences collection.
+/// Returns the name of the records collection for a sequences collection.
 pub(super) fn witness(collection: &str) -> Result<String> {
     witness_beside(collection, LONGEST_WITNESS)
 }
 
-/// A record as a document; also the filter that matches it while it is unchanged.
+/// Returns the document of a record, which is also the filter that matches the record while it is
+/// unchanged.
 pub(super) fn encode_record(name: &SequenceName, record: &str) -> Document {
     doc! { "_id": name.as_str(), "record": record, "format": FORMAT }
 }
@@ -273,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn documents_read_back_as_written(
+        fn documents_round_trip(
             text in "\\PC{1,50}", a in 0..=LARGEST, b in 0..=LARGEST, offset: u64, all: bool, epoch in 0..=LARGEST,
         ) {
             let Ok(name) = SequenceName::new(&text) else { return Ok(()) };
@@ -284,10 +285,11 @@ mod tests {
             prop_assert_eq!(decode(&encode(&info), &text).unwrap(), info);
         }
 
-        /// Simulates the guard and the increment as the server would apply them. The result agrees with the
-        /// arithmetic shared by all stores. If the guard does not match, a grant would have been short.
+        /// Simulates the filter and the increment as the server would apply them. The result must equal the
+        /// arithmetic that all stores share. If the filter does not match, fewer ids than requested must be
+        /// left.
         #[test]
-        fn a_guarded_increment_is_the_shared_arithmetic(
+        fn conditional_increment_equals_shared_arithmetic(
             start in prop_oneof![0..20_u64, LARGEST - 20..=LARGEST], size in 0..40_u64, drawn in 0..45_u64,
             count in prop_oneof![1..50_u64, LARGEST - 5..=u64::MAX], ceiling in prop_oneof![0..60_u64, LARGEST - 30..=u64::MAX],
         ) {
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_cannot_be_are_named_and_refused() {
+    fn invalid_documents_are_rejected_by_name() {
         for (field, value, fault) in [
             ("last", Bson::Int64(3), "last 3 outside its bounds 5..=100"),
             ("last", Bson::Int64(101), "last 101 outside"),
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn an_increment_that_left_the_bounds_is_refused() {
+    fn increment_beyond_the_bounds_is_rejected() {
         let document = encode(&sequence(10, 20, Some(13)));
         assert_eq!(advanced(&document, &request(3)).unwrap().range.start(), 10);
         for count in [4, 14, u64::MAX] {
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_end_at_2_to_the_63() {
+    fn bounds_above_2_to_the_63_are_rejected() {
         let of = |start, max| storable(Bounds::new(start, max).unwrap());
         assert_eq!(of(1, u64::MAX).unwrap(), Bounds::new(1, LARGEST).unwrap());
         assert_eq!(of(0, LARGEST).unwrap().max(), LARGEST);
@@ -375,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_that_no_server_takes_are_refused() {
+    fn invalid_collection_names_are_rejected() {
         let long = "x".repeat(121);
         for name in ["", "a$b", "system.x", ".a", "a.", "a..b", "a\0", &long] {
             assert_eq!(

@@ -1,4 +1,5 @@
-//! Ids inside the caller's own transaction: gapless, since they commit or abort with it.
+//! Ids inside the caller's own transaction. They are gapless, because they commit or abort with the
+//! transaction.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,8 +16,8 @@ use super::commands::Commands;
 use super::reserve::{Fit, reserve};
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
-/// Reserves the next id of a sequence inside the caller's transaction: [`InTransaction`] with every setting
-/// at its default.
+/// Reserves the next id of a sequence inside your transaction. This is [`InTransaction`] with its default
+/// settings.
 ///
 /// ```no_run
 /// # async fn demo() -> Result<(), Box<dyn std::error::Error>> {
@@ -37,16 +38,16 @@ use super::schema::{DEFAULT_COLLECTION, NAME};
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// Returns the errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(session: &mut ClientSession, database: &Database, name: &str) -> Result<T> {
     InTransaction::new(database, name)?.next(session).await
 }
 
-/// Reserves the next `count` ids of a sequence inside the caller's transaction: [`InTransaction`] with
-/// every setting at its default.
+/// Reserves the next `count` ids of a sequence inside your transaction. This is [`InTransaction`] with its
+/// default settings.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// Returns the errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(
     session: &mut ClientSession,
     database: &Database,
@@ -56,18 +57,18 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(database, name)?.reserve(session, count).await
 }
 
-/// Reserves ids of a sequence inside the caller's own transactions. Needs a replica set or a sharded
-/// cluster, since a single server has no transactions.
+/// Reserves ids of a sequence inside your own transactions. This needs a replica set or a sharded cluster,
+/// because a single server has no transactions.
 ///
-/// The ids commit with the documents that use them, so there are no gaps: a transaction that aborts leaves
-/// its ids to the next one. The cost is that two transactions cannot reserve from one sequence at the same
-/// time: the server aborts the second ([`Unavailable`](idmill::ErrorKind::Unavailable)), which must begin
-/// again. So reserve late and commit soon.
+/// The ids commit with the documents that use them, so there are no gaps: the ids of an aborted transaction
+/// go to the next transaction. The cost is that two transactions cannot reserve from one sequence at the
+/// same time. The server aborts the second, which gets [`Unavailable`](idmill::ErrorKind::Unavailable) and
+/// must begin again. So reserve late and commit soon.
 ///
-/// The commit must be as durable as the ids: use the write concern `majority` for the transaction, which is
-/// the default of a replica set since MongoDB 5. The sequences are those of
-/// [`MongoStore`](super::MongoStore), and are created on first use in the same transaction. You may use one
-/// sequence with both, without duplicates, but the store's reserves leave gaps.
+/// Use the write concern `majority` for the transaction, which is the default of a replica set since
+/// MongoDB 5. With a weaker write concern, a failover could undo the commit. A sequence is created on first
+/// use, in the same transaction. A [`MongoStore`](super::MongoStore) can use the same sequence without
+/// duplicates, but its reserves leave gaps.
 #[derive(Clone)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -78,11 +79,11 @@ pub struct InTransaction<T> {
 }
 
 impl<T: Id> InTransaction<T> {
-    /// Uses the sequence of this name, in the collection `idmill_sequences`, with the bounds of the id's
-    /// type.
+    /// Creates a handle for the sequence of this name, in the collection `idmill_sequences`, with the
+    /// bounds of the id's type.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
     pub fn new(database: &Database, name: &str) -> Result<Self> {
         let (database, collection) = (database.clone(), DEFAULT_COLLECTION.to_owned());
         Ok(Self {
@@ -101,10 +102,10 @@ impl<T: Id> InTransaction<T> {
         self
     }
 
-    /// Sets the collection.
+    /// Sets the collection, which is `idmill_sequences` by default.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the name is invalid.
     pub fn collection(mut self, collection: &str) -> Result<Self> {
         NAME.check("collection", collection)?;
         collection.clone_into(&mut self.collection);
@@ -114,7 +115,7 @@ impl<T: Id> InTransaction<T> {
     /// Reserves the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// Returns the errors of [`reserve`](Self::reserve).
     pub async fn next(&self, session: &mut ClientSession) -> Result<T> {
         let range = self.reserve(session, 1).await?;
         Ok(range.first().expect("a grant has the requested number of ids"))
@@ -124,15 +125,15 @@ impl<T: Id> InTransaction<T> {
     /// transaction: if it is committed anyway, there may be a gap.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases.
+    /// No ids are taken in any of these cases if you abort the transaction.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left.
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold the next id,
     ///   or the session is not in a transaction.
     /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server has no transactions.
-    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction was faster or the server
-    ///   cannot be reached.
-    /// - [`Denied`](idmill::ErrorKind::Denied) without permission.
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction reserved first or the
+    ///   server cannot be reached.
+    /// - [`Denied`](idmill::ErrorKind::Denied) if a permission is missing.
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored document is invalid.
     pub async fn reserve(&self, session: &mut ClientSession, count: u64) -> Result<IdRange<T>> {
         let outcome = self.try_reserve(session, count).await;
@@ -151,13 +152,13 @@ impl<T: Id> InTransaction<T> {
     }
 }
 
-/// Outside a transaction the ids would be taken immediately and permanently. The driver does not expose
-/// whether a session is in a transaction, but it rejects a second `start_transaction`, without a request to
-/// the server.
+/// Returns an error if the session is not in a transaction, where ids would be taken immediately and
+/// permanently. The driver does not expose the state of the session, but it rejects a second
+/// `start_transaction` without a request to the server.
 async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {
     match session.start_transaction().await {
         Ok(()) => {
-            // Nothing was sent in this transaction, so the abort sends nothing either.
+            // No command was sent in this transaction, so the abort sends none either.
             let _ = session.abort_transaction().await;
             let message = "the session is not in a transaction; call `start_transaction` before the first \
                            id, `commit_transaction` after the last";

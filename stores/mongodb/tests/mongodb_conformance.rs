@@ -1,4 +1,4 @@
-//! MongoDB: FerretDB, behind the proxy that runs one command at a time.
+//! Runs the conformance suite on FerretDB, behind the proxy that runs one command at a time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use idmill_testing::engines::OnDemand;
 
 fn suite() -> Suite {
     Suite::new("mongodb", |endpoint: Endpoint| async move {
-        // Direct, since the server's announced address would bypass the proxy.
+        // Use a direct connection, because the address that the server announces would bypass the proxy.
         let url = format!(
             "mongodb://{}/suite?directConnection=true&timeout={}ms",
             endpoint.address(),

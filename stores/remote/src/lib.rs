@@ -1,4 +1,4 @@
-//! Ids for processes that may not reach the database, over idmill's server: small, unique, ordered, in
+//! Ids for processes without access to the database, from an idmill server: small, unique, ordered, in
 //! ranges.
 //!
 //! The guide, with options, guarantees and errors, is the README of this crate, in the repository and on
@@ -8,13 +8,13 @@
 //! # The crate
 //!
 //! [`RemoteStore`] is the store, and [`RemoteOptions`] describes the URL. [`protocol`] has the messages
-//! between client and server. The feature `client` is on by default. Without it, the crate has only the
-//! protocol and needs no driver; the server uses it this way.
+//! between client and server. The feature `client` is on by default. Without this feature, the crate has
+//! only the protocol and no driver, which is how the server uses it.
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then executes it, and the reserved range
-//! becomes a gap.
+//! If a call is dropped, its request may already have been sent. The server then executes the request, and
+//! the reserved range becomes a gap.
 
 #[cfg(feature = "client")]
 mod client;

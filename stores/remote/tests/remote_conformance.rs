@@ -1,8 +1,8 @@
-//! The store behind servers: behind one, and behind two over one file. A server is this executable, with a
-//! variable in its environment, over an SQLite file.
+//! Runs the conformance suite on a store behind one server, and behind two servers over one SQLite file. A
+//! server is this executable, started with environment variables.
 //!
-//! Faults of the database behind a server are covered by its own suite. Here the servers are killed and
-//! paused, and the connections to them cut.
+//! The suite of the database's own store covers faults of the database. Here the servers are killed and
+//! paused, and the connections to them are cut.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,19 @@ use idmill_remote::RemoteStore;
 use idmill_server::Server;
 use idmill_sqlite::SqliteStore;
 
-/// Makes this executable a server: its address and its file.
+/// The environment variables that make this executable a server, with its address and its file.
 const ADDRESS: &str = "IDMILL_REMOTE_ADDRESS";
 const FILE: &str = "IDMILL_REMOTE_FILE";
 
-/// One server, or two over one file. Kills alternate between them.
+/// One server, or two servers over one file. Kills alternate between the servers.
 #[derive(Debug)]
 struct Servers {
     all: Vec<Daemon>,
     kills: AtomicUsize,
 }
 
-/// Created when the first server starts: worker processes of the suite start none. Dropped after the
-/// servers, which write there.
+/// The directory of the SQLite file. It is created when the first server starts, because worker processes
+/// of the suite start no servers. It is dropped after the servers, which write to it.
 type Dir = Arc<OnceLock<tempfile::TempDir>>;
 
 impl Servers {
@@ -101,7 +101,7 @@ fn one() -> Suite {
     .engine(Servers::new(1))
 }
 
-/// A file with the second server's address, for worker processes of the suite.
+/// The name of a file with the second server's address, for worker processes of the suite.
 const SECOND: &str = "second";
 
 fn two() -> Suite {
@@ -115,8 +115,8 @@ fn two() -> Suite {
     .skip("unreachable", "the second server is reached, and grants")
 }
 
-/// The second server's address. The suite's process writes it to a file for the others, whose own ports
-/// differ.
+/// Returns the second server's address. The main process of the suite writes it to a file for the worker
+/// processes, whose own ports differ.
 fn second_of(dir: &Path, is_suite: bool, own: SocketAddr) -> SocketAddr {
     let file = dir.join(SECOND);
     if is_suite {
@@ -126,7 +126,7 @@ fn second_of(dir: &Path, is_suite: bool, own: SocketAddr) -> SocketAddr {
     written.parse().expect("an address")
 }
 
-/// Like `idmill serve --create`, over this file.
+/// Runs a server like `idmill serve --create`, over this file.
 async fn serve(address: SocketAddr, file: PathBuf) {
     let store = SqliteStore::open(file).await.expect("it opens");
     let sequences = Sequences::new(store).expect("in a runtime");

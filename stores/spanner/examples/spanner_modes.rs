@@ -1,11 +1,12 @@
-//! Compares the five ways to number things in Spanner: values per second, and the duration of a transaction
-//! that draws one.
+//! Compares the five modes of the Spanner store: values per second, and the duration of a transaction that
+//! draws a value.
 //!
 //! `cargo run --release -p idmill-spanner --example spanner_modes -- --threads 10,50 --seconds 5`
 //!
 //! Without `--database` it uses the emulator of `SPANNER_EMULATOR_HOST`, or starts one through
 //! `ci/engines/spanner`. Each transaction lasts 10 ms in addition to its draws (`--transaction MS`). The
-//! emulator runs one transaction at a time, so the first two modes are slower on it than on Spanner.
+//! emulator runs one transaction at a time, so the first two modes are slower on the emulator than on
+//! Spanner.
 
 use std::env;
 use std::error::Error;
@@ -20,7 +21,7 @@ use idmill_testing::engines::Engine;
 
 type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-/// The name of each mode, and how it draws.
+/// The name of each mode, and the way in which it draws.
 const MODES: [(&str, How); 5] = [
     ("in-transaction", How::Inside(1)),
     ("in-transaction, ten", How::Inside(10)),
@@ -31,11 +32,11 @@ const MODES: [(&str, How); 5] = [
 
 #[derive(Clone, Copy)]
 enum How {
-    /// This number of values within each transaction.
+    /// Draws this number of values within each transaction.
     Inside(usize),
-    /// Each in its own transaction.
+    /// Reserves each value in its own transaction.
     Each,
-    /// 200 at a time.
+    /// Reserves 200 values at a time.
     Batch { watermark: u64 },
 }
 
@@ -62,7 +63,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Draws for a while, and prints the result in one line.
+/// Draws for the configured time, and prints the results of the mode in one line.
 async fn measure(
     store: &SpannerStore,
     name: &'static str,
@@ -106,7 +107,7 @@ async fn measure(
     Ok(format!("{rate:>9.1} {p50:>8.1} {p90:>8.1} {p99:>8.1}"))
 }
 
-/// A transaction whose own statements do not touch the sequence.
+/// Simulates a transaction whose own statements do not access the sequence.
 async fn outside(allocator: &Allocator<i64>, pause: Duration) -> Result<(), TransactionError> {
     allocator.next().await?;
     tokio::time::sleep(pause).await;

@@ -1,4 +1,4 @@
-//! Errors of the caller's own transactions, and how to detect an abort.
+//! Errors of the caller's own transactions, and the detection of aborts.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,9 +13,9 @@ use crate::classify::{client_failed, commit_failed, no_session, status_of};
 
 /// Error type for closures of the driver's `read_write_transaction`.
 ///
-/// `?` converts an [`idmill::Error`] and the driver's errors to it, and converts it to an
-/// [`idmill::Error`]. The driver runs a transaction again if the closure's error contains an abort; it
-/// finds an abort in this type too.
+/// `?` converts an [`idmill::Error`] and the driver's errors to this type, and this type to an
+/// [`idmill::Error`]. The driver retries a transaction if the closure's error contains an abort, and it
+/// also finds an abort in this type.
 #[derive(Clone, Debug)]
 pub struct TransactionError(Error);
 
@@ -57,15 +57,16 @@ impl From<TransactionError> for Error {
     }
 }
 
-/// The driver passes the error of a COMMIT this way too, so every error is treated as one.
+/// The driver also converts the error of a COMMIT in this way, so every status is treated as a failed
+/// COMMIT.
 impl From<Status> for TransactionError {
     fn from(status: Status) -> Self {
         Self(commit_failed(status))
     }
 }
 
-/// For other calls to the driver in the same transaction. Treated as the error of a COMMIT, which it may
-/// be.
+/// Converts errors of other driver calls in the same transaction. A status is treated as a failed COMMIT,
+/// because it may be one.
 impl From<ClientError> for TransactionError {
     fn from(error: ClientError) -> Self {
         Self(match error {
@@ -81,8 +82,8 @@ impl From<SessionError> for TransactionError {
     }
 }
 
-/// An error that can mean that Spanner aborted the transaction: it was certainly not applied, and must be
-/// run again from its beginning. For [`until_committed`](crate::until_committed).
+/// An error that may be an abort, for [`until_committed`](crate::until_committed). An aborted transaction
+/// was certainly not applied, and must be run again from its beginning.
 pub trait Abort {
     /// Returns whether the error is an abort.
     fn is_abort(&self) -> bool;

@@ -12,25 +12,26 @@ use idmill::{Error, ErrorKind};
 use idmill_kit::mode::GONE;
 use idmill_kit::{advised, causes};
 
-/// The error kind of a failed request other than COMMIT.
+/// Returns the error kind of a failed request other than COMMIT.
 pub(super) fn classify(status: &Status) -> ErrorKind {
     let says = |words: &str| status.message().contains(words);
     match status.code() {
-        // The server deletes sessions that are idle for an hour; the driver replaces this one.
+        // The server deletes sessions that are idle for an hour. The driver replaces a deleted session.
         Code::NotFound if says("Session not found") => ErrorKind::Unavailable,
         Code::NotFound => ErrorKind::NotFound,
         Code::InvalidArgument if is_missing_table(status) => ErrorKind::NotFound,
         Code::FailedPrecondition if is_too_long(status) => ErrorKind::InvalidInput,
-        // The SQL is ours, so it is invalid only if the table is not ours. The other codes come from a
-        // check, a unique index, a NOT NULL column, or a program that inserts without reading first.
+        // The SQL is fixed, so it is invalid only if another program created the table. The other codes
+        // come from a check constraint, a unique index, a NOT NULL column, or a program that inserts
+        // without reading first.
         Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange | Code::AlreadyExists => {
             ErrorKind::Conflict
         }
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
         Code::Unimplemented => ErrorKind::Unsupported,
         Code::DataLoss => ErrorKind::StoreViolation,
-        // Aborted, and errors of a network or a busy server.
-        // Code::Unknown is a connection that broke.
+        // Aborts, and errors of the network or of a busy server. The driver reports a broken connection as
+        // `Code::Unknown`.
         Code::Aborted
         | Code::Unavailable
         | Code::DeadlineExceeded
@@ -42,13 +43,13 @@ pub(super) fn classify(status: &Status) -> ErrorKind {
     }
 }
 
-/// Whether a request failed because the table does not exist.
+/// Returns whether a request failed because the table does not exist.
 pub(super) fn is_missing_table(status: &Status) -> bool {
     matches!(status.code(), Code::InvalidArgument | Code::NotFound)
         && status.message().contains("Table not found")
 }
 
-/// Whether the instance or the database does not exist.
+/// Returns whether a request failed because the instance or the database does not exist.
 pub(super) fn is_missing_database(status: &Status) -> bool {
     let missing = |what: &str| status.message().contains(what);
     status.code() == Code::NotFound && (missing("Database not found") || missing("Instance not found"))
@@ -58,9 +59,9 @@ fn is_too_long(status: &Status) -> bool {
     status.message().contains("exceeds the maximum size limit")
 }
 
-/// Whether a failed COMMIT has certainly not been applied: Spanner itself rejected it.
+/// Returns whether a failed COMMIT was certainly not applied, because Spanner itself rejected it.
 ///
-/// Excludes the codes that a network, a proxy or the driver may produce after the request was sent.
+/// This excludes codes that the network, a proxy or the driver may produce after the request was sent.
 fn is_refusal(code: Code) -> bool {
     matches!(
         code,
@@ -76,23 +77,23 @@ fn is_refusal(code: Code) -> bool {
     )
 }
 
-/// Converts the error of a request other than COMMIT: nothing was reserved.
+/// Converts the error of a request other than COMMIT. No ids were reserved.
 pub(super) fn failed(status: Status) -> Error {
     let kind = classify(&status);
-    // The lines after the first contain our SQL.
+    // Only the first line is used: the others contain the SQL.
     let message = status.message().lines().next().unwrap_or_default();
     let said = format!("Spanner: {message} ({:?})", status.code());
     advised(kind, said, remedy(&status, kind)).because(status)
 }
 
-/// Whether a schema change was rejected temporarily, because of another change or a transaction. Only the
-/// text shows this: the code is also used for permanent errors.
+/// Returns whether a schema change was rejected temporarily, because of another schema change or a
+/// transaction. Only the text shows this, because permanent errors have the same code.
 pub(super) fn is_schema_busy(status: &Status) -> bool {
     status.code() == Code::FailedPrecondition && status.message().contains("concurrent schema change")
 }
 
-/// Converts the error of creating a table, a database or an instance. An invalid argument is an invalid
-/// name.
+/// Converts the error of creating a table, a database or an instance. `InvalidArgument` means that the name
+/// is invalid.
 pub(super) fn not_created(status: Status) -> Error {
     if is_schema_busy(&status) {
         return Error::new(ErrorKind::Unavailable, format!("Spanner: {}", status.message())).because(status);
@@ -104,8 +105,8 @@ pub(super) fn not_created(status: Status) -> Error {
     Error::new(ErrorKind::InvalidInput, message).because(status)
 }
 
-/// Converts the error of COMMIT, which is never resent. Unless Spanner rejected it, it may have been
-/// applied.
+/// Converts the error of COMMIT, which is never resent. The commit may have been applied unless Spanner
+/// rejected it.
 pub(super) fn commit_failed(status: Status) -> Error {
     if is_refusal(status.code()) {
         return failed(status);
@@ -115,7 +116,7 @@ pub(super) fn commit_failed(status: Status) -> Error {
     Error::new(ErrorKind::UnknownOutcome, message).because(status)
 }
 
-/// Converts an error of the session pool: nothing was sent.
+/// Converts an error of the session pool, which occurs before the request is sent.
 pub(super) fn no_session(error: SessionError) -> Error {
     match error {
         SessionError::GRPC(status) => failed(status),
@@ -146,7 +147,7 @@ pub(super) fn no_connection(error: ConnectionError, server: &str) -> Error {
     Error::new(kind, format!("{what} {server}: {}", with_causes(&error))).because(error)
 }
 
-/// Adds the causes: the driver's own text is often only "transport error".
+/// Appends the causes, because the driver's own text is often only "transport error".
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     causes(error).map(ToString::to_string).fold(String::new(), |text, said| match text.as_str() {
         "" => said,
@@ -175,7 +176,7 @@ fn remedy(status: &Status, kind: ErrorKind) -> Option<&'static str> {
     })
 }
 
-/// The status from Spanner, if the error has one.
+/// Returns the status from Spanner, if the error has one as its source.
 pub(super) fn status_of(error: &Error) -> Option<&Status> {
     std::error::Error::source(error)?.downcast_ref()
 }
@@ -186,7 +187,7 @@ mod tests {
     use crate::aborted::Abort as _;
 
     /// Exact messages of the emulator (1.5.28) and the driver (1.9). The tests in `tests/spanner` reproduce
-    /// each of the first group with the real engine.
+    /// the emulator's messages.
     const SEEN: [(Code, &str, ErrorKind, &str); 14] = [
         (Code::InvalidArgument, "Table not found: nowhere [at 1:46]", ErrorKind::NotFound, "restore it"),
         (Code::NotFound, "Table not found: nowhere", ErrorKind::NotFound, "restore it"),
@@ -235,7 +236,7 @@ mod tests {
     ];
 
     #[test]
-    fn errors_that_were_seen_are_sorted() {
+    fn errors_of_emulator_and_driver_are_classified() {
         for (code, message, kind, hint) in SEEN {
             let sorted = failed(Status::new(code, message));
             assert_eq!(sorted.kind(), kind, "{code:?} {message}");
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_commit_is_unknown_unless_spanner_refused_it() {
+    fn failed_commit_is_unknown_unless_spanner_rejects_it() {
         let open = [1, 2, 4, 8, 13, 14, 15].map(Code::from_i32);
         for code in (1..=16).map(Code::from_i32) {
             let unknown = commit_failed(Status::new(code, "x")).kind() == ErrorKind::UnknownOutcome;

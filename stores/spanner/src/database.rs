@@ -36,11 +36,11 @@ use super::classify::{
 use super::options::{Checked, Database as Name};
 use super::schema::{Stored, Table};
 
-/// Timeout of one request. A silent server is detected after this.
+/// Timeout of one request, after which an unresponsive server is detected.
 const REQUEST: Duration = Duration::from_secs(10);
-/// For how long a transaction that keeps aborting, or a rejected schema change, is retried.
+/// Maximum time for which an aborted transaction or a rejected schema change is retried.
 const ABORTED: Duration = Duration::from_secs(30);
-/// Our tag in Spanner's lock and transaction statistics.
+/// The tag of idmill's transactions in Spanner's lock and transaction statistics.
 const TAG: &str = "idmill";
 
 /// A client and the table of sequences.
@@ -48,7 +48,7 @@ const TAG: &str = "idmill";
 pub(super) struct Database {
     client: Client,
     table: Table,
-    /// Set only if tables may be created.
+    /// The options, if tables may be created.
     creates: Option<Arc<Checked>>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for Database {
 }
 
 impl Database {
-    /// Connects, and creates missing parts if the options allow it.
+    /// Connects, and creates a missing instance, database or table if the options allow it.
     pub(super) async fn open(options: Checked) -> Result<Self> {
         let client = match connect(&options).await {
             Err(error) if options.may_create_database() && is(&error, is_missing_database) => {
@@ -82,7 +82,7 @@ impl Database {
         Ok(database)
     }
 
-    /// Uses the caller's client.
+    /// Uses the caller's client, and checks that the table exists.
     pub(super) async fn with_client(client: Client, table: Table) -> Result<Self> {
         let database = Self { client, table, creates: None };
         database.check_table().await?;
@@ -101,14 +101,14 @@ impl Database {
         self.select(self.table.select_none()).await.map(|_| ())
     }
 
-    /// Reads outside any transaction: the latest state, without locks.
+    /// Reads the latest committed rows, outside any transaction and without locks.
     pub(super) async fn select(&self, statement: Statement) -> Result<Vec<SequenceInfo>> {
         let mut single = self.client.single().await.map_err(client_failed)?;
         let found = read(&mut single, statement).await?;
         Ok(stored(&self.table, &found)?.into_iter().filter_map(|stored| stored.info).collect())
     }
 
-    /// Reads a page. A row that cannot be decoded does not fail the others.
+    /// Reads a page. An invalid row is returned as an error for its name, with the valid rows.
     pub(super) async fn select_page(&self, page: &Page) -> Result<Listing> {
         let mut single = self.client.single().await.map_err(client_failed)?;
         let (fields, found) = read(&mut single, self.table.select_page(page)).await?;
@@ -129,7 +129,7 @@ impl Database {
     }
 
     /// Reads rows and writes the result of `decide`, in a separate transaction. Retries while Spanner
-    /// aborts it: an aborted transaction certainly changed nothing.
+    /// aborts the transaction, since an aborted transaction was certainly not applied.
     pub(super) async fn run<R: Send + 'static>(
         &self,
         select: Statement,
@@ -138,14 +138,14 @@ impl Database {
         while_it_passes(Abort::is_abort, ABORTED, || self.attempt(select.clone(), decide.clone())).await
     }
 
-    /// Creates another table if tables may be created. Returns whether they may.
+    /// Creates another table, if the options allow it. Returns whether they do.
     pub(super) async fn create_also(&self, ddl: String) -> Result<bool> {
         let Some(options) = &self.creates else { return Ok(false) };
         create_table(options, ddl).await.map(|()| true)
     }
 
-    /// Runs the transaction once, in a task, so that a dropped caller does not leave locks behind: the
-    /// transaction is rolled back if COMMIT has not been sent yet.
+    /// Runs the transaction once, in a task, so that a dropped caller leaves no locks behind. If COMMIT has
+    /// not been sent by then, the task rolls the transaction back.
     async fn attempt<R: Send + 'static>(
         &self,
         select: Statement,
@@ -163,7 +163,7 @@ impl Database {
         runtime.spawn(async move {
             let sender = Arc::new(sender);
             let outcome = database.transact(select, decide, sender.clone()).await;
-            // The driver has dropped the closure, and with it the other `Arc`.
+            // Succeeds, because the driver has dropped the closure that held the other `Arc`.
             if let Some(sender) = Arc::into_inner(sender) {
                 let _ = sender.send(outcome);
             }
@@ -192,7 +192,8 @@ impl Database {
                     if caller.is_closed() {
                         return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "the caller is gone")));
                     }
-                    // The driver sends COMMIT next. Relaxed: only this task reads the flag.
+                    // The driver sends COMMIT next. Relaxed ordering suffices, because only this task reads
+                    // the flag.
                     mark.store(true, Ordering::Relaxed);
                     Ok(answer)
                 })
@@ -202,18 +203,18 @@ impl Database {
         outcome.await.map(|(_, result)| result).map_err(|failure| match failure {
             Failure::Ours(error) => error,
             Failure::Session(error) => no_session(error),
-            // Relaxed: stored by the same task.
+            // Relaxed ordering suffices, because the same task stored the flag.
             Failure::Driver(status) if at_commit.load(Ordering::Relaxed) => commit_failed(*status),
             Failure::Driver(status) => failed(*status),
         })
     }
 }
 
-/// The columns and rows of an answer.
+/// The columns and rows of a reply.
 pub(super) type Found = (Vec<Field>, Vec<Row>);
 
-/// Maps the rows that were read to the result of the transaction and the mutations to commit. Called again
-/// for each attempt of the transaction.
+/// A function from the rows that were read to the result of the transaction and the mutations to commit. It
+/// is called again for each attempt of the transaction.
 pub(super) trait Decide<A, R>:
     Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
 {
@@ -223,7 +224,7 @@ impl<A, R, F: Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static> D
 
 pub(super) type Mutations = Vec<gcloud_googleapis::spanner::v1::Mutation>;
 
-/// Why one of our transactions did not commit.
+/// The reason why a transaction of the store did not commit.
 #[derive(Debug)]
 pub(super) enum Failure {
     Ours(Error),
@@ -231,8 +232,8 @@ pub(super) enum Failure {
     Session(SessionError),
 }
 
-/// Never returns a status: the driver would retry the transaction up to five times without jitter, and we
-/// would not know whether the last attempt was aborted.
+/// Never returns a status: the driver would then retry the transaction up to five times without jitter, and
+/// the store could not detect whether the last attempt was aborted.
 impl TryAs<Status> for Failure {
     fn try_as(&self) -> Option<&Status> {
         None
@@ -267,7 +268,7 @@ pub(super) async fn read_for_update(
     Ok(stored(table, &found)?.swap_remove(0))
 }
 
-/// Decodes the sequences of an answer; returns one element without a sequence if there are none.
+/// Decodes the sequences of a reply. If it has no rows, returns one element without a sequence.
 fn stored(table: &Table, (fields, found): &Found) -> Result<Vec<Stored>> {
     let columns = table.columns(fields)?;
     let layout = columns.layout();
@@ -289,11 +290,11 @@ pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<F
     while let Some(row) = rows.next().await.map_err(failed)? {
         found.push(row);
     }
-    // The columns are known from the first part of the answer.
+    // The columns are known only after the first part of the reply was read.
     Ok((rows.columns_metadata().to_vec(), found))
 }
 
-/// Retries with pauses while the error satisfies `passes`, for at most `limit`.
+/// Retries, with pauses, while the error satisfies `passes`. After `limit`, returns the error.
 pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     passes: impl Fn(&E) -> bool,
     limit: Duration,
@@ -310,8 +311,8 @@ pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// Pauses between attempts of an aborted transaction: 5 ms to 500 ms, doubling, with jitter, so that two
-/// transactions that collided do not collide again.
+/// Returns the pauses between attempts of an aborted transaction: from 5 ms to 500 ms, doubling. Jitter
+/// keeps two transactions that collided from colliding again.
 fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(5))
@@ -322,8 +323,8 @@ fn pauses() -> ExponentialBackoff {
         .build()
 }
 
-/// Turns off the driver's own retries: it would resend an unanswered COMMIT up to twenty times, and take
-/// minutes to report an unreachable server.
+/// Returns options that turn off the driver's retries. Otherwise the driver would resend a COMMIT without a
+/// reply up to twenty times, and take minutes to report an unreachable server.
 fn no_retry() -> CallOptions {
     let retry = RetrySetting { take: 0, codes: Vec::new(), ..RetrySetting::default() };
     CallOptions { priority: None, retry: Some(retry) }
@@ -350,12 +351,13 @@ pub(super) fn is(error: &Error, what: fn(&Status) -> bool) -> bool {
 }
 
 impl Checked {
-    /// Only on an emulator, whose databases are empty at start and cost nothing.
+    /// Returns whether a missing instance and database may be created. This is limited to emulators, which
+    /// start empty and cost nothing.
     fn may_create_database(&self) -> bool {
         self.mode == Mode::Create && self.emulator.is_some()
     }
 
-    /// The server's name in connection errors.
+    /// Returns the name of the server for connection errors.
     fn server(&self) -> &str {
         self.emulator.as_deref().unwrap_or("spanner.googleapis.com")
     }
@@ -365,7 +367,7 @@ async fn connect(options: &Checked) -> Result<Client> {
     let mut config = ClientConfig::default();
     let channels = ChannelConfig { connect_timeout: REQUEST, timeout: REQUEST, ..ChannelConfig::default() };
     config.channel_config = channels;
-    // One refill uses a session at a time; the pool grows on demand.
+    // A refill uses one session at a time, and the pool grows on demand.
     config.session_config.min_opened = config.channel_config.num_channels;
     config = match &options.emulator {
         Some(address) => {
@@ -374,7 +376,8 @@ async fn connect(options: &Checked) -> Result<Client> {
         }
         None => config.with_auth().await.map_err(no_credentials)?,
     };
-    // The first session fails if the emulator is still starting or the database is missing.
+    // The client opens a session here, which fails if the emulator is still starting or the database is
+    // missing.
     let connecting = tokio::time::timeout(REQUEST, Client::new(options.database.path(), config));
     connecting.await.map_err(|_| no_answer(options))?.map_err(|error| match error {
         ClientError::Connection(error) => no_connection(error, options.server()),
@@ -405,7 +408,8 @@ fn no_credentials(error: impl std::error::Error + Send + Sync + 'static) -> Erro
     Error::new(ErrorKind::Denied, format!("no Google credentials: {error}; {remedy}")).because(error)
 }
 
-/// During a concurrent schema change, Spanner makes the request wait, but the emulator rejects it.
+/// Creates a table, with retries: during a concurrent schema change, the emulator rejects the request,
+/// whereas Spanner lets it wait.
 async fn create_table(options: &Checked, ddl: String) -> Result<()> {
     let admin = admin(options).await?;
     let defining = while_it_passes(is_schema_busy, ABORTED, || define_table(&admin, options, ddl.clone()));
@@ -422,7 +426,7 @@ async fn define_table(admin: &AdminClient, options: &Checked, ddl: String) -> Re
     creating.wait(None).await.map(drop)
 }
 
-/// Each step does nothing if another process was faster.
+/// Creates the instance and the database. Skips objects that another process has created.
 async fn create_database(options: &Checked) -> Result<()> {
     let admin = admin(options).await?;
     let name = &options.database;
@@ -446,7 +450,7 @@ fn instance(name: &Name) -> CreateInstanceRequest {
     CreateInstanceRequest { parent: name.project_path(), instance_id: name.instance.clone(), instance: None }
 }
 
-/// Returns the created object, or `None` if it exists already.
+/// Returns the created object, or `None` if the object exists already.
 fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
     match outcome {
         Ok(created) => Ok(Some(created)),
@@ -459,10 +463,10 @@ fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
 mod tests {
     use tonic::transport::{ClientTlsConfig, Endpoint};
 
-    /// With two cryptography providers compiled in, rustls does not choose one. Other stores add a second;
-    /// seen with all features on.
+    /// If two cryptography providers are compiled in, rustls chooses neither. This happened with all
+    /// features on, because other stores add a second provider.
     #[test]
-    fn tls_can_be_set_up_whatever_else_is_compiled_in() {
+    fn tls_setup_works_with_two_crypto_providers() {
         let endpoint = Endpoint::from_static("https://spanner.googleapis.com");
         endpoint.tls_config(ClientTlsConfig::new().with_webpki_roots()).unwrap();
     }

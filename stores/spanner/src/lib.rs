@@ -6,7 +6,7 @@
 //!
 //! # The store
 //!
-//! [`SpannerStore`] keeps sequences in a Cloud Spanner database. [`SpannerOptions`] describes its URL.
+//! [`SpannerStore`] keeps sequences in a Cloud Spanner database. [`SpannerOptions`] describes the URL.
 //!
 //! # Guarantees
 //!
@@ -30,7 +30,8 @@
 //! # Cancellation
 //!
 //! A transaction runs in a task. If its caller is dropped before the commit is sent, the transaction is
-//! rolled back and its lock is released. After that, it runs until it commits, and its range becomes a gap.
+//! rolled back and its lock is released. If the caller is dropped later, the transaction still commits, and
+//! its range becomes a gap.
 
 mod aborted;
 mod classify;
@@ -63,16 +64,16 @@ pub use idmill_kit::Mode;
 pub const SCHEMES: &[Scheme] =
     &[Scheme::store::<SpannerOptions>("spanner", "spanner://projects/P/instances/I/databases/D")];
 
-/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D`, and its sequences,
-/// on the current tokio runtime.
+/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D` and returns its
+/// sequences. They run on the current tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<SpannerOptions>(url).await
 }
 
-/// Sequences in a table of a Spanner database. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a table of a Spanner database. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share one client.
 #[derive(Clone, Debug)]
@@ -85,7 +86,7 @@ impl SpannerStore {
     /// Opens the database with this full name, `projects/P/instances/I/databases/D`.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// Returns the errors of [`open_with`](Self::open_with).
     pub async fn open(database: &str) -> Result<Self> {
         Self::open_with(SpannerOptions::new(database)).await
     }
@@ -96,8 +97,8 @@ impl SpannerStore {
     /// # Errors
     /// - [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid.
     /// - [`NotFound`](ErrorKind::NotFound) if the database is missing, or if the table is missing and the
-    ///   mode does not create it.
-    /// - [`Denied`](ErrorKind::Denied) without credentials or permission.
+    ///   mode does not allow its creation.
+    /// - [`Denied`](ErrorKind::Denied) if credentials or a permission are missing.
     /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached.
     /// - [`Conflict`](ErrorKind::Conflict) if the table exists but does not hold sequences.
     pub async fn open_with(options: SpannerOptions) -> Result<Self> {
@@ -109,11 +110,11 @@ impl SpannerStore {
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// Uses the caller's client. The table must exist; [`ddl`](Self::ddl) returns the statement that
-    /// creates it.
+    /// Opens a store that uses the caller's client. The table must exist; [`ddl`](Self::ddl) returns the
+    /// statement that creates it.
     ///
     /// # Errors
-    /// Those of [`open_with`](Self::open_with).
+    /// Returns the errors of [`open_with`](Self::open_with).
     pub async fn from_client(client: Client, table: &str) -> Result<Self> {
         let opening = async {
             let database = Database::with_client(client, Table::new(table)?).await?;
@@ -122,7 +123,7 @@ impl SpannerStore {
         opening.await.map_err(|error: Error| error.during(Operation::Connect))
     }
 
-    /// The driver's client, for the caller's own transactions.
+    /// Returns the driver's client, for your own transactions.
     pub fn client(&self) -> &Client {
         self.database.client()
     }
@@ -130,7 +131,7 @@ impl SpannerStore {
     /// Returns the statement that creates a table, for schemas that are kept in files.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
     pub fn ddl(table: &str) -> Result<String> {
         Ok(Table::new(table)?.ddl())
     }
@@ -210,7 +211,7 @@ impl SpannerStore {
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         let owned = back.clone();
         self.change(&back.name, move |(table, stored)| {
-            // A plain table does not show whether the sequence is still the same one.
+            // A plain table does not show whether the sequence was removed and created again.
             let info = stored.info.filter(|_| stored.layout != Layout::Plain);
             let taken = info.and_then(|mut info| info.take_back(&owned).then_some(info));
             Ok((taken.is_some(), taken.map(|info| table.advance(&info)).into_iter().collect()))
@@ -232,8 +233,8 @@ impl SpannerStore {
             if stored.info.is_none() {
                 return Ok((false, Vec::new()));
             }
-            // A sequence created again would be indistinguishable from this one, whose ids other processes
-            // may still have in memory.
+            // If the sequence were created again, other processes that still have ids in memory could not
+            // detect it.
             if stored.layout == Layout::Plain {
                 return Err(
                     table.lacks_columns(&wanted, "telling it from one of the same name that comes later")
@@ -246,12 +247,12 @@ impl SpannerStore {
 }
 
 impl Store for SpannerStore {
-    /// The capabilities of Spanner. An emulator reports the same, although it loses everything when its
-    /// process ends.
+    /// Returns the capabilities of Spanner, also for an emulator, although an emulator loses all data when
+    /// its process ends.
     ///
-    /// `batches` is off: one transaction over several rows waits for the most contended row, which another
-    /// transaction may hold for seconds, and is aborted as a whole. Separate concurrent transactions need
-    /// the same number of round trips, and do not wait for each other.
+    /// `batches` is off. One transaction over several rows would wait for the most contended row, which
+    /// another transaction may lock for seconds, and would be aborted as a whole. Separate concurrent
+    /// transactions need the same number of round trips, and do not wait for each other.
     fn capabilities(&self) -> Capabilities {
         Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }

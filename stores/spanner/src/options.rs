@@ -1,4 +1,4 @@
-//! The database, how to reach it, and its URL form.
+//! The options of the store: the database, how to reach it, and the URL form.
 
 use idmill::Result;
 use idmill_kit::options::{ADDRESS, Options as _, words};
@@ -8,7 +8,7 @@ use super::SpannerStore;
 use super::schema::{DEFAULT_TABLE, NAME, Table};
 
 const FORM: &str = "write `spanner://projects/PROJECT/instances/INSTANCE/databases/DATABASE`";
-/// The official clients read it too.
+/// The environment variable with the emulator's address, which Google's clients also read.
 const EMULATOR_VARIABLE: &str = "SPANNER_EMULATOR_HOST";
 
 idmill_kit::options! {
@@ -36,8 +36,8 @@ idmill_kit::options! {
 }
 
 impl SpannerOptions {
-    /// Options for the database with this full name, `projects/P/instances/I/databases/D`, with every
-    /// option at its default.
+    /// Creates options for the database with this full name, `projects/P/instances/I/databases/D`. Every
+    /// other option has its default.
     pub fn new(database: impl Into<String>) -> Self {
         Self::with_defaults(database.into())
     }
@@ -56,7 +56,7 @@ impl SpannerOptions {
         format!("spanner://{}", self.database)
     }
 
-    /// Checks everything that needs no connection.
+    /// Checks the options without a connection, and parses the names.
     fn check(&self) -> Result<(Database, Table)> {
         self.check_values()?;
         Ok((Database::new(&self.database)?, Table::new(&self.table)?))

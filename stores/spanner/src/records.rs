@@ -16,12 +16,12 @@ use super::schema::{LONGEST_NAME, Table};
 const COLUMNS: &str = "name, record";
 
 impl Table {
-    /// The records table of this table.
+    /// Returns the records table of this sequences table.
     fn witness(&self) -> Result<Self> {
         witness_beside(&self.0, LONGEST_NAME).map(|name| Self(name.into()))
     }
 
-    /// The statement that creates the records table.
+    /// Returns the statement that creates the records table.
     pub(super) fn witness_ddl(&self) -> Result<String> {
         Ok(self.witness()?.records_ddl())
     }
@@ -46,7 +46,7 @@ impl Table {
         }
     }
 
-    /// The name and the record of a row.
+    /// Returns the name and the record of a row.
     fn decode_record(&self, row: &Row) -> (String, Result<String>) {
         let text = |column| row.column::<String>(column);
         let name = text(0).unwrap_or_default();
@@ -66,7 +66,7 @@ impl SpannerStore {
         found.first().map(|row| witness.decode_record(row).1).transpose()
     }
 
-    /// Reads outside any transaction. Returns nothing if the table does not exist yet.
+    /// Reads rows outside any transaction. Returns no rows if the table does not exist yet.
     async fn records_of(&self, statement: Statement) -> Result<Vec<Row>> {
         let mut single = self.client().single().await.map_err(client_failed)?;
         match read(&mut single, statement).await {
@@ -75,7 +75,7 @@ impl SpannerStore {
         }
     }
 
-    /// Writes a record if the stored one still equals `seen`.
+    /// Writes a record if the stored record still equals `seen`.
     pub(super) async fn try_swap_record(
         &self,
         name: &SequenceName,

@@ -1,11 +1,11 @@
 //! The table, its rows, and the statements on them.
 //!
-//! Two layouts are supported. The columns of each answer show which one it has, so a table may be altered
-//! while it is in use:
+//! Two layouts are supported. The store detects the layout from the columns of each reply, so a table may
+//! be altered while it is in use:
 //!
 //! - *full*, as created by this crate;
-//! - *plain*, as published with the schemes that these stores are based on: only a name and the next value.
-//!   In a table that was altered from plain to full, each row stays plain until it is set.
+//! - *plain*, the published table for Spanner, which has only a name and the next value. In a table that
+//!   was altered from plain to full, each row stays plain until it is set.
 //!
 //! A `u64` is stored as the signed integer with the same 64 bits. SQL never compares or adds these values.
 
@@ -26,19 +26,20 @@ pub(super) const NAME: Kind =
     text("NAME", "up to 128 ASCII letters, digits and _, beginning with a letter", is_name);
 /// Spanner's limit for names.
 pub(super) const LONGEST_NAME: usize = 128;
-/// The columns of the full layout that the plain one lacks.
+/// The columns of the full layout that the plain layout lacks.
 const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
 /// The last id of a plain row: one below the largest integer, which `next_value` must hold once all ids are
 /// reserved.
 const PLAIN_MAX: u64 = i64::MAX as u64 - 1;
-/// A plain row cannot show that it was created again, so this crate does not remove it.
+/// The identity of every plain row. A plain row cannot show that it was created again, so this crate does
+/// not remove plain rows.
 const PLAIN_IDENTITY: Identity = Identity { incarnation: 1, epoch: 0 };
 
-/// A checked table name: it becomes part of the SQL.
+/// A table name that was checked, because it becomes part of the SQL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Table(pub(super) Box<str>);
 
-/// A decoded answer about one sequence.
+/// The decoded reply for one sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stored {
     /// The layout of the table.
@@ -67,7 +68,7 @@ impl Table {
         Ok(Self(name.into()))
     }
 
-    /// The statement that creates the table in the full layout.
+    /// Returns the statement that creates the table in the full layout.
     pub(super) fn ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS `{}` (
@@ -82,14 +83,14 @@ impl Table {
         )
     }
 
-    /// The statements that alter a plain table to full.
+    /// Returns the statements that add these columns to a plain table.
     fn alterations(&self, missing: &[&str]) -> String {
         let alter = |column: &&str| format!("ALTER TABLE `{}` ADD COLUMN {column} INT64", self.0);
         missing.iter().map(alter).collect::<Vec<_>>().join("; ")
     }
 
-    /// Reads one row and locks it: other transactions that read it for an update wait here, and do not
-    /// abort each other when they write.
+    /// Reads one row and locks it. Other transactions that read the row for an update wait at this read,
+    /// instead of aborting each other when they write.
     pub(super) fn select_for_update(&self, name: &SequenceName) -> Statement {
         self.named("@{LOCK_SCANNED_RANGES=exclusive} SELECT *", name)
     }
@@ -105,12 +106,12 @@ impl Table {
         statement
     }
 
-    /// Reads a page in the order of names.
+    /// Reads a page of rows, sorted by name.
     pub(super) fn select_page(&self, page: &Page) -> Statement {
         self.select_page_of("*", page)
     }
 
-    /// Reads a page of these columns.
+    /// Reads these columns of a page of rows, sorted by name.
     pub(super) fn select_page_of(&self, columns: &str, page: &Page) -> Statement {
         let after = page.after.as_ref().map_or("", Cursor::as_str);
         let mut statement = Statement::new(format!(
@@ -124,12 +125,12 @@ impl Table {
         statement
     }
 
-    /// Reads no row, only the columns of the table.
+    /// Matches no row; the reply has only the columns of the table.
     pub(super) fn select_none(&self) -> Statement {
         Statement::new(format!("SELECT * FROM `{}` WHERE name IS NULL LIMIT 1", self.0))
     }
 
-    /// Finds the columns in an answer.
+    /// Finds the columns in a reply.
     pub(super) fn columns(&self, fields: &[Field]) -> Result<Columns> {
         let place = |name: &str| fields.iter().position(|field| field.name.eq_ignore_ascii_case(name));
         let needed = |name: &str, code| {
@@ -169,19 +170,19 @@ impl Table {
         Error::new(ErrorKind::Conflict, message)
     }
 
-    /// The name in a row.
+    /// Returns the name in a row, or an empty text if it is missing.
     pub(super) fn name(row: &Row, columns: &Columns) -> String {
         row.column::<Option<String>>(columns.name).unwrap_or_default().unwrap_or_default()
     }
 
-    /// Decodes a row.
+    /// Decodes a row. Also returns whether it has only the values of the plain layout.
     pub(super) fn decode(&self, row: &Row, columns: &Columns) -> Result<(SequenceInfo, bool)> {
         let name = Self::name(row, columns);
         decode(row, columns, &name)
             .map_err(|fault| fault.of(format_args!("the row {name:?} of `{}`", self.0)))
     }
 
-    /// The error for a feature that plain rows cannot store.
+    /// Returns the error for a feature that plain rows cannot store.
     pub(super) fn lacks_columns(&self, name: &SequenceName, what: &str) -> Error {
         let message = format!(
             "the table `{}` has no columns for {what}; add them, which does not change its sequences: {}",
@@ -191,14 +192,14 @@ impl Table {
         Error::new(ErrorKind::Unsupported, message).of(name)
     }
 
-    /// A new sequence, if the layout can store its bounds.
+    /// Returns a new sequence, or an error if the layout cannot store its bounds.
     pub(super) fn fresh(&self, name: &SequenceName, bounds: Bounds, layout: Layout) -> Result<SequenceInfo> {
         if layout == Layout::Full {
             let next = Some(bounds.start());
             return Ok(SequenceInfo::stored(name.clone(), next, bounds, Identity::fresh()));
         }
-        // Callers that set no bounds pass their id type's largest value. The caller enforces that limit
-        // itself.
+        // Callers that set no bounds pass the largest value of their id type as max, and enforce this limit
+        // themselves.
         let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
         if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
             return Err(self.lacks_columns(name, "other bounds than those of a type, beginning with 1"));
@@ -207,17 +208,17 @@ impl Table {
         Ok(SequenceInfo::stored(name.clone(), next, bounds, PLAIN_IDENTITY))
     }
 
-    /// Inserts a row.
+    /// Returns a mutation that inserts a row.
     pub(super) fn insert(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
         self.mutation(mutation::insert, info, layout)
     }
 
-    /// Writes only `next_value`.
+    /// Returns a mutation that writes only `next_value`.
     pub(super) fn advance(&self, info: &SequenceInfo) -> Mutation {
         self.mutation(mutation::update, info, Layout::Plain)
     }
 
-    /// Writes all columns of the layout.
+    /// Returns a mutation that writes all columns of the layout.
     pub(super) fn update(&self, info: &SequenceInfo, layout: Layout) -> Mutation {
         self.mutation(mutation::update, info, layout)
     }
@@ -229,7 +230,7 @@ impl Table {
         write(&self.0, &columns, &values)
     }
 
-    /// Deletes a row.
+    /// Returns a mutation that deletes a row.
     pub(super) fn delete(&self, name: &SequenceName) -> Mutation {
         mutation::delete(&self.0, Key::new(&name.as_str()))
     }
@@ -250,7 +251,7 @@ impl Table {
 
 type Writes = fn(&str, &[&str], &[&dyn ToKind]) -> Mutation;
 
-/// Positions of the columns in an answer.
+/// Positions of the columns in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Columns {
     name: usize,
@@ -264,7 +265,7 @@ impl Columns {
     }
 }
 
-/// The columns of a row, and the values of those after its name.
+/// Returns the columns of a row, and the values of all columns after the name.
 fn row(info: &SequenceInfo, layout: Layout) -> (Vec<&'static str>, Vec<Option<i64>>) {
     let (mut columns, mut numbers) = (vec!["name", "next_value"], Vec::new());
     numbers.push(info.next.or_else(|| info.bounds.max().checked_add(1)).map(encode));
@@ -315,7 +316,7 @@ fn full(
     bounds: [i64; 2],
     identity: [i64; 2],
 ) -> Result<SequenceInfo, Fault> {
-    // An id has the same 64 bits as its integer.
+    // The stored integer has the same 64 bits as the id.
     let id = |stored: i64| i128::from(stored.cast_unsigned());
     let ([start, max], [incarnation, epoch]) = (bounds.map(id), identity.map(i128::from));
     if next.is_none() && max != i128::from(u64::MAX) {
@@ -336,7 +337,7 @@ fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, Fault> {
     Ok(info)
 }
 
-/// The bounds of a plain row. Some begin with 0.
+/// Returns the bounds of a plain row. They begin with 0 if the next value is 0, otherwise with 1.
 fn plain_bounds(next: u64) -> Bounds {
     Bounds::new(next.min(1), PLAIN_MAX).expect("0 and 1 are below")
 }

@@ -1,4 +1,5 @@
-//! Ids inside the caller's own transaction: gapless, since they commit or roll back with it.
+//! Ids inside the caller's own transaction. They are gapless, because they commit or roll back with the
+//! transaction.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,8 +20,8 @@ use super::classify::{commit_failed, failed};
 use super::database::{Failure, commit_once, query_once, read_for_update, while_it_passes};
 use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
 
-/// Reserves the next id of a sequence inside the caller's transaction: [`InTransaction`] with every setting
-/// at its default.
+/// Reserves the next id of a sequence inside your transaction. This is [`InTransaction`] with its default
+/// settings.
 ///
 /// ```no_run
 /// use idmill_spanner::gcloud_spanner::{client::Client, statement::Statement};
@@ -42,16 +43,16 @@ use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
 /// ```
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// Returns the errors of [`InTransaction::reserve`].
 pub async fn next_in<T: Id>(transaction: &mut ReadWriteTransaction, name: &str) -> Result<T> {
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// Reserves the next `count` ids of a sequence inside the caller's transaction: [`InTransaction`] with
-/// every setting at its default.
+/// Reserves the next `count` ids of a sequence inside your transaction. This is [`InTransaction`] with its
+/// default settings.
 ///
 /// # Errors
-/// Those of [`InTransaction::reserve`].
+/// Returns the errors of [`InTransaction::reserve`].
 pub async fn reserve_in<T: Id>(
     transaction: &mut ReadWriteTransaction,
     name: &str,
@@ -60,18 +61,19 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-/// Reserves ids of a sequence inside the caller's own transactions.
+/// Reserves ids of a sequence inside your own transactions.
 ///
-/// The ids commit with the rows that use them, so there are no gaps: a transaction that is rolled back or
-/// aborted leaves its ids to the next one. The cost is that transactions on one sequence run one after
+/// The ids commit with the rows that use them, so there are no gaps: the ids of a rolled back or aborted
+/// transaction go to the next transaction. The cost is that transactions on one sequence run one after
 /// another, from the reserve to the commit.
 ///
-/// Each call reads the row with a lock, and writes it by DML: two round trips. The same transaction can
-/// read its own DML writes, so it can make any number of calls. If one transaction reserves often, use
-/// [`SequenceTransaction`], which reads and writes once.
+/// Each call needs two round trips: it reads the row with a lock, and writes it by DML. The same
+/// transaction can read its own DML writes, so it can make any number of calls. If one transaction reserves
+/// often, use [`SequenceTransaction`], which reads and writes once.
 ///
-/// The table must exist ([`SpannerStore::ddl`](super::SpannerStore::ddl)); the sequence is created on first
-/// use. You may share it with a [`SpannerStore`](super::SpannerStore), but the store's reserves leave gaps.
+/// The table must exist ([`SpannerStore::ddl`](super::SpannerStore::ddl)), and the sequence is created on
+/// first use. A [`SpannerStore`](super::SpannerStore) can use the same sequence, but its reserves leave
+/// gaps.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T> {
     name: SequenceName,
@@ -81,10 +83,11 @@ pub struct InTransaction<T> {
 }
 
 impl<T: Id> InTransaction<T> {
-    /// Uses the sequence of this name, in the table `idmill_sequences`, with the bounds of the id's type.
+    /// Creates a handle for the sequence of this name, in the table `idmill_sequences`, with the bounds of
+    /// the id's type.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
     pub fn new(name: &str) -> Result<Self> {
         let (name, table) = (SequenceName::new(name)?, Table::new(DEFAULT_TABLE)?);
         Ok(Self { name, bounds: Bounds::of::<T>(), table, of: PhantomData })
@@ -100,7 +103,7 @@ impl<T: Id> InTransaction<T> {
     /// Sets the table, as in [`SpannerOptions::table`](super::SpannerOptions::table).
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if the name is invalid.
     pub fn table(mut self, table: &str) -> Result<Self> {
         self.table = Table::new(table)?;
         Ok(self)
@@ -109,24 +112,25 @@ impl<T: Id> InTransaction<T> {
     /// Reserves the next id.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// Returns the errors of [`reserve`](Self::reserve).
     pub async fn next(&self, transaction: &mut ReadWriteTransaction) -> Result<T> {
         self.reserve(transaction, 1).await.map(only)
     }
 
     /// Reserves exactly the next `count` ids.
     ///
-    /// If the future is dropped, ids may already be taken: roll the transaction back.
+    /// If the future is dropped, roll the transaction back: ids may already have been taken.
     ///
     /// # Errors
-    /// Nothing is taken in any of these cases.
+    /// No ids are taken in any of these cases.
     ///
     /// - [`Exhausted`](ErrorKind::Exhausted) if fewer than `count` ids are left.
     /// - [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next id.
-    /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached, or aborted the transaction:
-    ///   run it again (the driver's `read_write_transaction` and [`until_committed`] do).
+    /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached, or has aborted the
+    ///   transaction. Run an aborted transaction again, as the driver's `read_write_transaction` and
+    ///   [`until_committed`] do.
     /// - [`NotFound`](ErrorKind::NotFound) if the table is missing.
-    /// - [`Denied`](ErrorKind::Denied) without permission.
+    /// - [`Denied`](ErrorKind::Denied) if a permission is missing.
     /// - [`StoreViolation`](ErrorKind::StoreViolation) if the stored row is invalid.
     pub async fn reserve(&self, transaction: &mut ReadWriteTransaction, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
@@ -154,7 +158,7 @@ impl<T: Id> InTransaction<T> {
         }
     }
 
-    /// The state of the sequence at the first draw of a transaction.
+    /// Returns the state of the sequence before the first draw of a transaction.
     fn drawn(&self, stored: Stored) -> Result<Drawn> {
         let (exists, layout) = (stored.info.is_some(), stored.layout);
         let info = match stored.info {
@@ -164,7 +168,7 @@ impl<T: Id> InTransaction<T> {
         Ok(Drawn { info, layout, exists, changed: false })
     }
 
-    /// Takes exactly the next `count` ids. On an error, nothing has changed.
+    /// Takes exactly the next `count` ids. On an error, `drawn` is unchanged.
     fn take(&self, drawn: &mut Drawn, count: u64) -> Result<IdRange> {
         if count == 0 {
             return Err(Error::invalid("a range of 0 ids was requested; request at least 1"));
@@ -200,16 +204,15 @@ impl Drawn {
     }
 }
 
-/// A transaction that reserves several ids, from one or more sequences. Each sequence is read once, by its
-/// first draw, and written once, with the commit.
+/// A transaction that reserves several ids, from one or more sequences. Each sequence is read once, at the
+/// first draw from it, and written once, with the commit.
 ///
-/// It owns the driver's transaction. Only [`commit`](Self::commit) can commit it, and adds the sequences'
-/// new positions, so no draw can be left out of the commit or bypass the transaction's state. Other work in
-/// the transaction goes through [`update`](Self::update) and [`buffer_write`](Self::buffer_write), and
-/// through the driver's read methods.
+/// This type owns the driver's transaction. Only [`commit`](Self::commit) can commit it, together with the
+/// new positions of the sequences, so no draw is left out of the commit. For other work in the transaction,
+/// use [`update`](Self::update), [`buffer_write`](Self::buffer_write), and the driver's read methods.
 ///
-/// If it is dropped without a commit, nothing is written, and Spanner releases the locks after 10 s of idle
-/// time; [`rollback`](Self::rollback) releases them immediately.
+/// If the transaction is dropped without a commit, nothing is written, and Spanner releases the locks after
+/// 10 s of idle time. [`rollback`](Self::rollback) releases the locks immediately.
 ///
 /// ```no_run
 /// use idmill_spanner::gcloud_spanner::{client::Client, statement::Statement};
@@ -236,16 +239,16 @@ pub struct SequenceTransaction {
 }
 
 impl SequenceTransaction {
-    /// Takes over a transaction. Earlier draws by [`InTransaction`] are visible to it. Mutations already
-    /// buffered for sequence rows are not: Spanner does not read them back.
+    /// Takes over a transaction. It sees earlier draws by [`InTransaction`], but not earlier mutations of
+    /// sequence rows: a Spanner transaction cannot read its buffered mutations.
     pub fn new(transaction: ReadWriteTransaction) -> Self {
         Self { transaction, drawn: BTreeMap::new() }
     }
 
-    /// Takes over the result of the driver's begin call.
+    /// Takes over the transaction that the driver's begin call returned.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) and others, if the transaction could not begin.
+    /// Returns [`Unavailable`](ErrorKind::Unavailable) or another error if the transaction could not begin.
     pub fn begun(
         outcome: std::result::Result<ReadWriteTransaction, gcloud_spanner::client::Error>,
     ) -> Result<Self> {
@@ -255,15 +258,15 @@ impl SequenceTransaction {
     /// Reserves the next id.
     ///
     /// # Errors
-    /// Those of [`InTransaction::reserve`].
+    /// Returns the errors of [`InTransaction::reserve`].
     pub async fn next<T: Id>(&mut self, sequence: &InTransaction<T>) -> Result<T> {
         self.reserve(sequence, 1).await.map(only)
     }
 
-    /// Reserves exactly the next `count` ids. Waits for Spanner only in the first draw from this sequence.
+    /// Reserves exactly the next `count` ids. Only the first draw from a sequence waits for Spanner.
     ///
     /// # Errors
-    /// Those of [`InTransaction::reserve`].
+    /// Returns the errors of [`InTransaction::reserve`].
     pub async fn reserve<T: Id>(&mut self, sequence: &InTransaction<T>, count: u64) -> Result<IdRange<T>> {
         let reserving = async {
             let key = (sequence.table.clone(), sequence.name.clone());
@@ -280,7 +283,8 @@ impl SequenceTransaction {
     /// Runs a DML statement. Returns the number of changed rows.
     ///
     /// # Errors
-    /// Nothing has been committed. [`Unavailable`](ErrorKind::Unavailable) if the transaction was aborted.
+    /// Returns [`Unavailable`](ErrorKind::Unavailable) if the transaction was aborted. After any error,
+    /// nothing has been committed.
     pub async fn update(&mut self, statement: Statement) -> Result<i64> {
         self.transaction.update(statement).await.map_err(failed)
     }
@@ -290,15 +294,16 @@ impl SequenceTransaction {
         self.transaction.buffer_write(mutations);
     }
 
-    /// Commits the reserved ids and all other writes, or nothing. The commit is sent once.
+    /// Commits the reserved ids and all other writes atomically. The commit is sent once.
     ///
-    /// If the future is dropped, the transaction may or may not have been committed.
+    /// If the future is dropped, the transaction may or may not be committed.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction: nothing was written, run
-    /// it again; [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit was not answered: look for its
-    /// writes before you run it again; [`Conflict`](ErrorKind::Conflict) and others if Spanner rejected the
-    /// writes.
+    /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction. Nothing was written; run
+    ///   it again.
+    /// - [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit got no reply. Check whether its writes
+    ///   are there before you run it again.
+    /// - [`Conflict`](ErrorKind::Conflict) or another error if Spanner rejected the writes.
     pub async fn commit(mut self) -> Result<CommitResult> {
         let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);
         let writes = changed.map(|((table, _), drawn)| drawn.write(table)).collect();
@@ -310,15 +315,15 @@ impl SequenceTransaction {
         }
     }
 
-    /// Rolls back: the ids go to the next transaction. If Spanner cannot be reached, it drops the
-    /// transaction later, after its idle time.
+    /// Rolls the transaction back, so its ids go to the next transaction. If Spanner cannot be reached, it
+    /// rolls the transaction back later, when the idle time is over.
     pub async fn rollback(mut self) {
         let gone = Failure::Ours(Error::from(ErrorKind::Closed));
         let _ = self.transaction.end(Err::<(), _>(gone), Some(commit_once())).await;
     }
 }
 
-/// Reads, as on the driver's own transaction.
+/// Provides the read methods of the driver's transaction.
 impl Deref for SequenceTransaction {
     type Target = Transaction;
 
@@ -339,17 +344,17 @@ impl fmt::Debug for SequenceTransaction {
     }
 }
 
-/// Runs `transaction` again for as long as Spanner aborts it, with growing pauses and jitter. Any other
-/// outcome is returned. An abort has certainly changed nothing. The driver's own loop stops after five
-/// aborts, which a contended sequence reaches.
+/// Runs `transaction` until Spanner does not abort it, with growing pauses and jitter. An aborted
+/// transaction was certainly not applied. The driver's own loop fails after five aborts, which can happen
+/// on a contended sequence.
 ///
-/// It has no limit of its own: put a timeout around it.
+/// There is no limit on the number of attempts: use a timeout around the call.
 ///
 /// # Errors
-/// The first error that is not an abort.
+/// Returns the first error that is not an abort.
 pub async fn until_committed<R, E: Abort, F>(transaction: impl FnMut() -> F) -> std::result::Result<R, E>
 where
-    // Not an async closure: a task that awaits one cannot be spawned yet.
+    // Not an async closure, because a task that awaits an async closure cannot be spawned yet.
     F: Future<Output = std::result::Result<R, E>>,
 {
     while_it_passes(Abort::is_abort, Duration::MAX, transaction).await

@@ -1,4 +1,4 @@
-//! Spanner: the emulator, which keeps everything in memory.
+//! Runs the conformance suite on the Spanner emulator, which keeps all data in memory.
 
 use std::sync::Arc;
 

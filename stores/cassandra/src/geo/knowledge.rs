@@ -1,4 +1,4 @@
-//! In-memory state of a process about its sequences. It can only cause fewer ids to be served, never more.
+//! In-memory state of a process about its sequences. It can only reduce the number of ids that are granted.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use idmill_shared_cache::datacenter::{Era, Floor};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// One entry per sequence that was drawn from.
+/// State by sequence, for each sequence that was used.
 #[derive(Debug, Default)]
 pub(super) struct Knowledge(Mutex<HashMap<SequenceName, Known>>);
 
@@ -21,7 +21,7 @@ struct Known {
     floor: Option<Floor>,
     /// Number of local changes to the sequence.
     changes: u64,
-    /// No early refill before this time.
+    /// Time before which no early refill begins.
     rest: Option<Instant>,
 }
 
@@ -31,19 +31,19 @@ struct Checked {
     heard: bool,
 }
 
-/// Whether to read the era from the global row.
+/// Whether the era must be read from the global row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// No: the last check is recent.
+    /// Not needed: the last check is recent. Contains the known era.
     Known(Option<Era>),
-    /// Yes, and wait for the answer.
+    /// Needed, and the draw waits for the reply.
     Now,
-    /// Yes, in the background: the last check failed.
+    /// Needed, but in the background, because the last check failed. Contains the known era.
     Behind(Option<Era>),
 }
 
 impl Knowledge {
-    /// Returns whether a check is due. If it is, schedules the next one an interval later.
+    /// Returns whether a check is due. If it is, schedules the next check one interval later.
     pub(super) fn due(&self, name: &SequenceName, interval: Duration) -> Check {
         let mut all = self.0.lock();
         let known = all.entry(name.clone()).or_default();
@@ -60,12 +60,13 @@ impl Knowledge {
         look(self.0.lock().entry(name.clone()).or_default())
     }
 
-    /// Call before the global row is read. The result is discarded if the sequence was changed in between.
+    /// Returns the number of local changes, for `heard`. Call this before the global row is read: `heard`
+    /// discards the row if the sequence was changed in between.
     pub(super) fn begin(&self, name: &SequenceName) -> u64 {
         self.with(name, |known| known.changes)
     }
 
-    /// Stores the era of the global row; `None` if it could not be read.
+    /// Stores the era of the global row, or `None` if the row could not be read.
     pub(super) fn heard(&self, name: &SequenceName, begun: u64, era: Option<Era>) {
         self.with(name, |known| {
             if known.changes == begun {
@@ -75,12 +76,13 @@ impl Knowledge {
         });
     }
 
-    /// The last known era.
+    /// Returns the last known era.
     pub(super) fn era(&self, name: &SequenceName) -> Option<Era> {
         self.with(name, |known| known.era)
     }
 
-    /// Read this *before* the window that is compared with it.
+    /// Returns the lowest state that a window may have. Call this *before* the window is read that is
+    /// compared with the floor.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.with(name, |known| known.floor)
     }
@@ -91,7 +93,7 @@ impl Knowledge {
         });
     }
 
-    /// Delays the next early refill after one that gained nothing.
+    /// Delays the next early refill by `rest`, after an early refill that gained no ids.
     pub(super) fn refilled(&self, name: &SequenceName, rest: Duration) {
         self.with(name, |known| known.rest = Some(Instant::now() + rest));
     }
@@ -100,7 +102,8 @@ impl Knowledge {
         self.with(name, |known| known.rest).is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Requires a check before the next draw, after a local change. The floor of the window stays valid.
+    /// Records a local change, and requires a check before the next draw. The floor of the window stays
+    /// valid.
     pub(super) fn forget(&self, name: &SequenceName) {
         self.with(name, |known| {
             (known.checked, known.rest) = (None, None);

@@ -1,5 +1,5 @@
-//! Datacenter windows: every datacenter hands out ids on its own, and contacts the others only for the next
-//! range.
+//! Datacenter windows: every datacenter hands out ids from its own window, and contacts other datacenters
+//! only to get the next range.
 //!
 //! [`datacenter`](idmill_shared_cache::datacenter) describes the protocol and makes the decisions; this
 //! module executes them. The global counter is a partition that is only accessed with SERIAL. Each window
@@ -26,13 +26,13 @@ use super::client::Client;
 use super::schema::Table;
 use super::sequences::{Sequences, global};
 
-/// How long a draw waits for the recall check before it uses the window as it is.
+/// How long a draw waits for the recall check before it uses the window without the check.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// How often a claim is attempted, after a refusal or an unknown outcome, before it is left to the next
-/// refill.
+/// Number of attempts to claim a range. After that many refusals or unknown outcomes, the refill fails, and
+/// the next refill continues.
 const CLAIMS: u32 = 8;
 
-/// The parts of a geo store.
+/// State of a geo store, shared by its clones.
 #[derive(Debug)]
 pub(super) struct Geo {
     global: Sequences,
@@ -54,7 +54,7 @@ pub(super) struct GeoSettings {
 #[derive(Clone, Debug)]
 pub(super) struct DatacenterWindow(Arc<Geo>);
 
-/// Builds the store: windows in front of the global counter.
+/// Builds a store that has the windows of a datacenter in front of the global counter.
 pub(super) fn tiered(
     client: Client,
     global: Sequences,
@@ -67,7 +67,7 @@ pub(super) fn tiered(
 }
 
 impl Geo {
-    /// Validates the window and draws from it.
+    /// Validates the window and takes ids from it.
     async fn draw(self: &Arc<Self>, request: &Reserve) -> Result<Drawn<Token>> {
         let name = &request.name;
         let mut era = self.hear_of_recalls(request).await?;
@@ -87,7 +87,7 @@ impl Geo {
             let outcome = match self.windows.take(name, &take).await {
                 Ok(true) => Outcome::Applied,
                 Ok(false) => Outcome::Refused,
-                // If the take was applied, its ids are a gap.
+                // If the take was applied nevertheless, its ids are a gap.
                 Err(error) => return Err(error),
             };
             if let Taken::Ids(ids) = take.after(outcome) {
@@ -100,7 +100,8 @@ impl Geo {
         }
     }
 
-    /// The era of the global row. While that row can be read, the era is at most one check interval old.
+    /// Returns the era of the global row. If the row can be read, the era is at most one check interval
+    /// old.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
         match self.knowledge.due(name, self.settings.check) {
@@ -115,7 +116,7 @@ impl Geo {
         let begun = self.knowledge.begin(name);
         match tokio::time::timeout(TIMEOUT, self.ask(request)).await {
             Ok(Ok(row)) => Ok(Some(row.era)),
-            // The datacenter is cut off: use the window as it is.
+            // The datacenter is cut off, so use the window with the last known era.
             Ok(Err(error)) if error.kind() == ErrorKind::Unavailable => Ok(self.knowledge.era(name)),
             Ok(Err(error)) => Err(error),
             Err(_) => {
@@ -133,7 +134,8 @@ impl Geo {
         row
     }
 
-    /// Refuses a window that is below the floor known before it was read: it went back in time.
+    /// Rejects a window that is below a floor known before the window was read: such a window went back in
+    /// time.
     fn hold_against(
         &self,
         name: &SequenceName,
@@ -149,14 +151,15 @@ impl Geo {
         Ok(())
     }
 
-    /// Creates a missing window, or resets one of another era. The global row is read after the window.
+    /// Creates a missing window, or resets a window of another era. The global row is read after the
+    /// window.
     async fn mend(&self, request: &Reserve, window: Option<&WindowRow>, floor: Option<Floor>) -> Result<Era> {
         let name = &request.name;
         let global =
             self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was recalled"))?;
         match prepare(window, &global, floor.as_ref()) {
             Prepare::Ready => {}
-            // The window is read again, whatever the result.
+            // The result does not matter, because the caller reads the window again.
             Prepare::Create(row) => drop(self.windows.create(name, &row).await?),
             Prepare::Reset(reset) => drop(self.windows.reset(name, &reset).await?),
             Prepare::Again(floor) => self.knowledge.raise(name, floor),
@@ -165,13 +168,13 @@ impl Geo {
         Ok(global.era)
     }
 
-    /// Claims a range for the window that the token belongs to.
+    /// Claims a range from the global counter, for the window of the token.
     async fn claim(&self, request: &Reserve, token: &Token) -> Result<Claimed> {
         let name = &request.name;
         for _ in 0..CLAIMS {
             let begun = self.knowledge.begin(name);
             let row = self.global.look_up(name).await.map_err(|error| self.used_up(error, token))?;
-            // Removed: the next draw reads the global row and creates it again.
+            // The sequence was removed. The next draw reads the global row and creates it again.
             let Some(row) = row else {
                 self.knowledge.forget(name);
                 return Ok(Claimed::Stale);
@@ -199,7 +202,7 @@ impl Geo {
                 return Ok(global.claimed(ids));
             }
         }
-        // Nothing is lost: the next claim under this token gets the recorded range, if there is one.
+        // No range is lost: if a claim was recorded, the next claim under this token gets its range.
         let error =
             Error::new(ErrorKind::Unavailable, "the global counter replied, but did not acknowledge a claim");
         Err(self.used_up(error, token))
@@ -210,8 +213,8 @@ impl Geo {
         self.cut_off(error, state)
     }
 
-    /// Adds the window's state to the error. A request to the global counter reserves ids only for
-    /// the window and never for a caller, so an unknown outcome becomes `Unavailable`.
+    /// Adds the window's state to the error. A request to the global counter reserves ids only for the
+    /// window, never for a caller. So an unknown outcome can be returned as `Unavailable`.
     fn cut_off(&self, error: Error, state: &str) -> Error {
         if !matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome) {
             return error;
@@ -274,8 +277,8 @@ fn named(error: Error, request: &Reserve) -> Error {
     error.of(&request.name).during(Operation::Reserve)
 }
 
-/// Administration of the global counter. A change applies immediately in this process, and elsewhere at the
-/// next check.
+/// Administration of the global counter. A change applies immediately in this process, and in other
+/// processes at their next check.
 impl Store for DatacenterWindow {
     idmill::store_calls!(|this| this.0.global => capabilities reserve inspect list);
 

@@ -1,4 +1,5 @@
-//! The windows table: one partition per datacenter and sequence, with agreement only in that datacenter.
+//! The windows table. Each datacenter has a partition for each sequence, and only its own replicas agree on
+//! the partition (LOCAL_SERIAL).
 
 use idmill::{Error, ErrorKind, Result, SequenceName};
 use idmill_kit::Asked;
@@ -32,8 +33,8 @@ impl Windows {
         let update = |set: &str, also: &str| format!("UPDATE {t} SET {set} {KEY} IF {ERA}{also}");
         let (serial, read) = (Serial::Local, format!("SELECT {READ} FROM {t} {KEY}"));
         let write = |cql| Statement { cql, serial, asked: Asked::Write };
-        // A take does not write the preloaded columns: a range may have been installed since the window was
-        // read.
+        // A take must not write the preloaded columns, because a range may have been installed since the
+        // window was read.
         let taking = "next = ?, until = ?";
         let switching = "next = ?, until = ?, preloaded_next = null, preloaded_until = null";
         let installing = "preloaded_next = ?, preloaded_until = ?, generation = ?, start = ?, max = ?";
@@ -74,7 +75,7 @@ impl Windows {
     /// Takes ids. Returns whether the write was applied.
     ///
     /// # Errors
-    /// `UnknownOutcome` is returned as is: if the ids were taken, they are a gap.
+    /// Returns `UnknownOutcome` unchanged: if the ids were taken, they are a gap.
     pub(super) async fn take(&self, name: &SequenceName, take: &Take) -> Result<bool> {
         let set = vec![values::id(take.current.start), values::id(take.current.end)];
         let values = [set, self.key(name), era(take.era), vec![values::id(take.seen)]].concat();
@@ -103,7 +104,7 @@ impl Windows {
         vec![values::text(name.as_str()), values::text(&self.datacenter)]
     }
 
-    /// The error for an invalid window.
+    /// Returns the error for an invalid window.
     pub(super) fn refuse(&self, name: &SequenceName, fault: &str) -> Error {
         let (table, dc) = (self.table.display(), &self.datacenter);
         let message = format!(
@@ -120,7 +121,7 @@ fn era(era: Era) -> Values {
     values::era(era).to_vec()
 }
 
-/// All columns of a row with no preloaded range.
+/// Returns the values of all columns of a row without a preloaded range.
 fn whole(row: &WindowRow) -> Values {
     let mut values = era(row.era);
     values.extend([values::id(row.bounds.start().into()), values::id(row.bounds.max().into())]);

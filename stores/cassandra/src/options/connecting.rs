@@ -22,7 +22,7 @@ const KEEPALIVE: Duration = Duration::from_secs(1);
 
 impl CassandraOptions {
     pub(crate) async fn connect_session(&self) -> Result<Session> {
-        // Detect a frozen node both while connecting and on an open connection.
+        // These timeouts detect a frozen node both while connecting and on an open connection.
         let timeout = per_node(self.timeout).max(Duration::from_millis(1));
         let mut builder = SessionBuilder::new()
             .connection_timeout(timeout)
@@ -50,7 +50,7 @@ impl CassandraOptions {
     }
 }
 
-/// Replaces the addresses that nodes announce.
+/// Replacements for the addresses that nodes announce.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Translation {
     pub(super) pairs: HashMap<SocketAddr, SocketAddr>,

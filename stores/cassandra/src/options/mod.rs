@@ -1,4 +1,4 @@
-//! The location of the cluster and how to use it.
+//! The options of the store: the location of the cluster, and how sequences are kept in it.
 
 mod connecting;
 
@@ -93,14 +93,15 @@ idmill_kit::options! {
 }
 
 impl CassandraOptions {
-    /// Flat sequences in this keyspace, in the cluster of these hosts (`host` or `host:port`).
+    /// Creates options for flat sequences in this keyspace, in the cluster of these hosts (`host` or
+    /// `host:port`).
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>, keyspace: impl Into<String>) -> Self {
         let translation = Translation::default();
         Self::with_defaults(Authority::of(hosts), keyspace.into(), Tls::default(), translation)
     }
 
-    /// Selects geo mode, used from this datacenter. Its windows take `range` ids at a time from the global
-    /// counter. [`Sizing`](super::Sizing) computes the range.
+    /// Selects geo mode, and the datacenter whose windows are used. The windows take `range` ids at a time
+    /// from the global counter. [`Sizing`](super::Sizing) computes the range.
     #[must_use]
     pub fn geo(self, datacenter: impl Into<String>, range: u64) -> Self {
         self.mode(Mode::Geo).range(range).datacenter(datacenter)
@@ -114,7 +115,7 @@ impl CassandraOptions {
         self
     }
 
-    /// The user and password to log in with.
+    /// Sets the user and the password to log in with.
     #[must_use]
     pub fn credentials(mut self, user: impl Into<String>, password: impl Into<String>) -> Self {
         self.authority.log_in(user, password);
@@ -123,14 +124,15 @@ impl CassandraOptions {
 
     idmill_kit::tls_setters!([tls] optional, ca, client_certificate);
 
-    /// Maps the addresses that nodes announce to the addresses to connect to, for a proxy in between.
+    /// Maps the addresses that nodes announce to the addresses to connect to. Use it if nodes are behind
+    /// proxies.
     #[must_use]
     pub fn translate(mut self, addresses: impl IntoIterator<Item = (SocketAddr, SocketAddr)>) -> Self {
         self.translation.pairs.extend(addresses);
         self
     }
 
-    /// Connects to this address for every node, for a cluster of one node behind a proxy.
+    /// Connects to this address for every node. Use it for a cluster of one node behind a proxy.
     #[must_use]
     pub fn through(mut self, proxy: SocketAddr) -> Self {
         self.translation.all = Some(proxy);
@@ -147,7 +149,8 @@ impl CassandraOptions {
         format!("cassandra://{}/{}", self.authority, self.keyspace)
     }
 
-    /// Checks everything that needs no cluster. Returns the settings of geo mode.
+    /// Checks the options without contacting the cluster. Returns the settings of geo mode, if it is
+    /// selected.
     pub(super) fn check(&self) -> Result<Option<GeoSettings>> {
         self.authority.addresses(PORT)?;
         self.authority.login()?;

@@ -1,4 +1,4 @@
-//! A cluster of two datacenters.
+//! Starts a cluster of two datacenters.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::Deref;
@@ -25,7 +25,7 @@ use crate::{request, until};
 use idmill_testing::engines;
 
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
-/// How long nodes may take to find each other; it takes seconds.
+/// How long nodes may take to find each other. They usually need seconds.
 const ACQUAINTED: Duration = Duration::from_secs(60);
 const STARTS: usize = 4;
 
@@ -33,7 +33,7 @@ const STARTS: usize = 4;
 /// once, and stop after the last test.
 #[derive(Default)]
 struct Shared {
-    /// One test at a time: most of them stop nodes, and a node takes half a gigabyte.
+    /// Runs one test at a time: most tests stop nodes, and a node needs half a gigabyte of memory.
     turn: Arc<Mutex<()>>,
     pair: OnceCell<Ring>,
 }
@@ -60,21 +60,21 @@ impl Cluster {
     pub(crate) async fn start(keyspace: &'static str) -> Option<Self> {
         let shared = Shared::join();
         let turn = shared.turn.clone().lock_owned().await;
-        // Only to install the engine: it is never started.
+        // This only installs the engine, and does not start it.
         engines::Engine::down("cassandra")?;
         // A failed test may have left nodes stopped or paused.
         shared.pair.get_or_init(|| async { Ring::of(&DATACENTERS) }).await.all_up().await;
         Some(Self { keyspace, shared, _turn: turn })
     }
 
-    /// Options for a store in this datacenter.
+    /// Returns options for a store in this datacenter.
     pub(crate) fn options(&self, dc: usize) -> CassandraOptions {
         let replicas = DATACENTERS.map(|datacenter| (datacenter, 1));
         let options = CassandraOptions::new([self.host(dc)], self.keyspace).create_keyspace(replicas);
         options.datacenter(DATACENTERS[dc]).timeout(Duration::from_secs(4))
     }
 
-    /// Options for a store in the first datacenter, whose node is reached through a proxy.
+    /// Returns options for a store in the first datacenter that reaches the node through a proxy.
     pub(crate) fn behind(&self, proxy: &Between, keyspace: &str) -> CassandraOptions {
         let options = CassandraOptions::new([proxy.address().to_string()], keyspace);
         options
@@ -91,7 +91,7 @@ impl Cluster {
         until("the store opens", || async { CassandraStore::open(options.clone()).await }).await
     }
 
-    /// Opens a store over the windows of each datacenter, and waits until both serve.
+    /// Opens a geo store in each datacenter, and waits until both grant ids.
     pub(crate) async fn both(&self, range: u64, threshold: u8) -> [CassandraStore; 2] {
         let stores = [0, 1].map(|dc| self.geo(dc, range).threshold(threshold));
         let stores = [Self::open(&stores[0]).await, Self::open(&stores[1]).await];
@@ -156,7 +156,8 @@ impl Ring {
         Self { datacenters, nodes, port, _dir: dir }
     }
 
-    /// Nodes that start concurrently on a busy machine sometimes never find each other. They are restarted.
+    /// Starts all nodes. On a busy machine, nodes that start concurrently sometimes never find each other,
+    /// and are then restarted.
     async fn all_up(&self) {
         for _ in 0..STARTS {
             self.start_all().await;
@@ -178,7 +179,7 @@ impl Ring {
         }
     }
 
-    /// Nodes that listen may not have found each other yet.
+    /// Waits until the nodes have found each other, which can be after they begin to listen.
     async fn all_acquainted(&self) {
         for node in 0..self.nodes.len() {
             while self.knows_all(node).await.is_err() {
@@ -195,8 +196,8 @@ impl Ring {
         self.address(node).to_string()
     }
 
-    /// A session whose statements run only on this node, at LOCAL_QUORUM of its own datacenter. The other
-    /// datacenter receives a window's rows later.
+    /// Opens a session whose statements run only in this node's datacenter, at LOCAL_QUORUM: the other
+    /// datacenter receives the rows of a window later.
     async fn session_at(&self, node: usize) -> Result<Session> {
         let here = DefaultPolicy::builder().prefer_datacenter(self.datacenters[node].to_owned()).build();
         let profile = ExecutionProfile::builder()
@@ -220,7 +221,7 @@ impl Ring {
     }
 }
 
-/// The address on which the engine's script starts node `number`.
+/// Returns the address on which the engine's script starts node `number`.
 fn address(port: u16, number: usize) -> Ipv4Addr {
     let [high, low] = port.to_be_bytes();
     Ipv4Addr::new(127, high, low, u8::try_from(number).unwrap())

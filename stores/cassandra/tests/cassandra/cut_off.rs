@@ -1,4 +1,4 @@
-//! A datacenter that cannot reach the others.
+//! Tests a datacenter that cannot reach the other datacenter.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::ledger::Ledger;
 use crate::{create, drain, insist, query, request};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cut_off_datacenter_drains_its_window_then_names_quorum() {
+async fn cut_off_datacenter_drains_window_then_is_unavailable() {
     let Some(cluster) = Cluster::start("cut_off").await else { return };
     let max = 1_500;
     let [here, there] = cluster.both(60, 50).await;
@@ -82,8 +82,8 @@ fn to_u64(number: &Number) -> u64 {
     number.as_signed_bytes_be_slice().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Reserves until the window is used up. Returns the number of granted ids. A node on a busy machine may be
-/// late: such a reserve is in doubt or can be retried.
+/// Reserves until the window is used up. Returns the number of granted ids. On a busy machine a node may
+/// reply too late; such a reserve has an unknown outcome or can be retried.
 async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
     let (mut granted, begun) = (0, Instant::now());
     loop {

@@ -7,7 +7,7 @@ use idmill_url::Schemes;
 
 use crate::{request, until};
 
-/// The certificate is for the URL's host, not for the node's address, as is common.
+/// As is common, the certificate is for the host in the URL, not for the node's address.
 #[tokio::test]
 async fn connection_is_encrypted_and_certificates_are_checked() {
     let Some(engine) = Engine::down("cassandra") else { return };

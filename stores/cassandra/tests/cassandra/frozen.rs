@@ -1,5 +1,5 @@
-//! One of a datacenter's three nodes accepts requests and never answers; the others work. Tests a keyspace
-//! in one datacenter, and windows in front of a counter over two datacenters.
+//! One of three nodes in a datacenter accepts requests but never replies, while the other nodes work. Tests
+//! flat mode with a keyspace in one datacenter, and geo mode with a global counter over two datacenters.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{insist, request};
 const LONG: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_node_does_not_stop_a_quorum() {
+async fn frozen_node_does_not_stop_a_quorum() {
     let Some(cluster) = Wide::start().await else { return };
     let options =
         |keyspace| CassandraOptions::new((0..3).map(|node| cluster.host(node)), keyspace).datacenter("dc1");
@@ -27,10 +27,10 @@ async fn a_frozen_node_does_not_stop_a_quorum() {
     for store in &running {
         insist(store, &request("s", 5), &mut Ledger::default()).await;
     }
-    // Every node of the client's datacenter, and one that only the global counter needs.
+    // Freezes each node of the client's datacenter, then a node that only the global counter needs.
     for (frozen, node) in cluster.nodes.iter().enumerate().take(4) {
         node.pause();
-        // The first request after the freeze may be the unanswered one.
+        // The frozen node may leave the first request unanswered.
         for options in [&flat, &geo, &flat] {
             let begun = Instant::now();
             let starting = async {

@@ -1,9 +1,9 @@
-//! Records the ids that were granted.
+//! A ledger of granted ids, to detect duplicates and lost ids.
 
 use idmill::store::Grant;
 use idmill::{ErrorKind, IdRange, Result};
 
-/// Granted ranges, and the number of ids in doubt.
+/// Granted ranges, and the number of ids whose reserve has an unknown outcome.
 #[derive(Default)]
 pub(crate) struct Ledger {
     ranges: Vec<IdRange>,
@@ -24,7 +24,7 @@ impl Ledger {
         self.doubtful += other.doubtful;
     }
 
-    /// Checks that no two ranges overlap. Returns the number of ids.
+    /// Asserts that no two ranges overlap. Returns the number of granted ids.
     pub(crate) fn disjoint(&mut self) -> u64 {
         self.ranges.sort_by_key(IdRange::start);
         for pair in self.ranges.windows(2) {
@@ -33,12 +33,12 @@ impl Ledger {
         self.ranges.iter().map(IdRange::len).sum()
     }
 
-    /// Whether this id was granted.
+    /// Returns whether this id was granted.
     pub(crate) fn reaches(&self, id: u64) -> bool {
         self.ranges.iter().any(|range| range.contains(id))
     }
 
-    /// Checks that every id from 1 to `max` was granted once, except ids of reserves with an unknown
+    /// Asserts that every id from 1 to `max` was granted once, except ids of reserves with an unknown
     /// outcome.
     pub(crate) fn accounts_for(&mut self, max: u64) {
         let granted = self.disjoint();

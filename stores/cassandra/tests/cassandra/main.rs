@@ -1,5 +1,5 @@
-//! The Cassandra store on real nodes in two datacenters: while one of them is unreachable, and after writes
-//! of unknown outcome.
+//! Tests the Cassandra store on real nodes in two datacenters, also while one datacenter is unreachable and
+//! after writes of unknown outcome.
 #![cfg(unix)]
 
 mod cluster;
@@ -63,7 +63,8 @@ async fn query(session: &Session, cql: impl Into<Statement>) -> QueryResult {
     until(&cql.contents, answered).await
 }
 
-/// Creates a sequence. Any of the attempts may have created it.
+/// Creates a sequence, with retries. `AlreadyExists` is accepted, because an earlier attempt may have
+/// created the sequence.
 async fn create(store: &CassandraStore, text: &str, bounds: Bounds) {
     let created = || async {
         match store.create(&name(text), bounds).await {
@@ -74,8 +75,8 @@ async fn create(store: &CassandraStore, text: &str, bounds: Bounds) {
     until("it is created", created).await;
 }
 
-/// Reserves until ids are granted. Adds every attempt to the ledger, since one on a busy machine may be in
-/// doubt.
+/// Reserves until ids are granted. Adds every attempt to the ledger, because on a busy machine an attempt
+/// can have an unknown outcome.
 async fn insist(store: &CassandraStore, request: &Reserve, ledger: &mut Ledger) -> Grant {
     let begun = Instant::now();
     loop {
@@ -120,14 +121,14 @@ async fn drain(store: &CassandraStore, request: &Reserve) -> Ledger {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_datacenters_hand_out_every_id_once() {
+async fn two_datacenters_grant_every_id_once() {
     let Some(cluster) = Cluster::start("ids").await else { return };
     let max = 2_000;
     let stores = cluster.both(150, 50).await;
     create(&stores[0], "small", Bounds::new(1, max).unwrap()).await;
     let mut clients = JoinSet::new();
     for dc in [0, 1, 0, 1] {
-        // Each with its own session and state, like another process.
+        // Each store has its own session and state, like a separate process.
         let store = Cluster::open(&cluster.geo(dc, 150)).await;
         clients.spawn(async move { drain(&store, &request("small", 7)).await });
     }
@@ -144,7 +145,7 @@ async fn two_datacenters_hand_out_every_id_once() {
     many_make_one_table_at_once(&cluster).await;
 }
 
-/// Creates a table through nodes that do not see each other's table yet.
+/// Creates the same table at once through nodes that have not received each other's table yet.
 async fn many_make_one_table_at_once(cluster: &Cluster) {
     for round in 0..3 {
         let table = format!("race_{round}");
@@ -188,7 +189,7 @@ async fn what_is_set_or_removed_is_heard_of_elsewhere(cluster: &Cluster, stores:
     };
     let grant = until("the other datacenter sees the removal", heard).await;
     assert!(grant.range.start() <= 151, "the new sequence starts at its first id: {grant:?}");
-    // A new client checks the era before it serves.
+    // A new client checks the era before it grants ids.
     let back = Change::new().next(1).backwards(true);
     until("it is set back", || stores[0].set(&s.name, back)).await;
     let fresh = Cluster::open(&cluster.geo(1, 150)).await;
@@ -206,23 +207,23 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
         assert_eq!(error.kind(), ErrorKind::StoreViolation, "{text}: {error}");
         assert!(error.to_string().contains(&format!("idmill set {text} --next N")), "{error}");
     };
-    // Detected by a process that saw a later state.
+    // A process that saw a later state detects the setback.
     insist(&stores[0], &request("known", 100), &mut ledger).await;
     run(&format!("UPDATE ids.idmill_sequences_windows SET next = 20 {}", window("known"))).await;
     refused(&stores[0], "known").await;
-    // Detected by a new process: the global counter has a claim of a missing window.
+    // A new process also detects it: the global counter has a claim for a window that is missing.
     insist(&stores[0], &request("lost", 1), &mut ledger).await;
     run(&format!("DELETE FROM ids.idmill_sequences_windows {}", window("lost"))).await;
     let stranger = Cluster::open(&cluster.geo(0, 150)).await;
     refused(&stranger, "lost").await;
-    // The window is two refills old.
+    // Set the window back by more than two refills.
     for _ in 0..5 {
         insist(&stores[0], &request("refills", 150), &mut ledger).await;
     }
     let back = "SET generation = 1, next = 151, until = 151, preloaded_next = null, preloaded_until = null";
     run(&format!("UPDATE ids.idmill_sequences_windows {back} {}", window("refills"))).await;
     refused(&stranger, "refills").await;
-    // Apply the remedy: raise the next id.
+    // Apply the remedy from the error message: raise the next id.
     let forwards = Change::new().next(10_000);
     for text in ["known", "lost", "refills"] {
         until("it is set", || async { stores[1].set(&name(text), forwards).await }).await;
@@ -230,10 +231,10 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
         let grant = insist(&stranger, &request(text, 1), &mut ledger).await;
         assert!(grant.range.start() >= 10_000, "{text}: {grant:?}");
     }
-    // Set the global counter back.
+    // Set the global counter back, and remove its claims.
     insist(&stores[0], &request("counter", 1), &mut ledger).await;
     run("UPDATE ids.idmill_sequences SET next = 1, claims = {} WHERE name = 'counter'").await;
-    // The window first grants its remaining ids.
+    // The setback is detected only after the window has granted its remaining ids.
     let noticed = || async {
         match stranger.reserve(&request("counter", 40)).await {
             Ok(_) => Err(ErrorKind::Unavailable.into()),
@@ -328,7 +329,7 @@ async fn unknown_outcomes_neither_repeat_nor_lose_ids() {
         ledgers.entry(which).or_default().add(ledger);
     }
     for store in &stores {
-        // In steps larger than the clients', since each reserve waits for the disk several times.
+        // Use larger steps than the clients, because each reserve waits for the disk several times.
         let rest = drain(store, &request("windows", 40)).await;
         ledgers.get_mut("windows").unwrap().add(rest);
     }

@@ -1,7 +1,7 @@
-//! Writes to a window that arrive late: before that, another client sets the sequence and refills the
-//! window.
+//! Writes to a window that arrive late, after another client has set the sequence and refilled the window.
 //!
-//! All other parts of their condition may hold again, but not the era: no such write may be applied.
+//! No such write may be applied: its era is outdated, although all other parts of its condition may hold
+//! again.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ const SWITCH: &str = "SET next = ?, until = ?, preloaded_next = null";
 const INSTALL: &str = "SET preloaded_next = ?";
 const RESET: &str = "SET incarnation = ?";
 
-/// A late process, a prompt one, and the proxy between them and the node.
+/// Two stores like separate processes, one of them late, behind a proxy in front of the node.
 struct Two {
     proxy: Between,
     late: CassandraStore,
@@ -30,14 +30,15 @@ struct Two {
 impl Two {
     async fn over(cluster: &Cluster) -> Self {
         let proxy = Between::to(cluster.address(0)).await;
-        // A write times out after a quarter of the timeout below. The other processes must be done by then.
+        // A write times out after a quarter of the timeout below. The prompt store must be done before
+        // that.
         let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
         let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
         let [late, prompt] = [Cluster::open(&options).await, Cluster::open(&options).await];
         Self { proxy, late, prompt }
     }
 
-    /// Reserves, and holds back the first matching write that it sends.
+    /// Starts a reserve, and holds back its first write that matches.
     async fn reserve_until(
         &self,
         store: &CassandraStore,
@@ -52,7 +53,7 @@ impl Two {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_write_of_an_earlier_era_is_refused() {
+async fn write_of_an_earlier_era_is_refused() {
     let Some(cluster) = Cluster::start("ids").await else { return };
     let two = Two::over(&cluster).await;
     a_take_after_the_same_number_came_again(&two).await;
@@ -62,7 +63,8 @@ async fn a_write_of_an_earlier_era_is_refused() {
     }
 }
 
-/// After the sequence is set back, the window reaches the same `next` that the take saw.
+/// After the sequence is set back, the window has the same `next` again as in the condition of the held
+/// take.
 async fn a_take_after_the_same_number_came_again(two: &Two) {
     let s = request("stale_take", 5);
     let before = insist(&two.late, &s, &mut Ledger::default()).await;
@@ -83,8 +85,8 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     assert_eq!(ledger.disjoint(), 15);
 }
 
-/// Two processes detect the recall. One resets the window, refills it and draws before the other's reset
-/// arrives.
+/// Both processes detect the recall. The prompt process resets the window, refills it and draws before the
+/// late process's reset arrives.
 async fn one_that_empties_the_window(two: &Two) {
     let s = request("stale_reset", 5);
     insist(&two.late, &s, &mut Ledger::default()).await;
@@ -98,7 +100,7 @@ async fn one_that_empties_the_window(two: &Two) {
     assert!(ledger.disjoint() == 15 && !ledger.reaches(6), "ids of the era before");
 }
 
-/// Except for its era, an emptied window equals one that never had a range.
+/// Except for its era, an emptied window equals a window that never had a range.
 async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
     let (stale, late) = two.reserve_until(&two.late, write, text).await;
     set_to_a_thousand(two, text).await;

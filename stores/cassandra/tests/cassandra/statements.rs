@@ -1,7 +1,8 @@
 //! A proxy between a store and a node. It parses CQL frames (version 4 of the protocol), and holds back or
 //! misspells the statements that a test selects.
 //!
-//! Statements are matched by their text, also when they are executed by the id of a prepared statement.
+//! Rules match the text of a statement. A prepared statement is executed by its id, so the proxy keeps the
+//! texts of prepared statements.
 
 use std::collections::HashMap;
 use std::io;
@@ -16,7 +17,7 @@ const QUERY: u8 = 0x07;
 const RESULT: u8 = 0x08;
 const PREPARE: u8 = 0x09;
 const EXECUTE: u8 = 0x0A;
-/// The kind of a result with the id of a prepared statement.
+/// The result kind of a reply to PREPARE, which contains the id of the prepared statement.
 const PREPARED: [u8; 4] = [0, 0, 0, 4];
 
 /// A proxy that matches statements.
@@ -27,15 +28,15 @@ pub(crate) struct Between {
 
 #[derive(Default)]
 struct State {
-    /// Statements being prepared, by connection and stream of the answer.
+    /// Texts of statements that are being prepared, by connection and stream of the reply.
     preparing: HashMap<(u64, [u8; 2]), String>,
     /// Texts of prepared statements, by id.
     prepared: HashMap<Vec<u8>, String>,
     rules: Vec<Rule>,
 }
 
-/// The action for the next requests whose statement contains this text and whose frame contains these
-/// bytes.
+/// An action for the next `times` requests whose statement contains `statement` and whose frame contains
+/// `bytes`.
 struct Rule {
     statement: String,
     bytes: Vec<u8>,
@@ -44,7 +45,7 @@ struct Rule {
 }
 
 enum Act {
-    /// Replaces the bytes with others of the same length.
+    /// Replaces the matching bytes with these bytes, which have the same length.
     Misspell(Vec<u8>),
     /// Holds the request back.
     Hold(Gate),
@@ -56,7 +57,7 @@ impl Between {
         let IpAddr::V4(ip) = node.ip() else { panic!("{node}") };
         let [a, b, c, _] = ip.octets();
         for last in 100..=250 {
-            // At the node's port, since the driver assumes that all nodes use the same one.
+            // Use the node's port, because the driver assumes that all nodes use the same port.
             let beside = SocketAddr::from((Ipv4Addr::new(a, b, c, last), node.port()));
             let (requests, answers) = (state.clone(), state.clone());
             let builder = Proxy::builder(node)
@@ -99,7 +100,7 @@ impl Between {
         });
     }
 
-    /// Number of requests that the rules still wait for.
+    /// Returns the number of requests for which the rules still wait.
     pub(crate) fn outstanding(&self) -> usize {
         self.state.lock().rules.iter().map(|rule| rule.times).sum()
     }
@@ -161,13 +162,13 @@ impl Frame<'_> {
         &self.0[HEADER..]
     }
 
-    /// The text at the start of QUERY and PREPARE.
+    /// Returns the text at the start of a QUERY or PREPARE body.
     fn text(&self) -> String {
         let (length, text) = self.body().split_first_chunk().expect("four bytes");
         String::from_utf8_lossy(&text[..u32::from_be_bytes(*length) as usize]).into_owned()
     }
 
-    /// The id at the start of EXECUTE, and in the result of PREPARE after its kind.
+    /// Returns the id at this offset: 0 in EXECUTE, and after the kind in the result of PREPARE.
     fn id(&self, from: usize) -> &[u8] {
         let (length, id) = self.body()[from..].split_first_chunk().expect("two bytes");
         &id[..usize::from(u16::from_be_bytes(*length))]

@@ -1,7 +1,7 @@
-//! Nodes that do not know yet about a keyspace or table that another node created.
+//! Nodes that have not yet received a keyspace or table that another node created.
 //!
-//! This state lasts only moments, too short for a test. So the proxy misspells requests: the node then
-//! answers that the keyspace or table does not exist.
+//! This state is too short for a test. So the proxy misspells requests, and the node replies that the
+//! keyspace or table does not exist.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const KEYSPACES: &str = "FROM system_schema.keyspaces";
 const TABLES: &str = "FROM system_schema.tables";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn new_keyspaces_and_tables_are_awaited() {
+async fn opening_waits_for_new_keyspaces_and_tables() {
     let Some(cluster) = Cluster::start("ids").await else { return };
     tokio::join!(
         a_keyspace_and_a_table_that_are_heard_of_later(&cluster),
@@ -27,7 +27,8 @@ async fn new_keyspaces_and_tables_are_awaited() {
     a_table_that_is_not_there_for_a_moment(&cluster).await;
 }
 
-/// As on a node that was down when the table was created, and runs a statement before it learns of it.
+/// Simulates a node that was down when the table was created, and receives a statement before it has the
+/// table.
 async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
     let options = CassandraOptions::new([cluster.host(0)], "momentary")
         .datacenter("dc1")
@@ -39,12 +40,13 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
         query(&session, "DROP TABLE IF EXISTS momentary.idmill_sequences").await;
         let text = format!("s{round}");
         let reserving = tokio::spawn(async move { store.reserve(&request(&text, 5)).await });
-        // This pause is not a limit: the reserve may find the new table immediately.
+        // The length of this pause is not critical: the reserve may find the new table immediately.
         tokio::time::sleep(Duration::from_millis(500)).await;
         Cluster::open(&options).await;
         match reserving.await.unwrap() {
             Ok(_) => return,
-            // A reserve retries only for seconds, and a busy node may need longer to create the table.
+            // A reserve retries for only a few seconds, and a busy node may need longer to create the
+            // table.
             Err(error) => {
                 assert!(
                     error.kind() == ErrorKind::NotFound || error.status() != Status::Permanent,
@@ -59,18 +61,18 @@ async fn a_table_that_is_not_there_for_a_moment(cluster: &Cluster) {
 
 async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
     let proxy = Between::to(cluster.address(0)).await;
-    // Two checks before the keyspace is created, and two after.
+    // The store checks twice before the keyspace is created, and twice after.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 4);
     proxy.misspell("CREATE TABLE", "heard_of", "unheard_", 2);
-    // Two checks before the table is created, one after each failed attempt, and one after the successful
-    // one.
+    // The store checks twice before the table is created, once after each of the two failed attempts, and
+    // once after the successful attempt.
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 5);
     let store =
         CassandraStore::open(cluster.behind(&proxy, "heard_of").create_keyspace([("dc1", 1)])).await.unwrap();
     assert_eq!(proxy.outstanding(), 0, "the store did not repeat its check: nothing was tested");
     let mut ledger = Ledger::default();
     insist(&store, &request("s", 5), &mut ledger).await;
-    // Another process, which creates nothing, begins a moment later.
+    // Another process, which may not create tables, opens the store a moment later.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 1);
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 1);
     let store = CassandraStore::open(cluster.behind(&proxy, "heard_of").create_tables(false)).await.unwrap();

@@ -1,4 +1,5 @@
-//! A proxy between the store and the emulator that reads each request and applies the test's plan.
+//! A proxy between the store and the emulator. It reads each request, and handles it according to the plan
+//! of the test.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -10,26 +11,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What happens to a request.
+/// How the proxy handles a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Pass,
-    /// The connection ends before the emulator receives it.
+    /// Closes the connection before the emulator receives the request.
     CutBefore,
-    /// The emulator answers, and the connection ends before the store receives the answer.
+    /// Closes the connection after the emulator has replied, before the store receives the reply.
     CutAfter,
-    /// The emulator does not receive it; this code and body are the answer.
+    /// Replies with this code and body, and does not forward the request.
     Answer(u16, &'static str),
-    /// The emulator executes it, but the store gets this answer.
+    /// Lets the emulator execute the request, but replies with this code and body.
     AnswerAfter(u16, &'static str),
-    /// No answer, and the emulator does not receive it.
+    /// Sends no reply, and does not forward the request.
     Hold,
 }
 
-/// A request as received.
+/// A received request.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    /// `lookup`, `commit`, …
+    /// The method, such as `lookup` or `commit`.
     pub(crate) method: String,
     /// Number of earlier requests with this method.
     pub(crate) nth: usize,
@@ -52,13 +53,13 @@ type Plan = Arc<dyn Fn(Seen) -> Pin<Box<dyn Future<Output = Fate> + Send>> + Sen
 pub(crate) struct Front {
     address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
-    // Ends with the proxy.
+    // The tasks of the proxy, which end when it is dropped.
     _serving: JoinSet<()>,
 }
 
 impl Front {
-    /// Starts a proxy in front of `emulator`. `plan` decides each request's fate, and may act before it
-    /// returns.
+    /// Starts a proxy in front of `emulator`. `plan` determines how each request is handled, and can run
+    /// other operations before it returns.
     pub(crate) async fn start<F>(
         emulator: SocketAddr,
         plan: impl Fn(Seen) -> F + Send + Sync + 'static,
@@ -93,7 +94,8 @@ async fn serve(listener: TcpListener, emulator: SocketAddr, seen: Arc<Mutex<Vec<
         let (mut store, _) = listener.accept().await.unwrap();
         let (seen, plan) = (Arc::clone(&seen), Arc::clone(&plan));
         connections.spawn(async move {
-            // One request per connection: here a failure always reaches the store as a closed connection.
+            // Each connection serves one request, so that the store always sees a failure as a closed
+            // connection.
             let Some(request) = read_request(&mut store, &seen).await else { return };
             let fate = plan(request.clone()).await;
             let reply = match fate {
@@ -123,14 +125,14 @@ async fn read_request(store: &mut TcpStream, seen: &Mutex<Vec<Seen>>) -> Option<
     seen.last().cloned()
 }
 
-/// Sends a request to the emulator on a separate connection. Returns the raw reply.
+/// Sends a request to the emulator on a separate connection. Returns the head and the body of the reply.
 pub(crate) async fn ask(emulator: SocketAddr, head: &str, body: &str) -> std::io::Result<(String, String)> {
     let mut connection = TcpStream::connect(emulator).await?;
     connection.write_all(format!("{head}\r\n{body}").as_bytes()).await?;
     read_message(&mut connection).await
 }
 
-/// Reads a head including its last line ending, and a body of its declared length.
+/// Reads the head, including its last line ending, and a body of the declared length.
 async fn read_message(connection: &mut TcpStream) -> std::io::Result<(String, String)> {
     let mut bytes = Vec::new();
     let (mut head, mut end) = (String::new(), None);

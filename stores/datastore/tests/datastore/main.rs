@@ -1,4 +1,4 @@
-//! The Datastore store on Google's emulators: its guarantees, and its behavior under faults.
+//! Tests the guarantees of the Datastore store on Google's emulators, and its behavior under faults.
 
 mod front;
 mod trouble;
@@ -35,7 +35,7 @@ async fn inspect(store: &DatastoreStore, text: &str) -> SequenceInfo {
     store.inspect(&name(text)).await.unwrap().expect("it exists")
 }
 
-/// One emulator for all tests that do not disturb it; each test has its own project.
+/// Returns an emulator that is shared by all tests that do not disturb it. Each test has its own project.
 async fn shared(engine: &'static str) -> Option<Arc<Engine>> {
     static RUNNING: Mutex<[Weak<Engine>; 2]> = Mutex::const_new([Weak::new(), Weak::new()]);
     let mut running = RUNNING.lock().await;
@@ -56,7 +56,7 @@ async fn open(engine: &Engine, project: &str) -> DatastoreStore {
     DatastoreStore::open_with(options(engine, project)).await.unwrap()
 }
 
-/// A store that reaches the emulator through a proxy with this plan.
+/// Opens a store that reaches the emulator through a proxy with this plan.
 async fn behind<F>(
     engine: &Engine,
     project: &str,
@@ -70,7 +70,7 @@ where
     (DatastoreStore::open_with(options).await.unwrap(), front)
 }
 
-/// Like [`behind`], with a fate for the first commit only.
+/// Like [`behind`], with a plan that handles only the first commit differently.
 async fn first_commit(engine: &Engine, project: &str, fate: Fate) -> (DatastoreStore, Front) {
     behind(engine, project, move |seen| {
         let fate = if seen.is("commit", 0) { fate } else { Fate::Pass };
@@ -97,7 +97,7 @@ async fn ranges_are_disjoint_among_tasks_and_stores() {
     ranges_are_disjoint(&engine).await;
 }
 
-/// A different implementation, with another kind of versions and blocking locks.
+/// The newer emulator is a different implementation, with another kind of versions and with blocking locks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ranges_are_disjoint_in_the_newer_emulator_too() {
     let Some(engine) = shared("firestore").await else { return };
@@ -138,7 +138,7 @@ async fn one_creates(engine: &Engine) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_many_that_create_a_sequence_one_does() {
+async fn only_one_of_concurrent_creates_succeeds() {
     for engine in ["datastore", "firestore"] {
         let Some(engine) = shared(engine).await else { continue };
         one_creates(&engine).await;
@@ -146,7 +146,7 @@ async fn of_many_that_create_a_sequence_one_does() {
 }
 
 #[tokio::test]
-async fn bounds_are_kept_to_the_last_id() {
+async fn bounds_are_exact_up_to_the_last_id() {
     let Some(engine) = shared("datastore").await else { return };
     let store = open(&engine, "bounds").await;
     for (at, (start, max)) in [
@@ -180,7 +180,7 @@ async fn bounds_are_kept_to_the_last_id() {
 }
 
 #[tokio::test]
-async fn an_exhausted_new_sequence_is_not_created() {
+async fn sequence_exhausted_at_creation_is_not_created() {
     let Some(engine) = shared("datastore").await else { return };
     let store = open(&engine, "nothing").await;
     let request = request("s", 1).ceiling(4).create(Bounds::new(5, 9).unwrap());
@@ -189,7 +189,7 @@ async fn an_exhausted_new_sequence_is_not_created() {
 }
 
 #[tokio::test]
-async fn any_name_will_do_and_places_are_kept_apart() {
+async fn any_name_works_and_locations_are_separate() {
     let Some(engine) = shared("datastore").await else { return };
     let names = ["__x__", "~", "~__x__", "a/b", "a~1b", ".", "..", "'; DROP TABLE--", "строка", "a b"];
     let places = [
@@ -227,7 +227,7 @@ async fn open_url(engine: &Engine, url: &str) -> DatastoreStore {
 }
 
 #[tokio::test]
-async fn more_sequences_than_one_answer_holds_are_listed() {
+async fn list_returns_more_sequences_than_one_reply() {
     let Some(engine) = shared("datastore").await else { return };
     let (store, front) = behind(&engine, "pages", |_| async { Fate::Pass }).await;
     store.create(&name("s"), Bounds::new(1, 9).unwrap()).await.unwrap();
@@ -249,7 +249,7 @@ async fn more_sequences_than_one_answer_holds_are_listed() {
 }
 
 #[tokio::test]
-async fn a_sequence_that_is_created_again_is_another() {
+async fn recreated_sequence_has_a_new_identity() {
     let Some(engine) = shared("datastore").await else { return };
     let store = open(&engine, "again").await;
     let bounds = Bounds::new(1, 9).unwrap();
@@ -286,7 +286,7 @@ async fn entity_of_another_format_is_rejected_by_name() {
     }
 }
 
-/// Stores entities that the store itself would not write.
+/// Commits raw mutations, to create entities that the store would not write.
 async fn commit(engine: &Engine, project: &str, mutations: &str) {
     let body = format!(r#"{{"mode":"NON_TRANSACTIONAL","mutations":[{mutations}]}}"#);
     let length = body.len();

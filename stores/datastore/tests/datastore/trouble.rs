@@ -1,4 +1,4 @@
-//! Faults between store and emulator: lost answers, concurrent writes, unreachable emulators.
+//! Faults between the store and the emulator: lost replies, concurrent writes, and unreachable emulators.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ async fn failed_read_is_unavailable_and_commits_nothing() {
         .enumerate()
     {
         let (store, front) = behind(&engine, &format!("reads-{at}"), move |seen| async move {
-            // The first look-up happens while opening.
+            // The first lookup is sent when the store is opened.
             if seen.is("lookup", 1) { fate } else { Fate::Pass }
         })
         .await;
@@ -66,7 +66,7 @@ async fn failed_read_is_unavailable_and_commits_nothing() {
 }
 
 #[tokio::test]
-async fn conflicts_are_retried_and_refusals_are_not() {
+async fn conflicts_are_retried_but_rejections_are_not() {
     let Some(engine) = shared("datastore").await else { return };
     let aborted = r#"{"error":{"code":409,"message":"too much contention","status":"ABORTED"}}"#;
     let (store, front) = behind(&engine, "status", move |seen| async move {
@@ -154,7 +154,7 @@ async fn slower_of_two_writers_reads_again() {
 }
 
 #[tokio::test]
-async fn removal_spares_a_sequence_that_is_another_by_now() {
+async fn remove_is_retried_after_a_concurrent_reserve() {
     let Some(engine) = shared("datastore").await else { return };
     let other = open(&engine, "spared").await;
     reserve(&other, "s", 1).await.unwrap();
@@ -194,7 +194,7 @@ async fn dropped_call_blocks_no_other_store() {
             outcome = reserve(&store, "s", 10) => panic!("{outcome:?}"),
             () = arrived.notified() => {}
         }
-        // The other store has no open transaction: no conflict, and no lock to wait for.
+        // The dropped call has left no open transaction, so there is no conflict and no lock to wait for.
         assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     }
 }
@@ -224,8 +224,8 @@ async fn paused_emulator_read_is_unavailable_commit_is_unknown() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     engine.resume();
     let (start, _) = reserve(&warm, "s", 10).await.unwrap();
-    // The commit that waited in the paused emulator may be applied before this one, or fail after it; both
-    // never succeed.
+    // The commit that waited in the paused emulator may be applied before this commit, or fail after it.
+    // The two ranges must not overlap.
     assert!(matches!(start, 11 | 21), "{start}");
     assert_eq!(inspect(&warm, "s").await.next, Some(start + 10));
 }
@@ -244,11 +244,11 @@ async fn stopped_emulator_is_unavailable_until_it_restarts() {
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     }
     engine.restart().await;
-    // The emulator loses recent writes on a restart, so only check that it answers.
+    // The emulator loses recent writes on a restart, so only check that the reserve succeeds.
     reserve(&store, "s", 10).await.unwrap();
 }
 
-/// Returns these tokens one after the other, then fails.
+/// A source that returns these tokens one after the other, then fails.
 #[derive(Debug)]
 struct Tokens(parking_lot::Mutex<Vec<&'static str>>);
 
@@ -291,7 +291,7 @@ async fn each_request_carries_a_fresh_token_never_printed() {
 }
 
 #[tokio::test]
-async fn an_app_draws_by_url() {
+async fn ids_are_drawn_by_url() {
     let Some(engine) = shared("datastore").await else { return };
     let url = format!("datastore://app?namespace=shop&emulator={}&timeout=1m", engine.address());
     let ids = idmill_datastore::connect(&url).await.unwrap();

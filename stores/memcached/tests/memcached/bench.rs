@@ -1,4 +1,4 @@
-//! Helpers of the tests: a server, a durable store, and windows on them.
+//! Test helpers: a server, a durable store, and windows.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::gate::Gate;
 
 pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
 
-/// Starts the server; if it is not available, prints the reason and ends the test.
+/// Starts the server. If it is not available, ends the test.
 macro_rules! server {
     () => {
         match idmill_testing::engines::Engine::start("memcached").await {
@@ -37,13 +37,13 @@ pub(crate) fn request(count: u64) -> Reserve {
     Reserve::new(name(), count).create(Bounds::of::<u64>())
 }
 
-/// Options with a fixed window size, whatever the rate, and timeouts long enough for a busy server.
+/// Returns options with a window size that does not depend on the rate, and a timeout for a busy server.
 pub(crate) fn options(server: &Engine, block: u64) -> MemcachedOptions {
     let options = MemcachedOptions::new(server.address().to_string()).block(block).max_skip(None);
     options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(30))
 }
 
-/// Options through a gate, with timeouts long enough for a test that steps.
+/// Returns options for a window behind a gate. The timeouts are long enough for a test that holds commands.
 pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
     let minute = Duration::from_secs(60);
     MemcachedOptions::new(gate.address())
@@ -54,12 +54,12 @@ pub(crate) fn gated(gate: &Gate, block: u64) -> MemcachedOptions {
         .refresh(minute)
 }
 
-/// A separate tier, like another process.
+/// Returns a tier with its own window, like a separate process.
 pub(crate) fn tier<S: Store + Clone + 'static>(store: &S, options: MemcachedOptions) -> Tier {
     Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, MemcachedWindow::new(options).unwrap())
 }
 
-/// Draws until it gets ids, and retries transient errors.
+/// Draws ids, and retries after transient errors.
 pub(crate) async fn draw(tier: &Tier, count: u64) -> IdRange {
     loop {
         match tier.reserve(&request(count)).await {
@@ -74,7 +74,7 @@ pub(crate) fn passes(error: &Error) -> bool {
     error.status() != idmill::Status::Permanent
 }
 
-/// All ids; panics on a duplicate.
+/// All ids that were handed out. Adding a duplicate panics.
 #[derive(Debug, Default)]
 pub(crate) struct Issued(pub(crate) BTreeSet<u64>);
 
@@ -90,13 +90,13 @@ impl Issued {
     }
 }
 
-/// The key of the sequence's item.
+/// Returns the key of the sequence's item.
 pub(crate) async fn key(store: &impl Store) -> String {
     let identity = store.inspect(&name()).await.unwrap().expect("it was created").identity;
     format!("idmill:2:{:x}:{}:orders%20of%20the%20day", identity.incarnation, identity.epoch)
 }
 
-/// A plain connection, for actions of a cache or its operators.
+/// A plain connection to the server, to evict items and read values.
 pub(crate) struct Raw(BufReader<TcpStream>);
 
 impl Raw {
@@ -114,7 +114,7 @@ impl Raw {
         value.parse().unwrap()
     }
 
-    /// Sends one command. Returns its answer, and the value that may follow it.
+    /// Sends one command. Returns the reply line and the value, which is empty if there is none.
     pub(crate) async fn ask(&mut self, command: &str) -> (String, String) {
         self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).await.unwrap();
         let (mut line, mut value) = (String::new(), String::new());
@@ -130,7 +130,7 @@ impl Raw {
         loop {
             let (line, value) = self.ask(&format!("mg {key} v c")).await;
             let cas = line.split(' ').find_map(|flag| flag.strip_prefix('c'))?;
-            // Delete by cas: no draw came in between.
+            // Deleting by cas ensures that no draw came in between.
             if self.ask(&format!("md {key} C{cas}")).await.0 == "HD" {
                 return Some(value);
             }
@@ -138,7 +138,7 @@ impl Raw {
     }
 }
 
-/// The number of ids that an item's number has left.
+/// Returns the number of ids that are left in an item.
 pub(crate) fn left(number: &str) -> u64 {
     number.parse().ok().and_then(Layout::decode).map_or(0, |standing| standing.left)
 }

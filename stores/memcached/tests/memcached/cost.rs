@@ -1,4 +1,4 @@
-//! The cost of an id in round trips.
+//! Measures the round trips per id.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 
 use crate::bench::{Issued, Tier, draw, options, server, tier};
 
-/// Draws `draws` ids one by one on all tiers concurrently. Returns the ids and the total round trips.
-/// Subtracts waits for another caller's refill, whose number depends on timing.
+/// Draws `draws` ids one by one on each tier, with all tiers concurrently. Returns the ids and the total
+/// round trips, without the waits for another caller's refill, whose number depends on timing.
 async fn each(tiers: &[Arc<Tier>], draws: u64) -> (Issued, u64) {
     let mut tasks = JoinSet::new();
     for tier in tiers {
@@ -31,7 +31,7 @@ async fn each(tiers: &[Arc<Tier>], draws: u64) -> (Issued, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_costs_about_one_round_trip() {
+async fn id_needs_about_one_round_trip() {
     let server = server!();
     for (clients, most) in [(1, 1.1), (4, 1.5), (16, 1.5)] {
         let store = MemoryStore::new();
@@ -45,12 +45,12 @@ async fn an_id_costs_about_one_round_trip() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_that_wait_at_the_same_time_share_a_round_trip() {
+async fn concurrent_callers_share_a_round_trip() {
     let server = server!();
     let store = Arc::new(tier(&MemoryStore::new(), options(&server, 1_000)));
     let ids = Sequences::builder(store.clone()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").order(Order::Global).await.unwrap();
-    // The sequence is known, and the window filled.
+    // The first draw reads the sequence and fills the window.
     orders.next().await.unwrap();
     let before = store.window().stats().round_trips;
     let mut calls = JoinSet::new();

@@ -1,4 +1,4 @@
-//! The published design on its original services: the durable count in Datastore, the window in memcached.
+//! The services of the published design: the durable count in Datastore, and the window in memcached.
 
 use idmill::Order;
 use idmill_datastore::{DatastoreOptions, DatastoreStore};
@@ -7,7 +7,7 @@ use idmill_testing::engines::Engine;
 use crate::bench::{Raw, request, server};
 use crate::{growth, processes, specimen};
 
-/// Starts the emulator; if it is not available, prints the reason and ends the test.
+/// Starts the emulator. If it is not available, ends the test.
 macro_rules! emulator {
     () => {
         match Engine::start("datastore").await {
@@ -44,7 +44,7 @@ async fn processes_share_a_window_through_failures() {
     processes::share_a_window(6, &options(&emulator).to_string(), &server, &clock).await;
 }
 
-/// Like an application: by URL, with the order among processes that it requests.
+/// Opens the store by URL, like an application, and requests ids that grow across processes.
 #[tokio::test]
 async fn ids_grow_across_clients_in_global_order() {
     let (server, emulator) = (server!(), emulator!());

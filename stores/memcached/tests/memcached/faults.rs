@@ -1,4 +1,4 @@
-//! Faults between a window and its server, one at a time.
+//! Tests single faults between a window and its server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ async fn draw_with_a_lost_reply_is_unknown_and_leaves_a_gap() {
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_after();
     assert_eq!(lost.await.unwrap(), ErrorKind::UnknownOutcome);
-    // The client cannot rule out that the draw was sent: unknown again, though the server never received it.
+    // The client cannot detect that the server never received the draw, so the outcome is unknown again.
     let drawing = tier.clone();
     let lost = tokio::spawn(async move { kind(&drawing).await });
     gate.expect("ma").await.cut_before();
@@ -44,7 +44,7 @@ async fn draw_with_a_lost_reply_is_unknown_and_leaves_a_gap() {
 }
 
 #[tokio::test]
-async fn install_with_a_lost_reply_returns_no_id_of_its_own() {
+async fn install_with_a_lost_reply_returns_no_own_id() {
     let server = server!();
     let store = FaultyStore::new();
     let mut gate = Gate::before(server.address()).await;
@@ -77,20 +77,20 @@ async fn lost_install_costs_one_block_and_one_stub_lifetime() {
 }
 
 #[tokio::test]
-async fn a_empty_window_is_cleared_and_refilled_by_one() {
+async fn empty_window_is_cleared_and_refilled_once() {
     let server = server!();
     let store = FaultyStore::new();
     let (gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
     let (p0, p1) = (Arc::new(tier(&store, gated(&gate0, 2))), Arc::new(tier(&store, gated(&gate1, 2))));
     gate0.open();
-    // The second of two ids is put into the window: too few for a prepared range.
+    // The window has only two ids, too few to prepare the next range.
     assert_eq!((draw(&p0, 1).await.start(), draw(&p0, 1).await.start()), (1, 2));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
     gate1.pass("ma").await;
     let clear = gate1.expect("md").await;
-    // P0 found it empty too, cleared it, and refilled: the late clear fails on another cas and leaves the new
-    // block unchanged.
+    // P0 also finds the window empty, clears it, and refills it. P1's late clear then fails, because the
+    // cas has changed, and leaves the new block unchanged.
     assert_eq!(draw(&p0, 1).await.start(), 3);
     clear.pass();
     gate1.pass("ma").await;
@@ -107,7 +107,8 @@ async fn draw_discards_its_cas_with_its_connection() {
     let p1 = Arc::new(tier(&store, gated(&gate, 2)));
     let drawing = p1.clone();
     let drawing = tokio::spawn(async move { draw(&drawing, 1).await });
-    // P1 receives the cas of the empty window, but loses its connection before using the cas: P1 draws again.
+    // P1 receives the cas of the empty window, but loses its connection before it uses the cas. P1 must
+    // then draw again.
     gate.expect("ma").await.pass_and_cut();
     gate.pass("ma").await;
     gate.open();
@@ -161,30 +162,31 @@ fn begin(tier: &PausedTier) -> tokio::task::JoinHandle<u64> {
     tokio::spawn(async move { draw(&tier, 1).await.start() })
 }
 
-/// A fresh server counts its cas from the beginning, and accepts an old one from a new connection.
+/// A restarted server counts its cas from the beginning, so an old cas that is sent on a new connection
+/// could match.
 #[tokio::test]
-async fn a_cas_is_never_used_on_another_connection() {
+async fn cas_is_never_used_on_another_connection() {
     let server = server!();
     let store = FaultyStore::new();
     let (store0, store1) = (Paused::new(&store), Paused::new(&store));
     let options = options(&server, 100).stub(Duration::from_secs(60));
     let (p0, p1) = (paused_tier(&store0, options.clone()), paused_tier(&store1, options));
-    // P0 wins the first item of this server, and is paused in its reserve.
+    // P0 creates the first stub on this server, and is paused in its reserve.
     let late = begin(&p0);
     store0.arrival().await;
     server.kill();
     server.restart().await;
-    // P1 does the same on the new server: its stub has the same cas as P0's.
+    // P1 does the same on the restarted server, so its stub has the same cas as P0's stub.
     let early = begin(&p1);
     store1.arrival().await;
-    // P0 has a new connection already: another sequence needed one.
+    // Draw from another sequence, so that P0 already has a new connection.
     let mut other = request(1);
     other.name = SequenceName::new("other").unwrap();
     while let Err(error) = p0.reserve(&other).await {
         assert!(crate::bench::passes(&error), "{error}");
     }
     store0.permits.add_permits(10);
-    // P0 abandons its block, and waits for P1's: it looks at the item before P1 continues.
+    // P0 must abandon its block and wait for P1's block. Let P0 look at the item before P1 continues.
     while p0.abandoned() == 0 {
         assert!(!late.is_finished(), "P0 put its block in the place of a stub that is not its own");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -206,7 +208,7 @@ async fn only_the_stub_winner_reserves_from_the_store() {
     let first = begin(&p0);
     store0.arrival().await;
     let waiter = begin(&p1);
-    // Wait until P1 has looked several times, and found the stub.
+    // Wait until P1 has looked several times and found the stub.
     while p1.window().stats().round_trips < 6 {
         assert!(!waiter.is_finished(), "the waiter called the store");
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -217,7 +219,7 @@ async fn only_the_stub_winner_reserves_from_the_store() {
 }
 
 #[tokio::test]
-async fn a_winner_that_dies_costs_one_life_of_its_stub() {
+async fn dead_winner_costs_one_stub_lifetime() {
     let server = server!();
     let store = FaultyStore::new();
     let paused = Paused::new(&store);
@@ -229,7 +231,7 @@ async fn a_winner_that_dies_costs_one_life_of_its_stub() {
 }
 
 #[tokio::test]
-async fn a_reserve_that_fails_gives_its_stub_back_at_once() {
+async fn failed_reserve_deletes_its_stub_immediately() {
     let server = server!();
     let store = FaultyStore::new();
     let failing = tier(&store, options(&server, 100));
@@ -256,14 +258,14 @@ async fn unreachable_cache_is_an_error_without_a_store_reserve() {
     server.restart().await;
     assert_eq!(draw(&tier, 1).await.start(), 1);
     server.kill();
-    // The closed connection may be noticed before the draw or by it.
+    // The closed connection may be detected before or during the draw.
     let kinds = [ErrorKind::Unavailable, ErrorKind::UnknownOutcome];
     assert!(kinds.contains(&kind(&tier).await));
     assert_eq!((kind(&tier).await, store.reserves()), (ErrorKind::Unavailable, 1));
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
+async fn hanging_server_receives_only_one_draw() {
     let server = server!();
     let tier = tier(&FaultyStore::new(), options(&server, 100).timeout(Duration::from_secs(2)));
     assert_eq!(draw(&tier, 1).await.start(), 1);
@@ -281,7 +283,8 @@ async fn a_server_that_hangs_is_sent_one_draw_and_then_none() {
     assert_eq!(tier.window().stats().uncertain, 1);
 }
 
-/// Otherwise each caller would wait for its own attempt to time out.
+/// Callers must share one connection attempt. Otherwise each caller would wait for its own attempt to time
+/// out.
 #[tokio::test(start_paused = true)]
 async fn callers_wait_one_timeout_for_a_silent_server() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -295,7 +298,7 @@ async fn callers_wait_one_timeout_for_a_silent_server() {
 }
 
 #[tokio::test]
-async fn a_server_without_meta_commands_is_named_as_such() {
+async fn server_without_meta_commands_is_reported() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

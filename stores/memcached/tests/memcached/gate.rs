@@ -10,7 +10,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// Closed at first: it holds everything but the first command of a connection, which draws nothing.
+/// A gate. While it is closed, as at first, it holds every command except the first of a connection, which
+/// draws no ids.
 pub(crate) struct Gate {
     address: SocketAddr,
     open: Arc<AtomicBool>,
@@ -55,25 +56,25 @@ impl Gate {
         self.address.to_string()
     }
 
-    /// The next held commands; panics if none arrive.
+    /// Returns the next held commands. Panics if none arrive within 20 s.
     pub(crate) async fn held(&mut self) -> Held {
         let held = tokio::time::timeout(Duration::from_secs(20), self.held.recv()).await;
         held.expect("a command arrives within 20 s").expect("the gate is open")
     }
 
-    /// Lets the next command pass; panics if it is another one.
+    /// Lets the next command pass. Panics if it is not `command`.
     pub(crate) async fn pass(&mut self, command: &str) {
         self.expect(command).await.pass();
     }
 
-    /// Returns the next command, still held; panics if it is another one.
+    /// Returns the next command, still held. Panics if it is not `command`.
     pub(crate) async fn expect(&mut self, command: &str) -> Held {
         let held = self.held().await;
         assert!(held.text.starts_with(command), "expected {command:?}, held {:?}", held.text);
         held
     }
 
-    /// Lets all later commands pass; those already held stay held.
+    /// Lets all later commands pass. Commands that are already held stay held.
     pub(crate) fn open(&self) {
         self.open.store(true, Ordering::SeqCst);
     }
@@ -84,7 +85,7 @@ impl Held {
         let _ = self.decide.send(Decision::Pass);
     }
 
-    /// Delivers the answer, then closes the connection.
+    /// Delivers the reply, then closes the connection.
     pub(crate) fn pass_and_cut(self) {
         let _ = self.decide.send(Decision::PassAndCut);
     }
@@ -94,7 +95,7 @@ impl Held {
         let _ = self.decide.send(Decision::CutBefore);
     }
 
-    /// The server executes the command, and the connection breaks before its answer arrives.
+    /// Lets the server execute the command, and closes the connection before the reply is delivered.
     pub(crate) fn cut_after(self) {
         let _ = self.decide.send(Decision::CutAfter);
     }
@@ -122,7 +123,8 @@ async fn serve(
         if decision == Decision::CutBefore || to_server.write_all(bytes).await.is_err() {
             return;
         }
-        // These windows have one command in progress at a time, so the next data is its answer.
+        // These windows have one command in progress at a time, so the next data is the reply to that
+        // command.
         if !answer(&mut from_server, &mut to_client, &decision).await {
             return;
         }

@@ -1,5 +1,5 @@
-//! Ids are unique and grow in real time, and every reserved id is accounted for, through evictions and
-//! restarts.
+//! Tests that ids are unique and grow in real time through evictions and restarts, and that every reserved
+//! id is accounted for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,8 @@ use crate::bench::{Issued, Raw, Tier, draw, key, left, name, options, server, ti
 
 const BLOCK: u64 = 50;
 
-/// Draws on all tiers concurrently. An id requested after another one was returned, on any tier, is larger.
+/// Draws on all tiers concurrently. An id must be larger than any id that was returned, on any tier, before
+/// it was requested.
 struct Load {
     tiers: Vec<Arc<Tier>>,
     tasks: JoinSet<Vec<IdRange>>,
@@ -35,8 +36,8 @@ impl Progress {
         self.draws.load(Ordering::SeqCst) == self.all
     }
 
-    /// Waits until this many more draws, or all, are served: by draws, not by time, so that it works with a
-    /// slow store.
+    /// Waits until `draws` more draws, or all draws, are served. This does not depend on the speed of the
+    /// store.
     async fn after(&self, draws: u64) {
         let until = self.draws.load(Ordering::SeqCst) + draws;
         while self.draws.load(Ordering::SeqCst) < until && !self.is_done() {
@@ -57,7 +58,7 @@ impl Load {
         Self { tiers, tasks, progress }
     }
 
-    /// Everything that was handed out.
+    /// Waits until the load has ended. Returns all ids that were handed out, and the tiers.
     async fn end(mut self) -> (Issued, Vec<Arc<Tier>>) {
         let mut issued = Issued::default();
         while let Some(ranges) = self.tasks.join_next().await {
@@ -81,20 +82,19 @@ async fn grow(tier: Arc<Tier>, progress: Arc<Progress>, draws: u64, seed: u64) -
     ranges
 }
 
-/// Ids that the store has granted so far.
+/// Returns the number of ids that the store has granted so far.
 async fn granted(store: &impl Store) -> u64 {
     let info = store.inspect(&name()).await.unwrap().unwrap();
     info.next.unwrap() - info.bounds.start()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evictions_cost_only_the_rest_of_a_block() {
+async fn eviction_skips_only_the_rest_of_a_block() {
     let times = evictions(&server!(), MemoryStore::new(), 400).await;
     assert!(times > 20, "{times} evictions");
 }
 
-/// Eight clients draw this often each, over any store, while the window is evicted. Returns the number of
-/// evictions.
+/// Runs eight clients with `draws` draws each while the window is evicted. Returns the number of evictions.
 pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'static, draws: u64) -> u32 {
     draw(&tier(&store, options(server, BLOCK)), 1).await;
     let (mut operator, key) = (Raw::open(server).await, key(&store).await);
@@ -117,7 +117,7 @@ pub(crate) async fn evictions(server: &Engine, store: impl Store + Clone + 'stat
     let sum = |of: fn(&Tier) -> u64| tiers.iter().map(|tier| of(tier)).sum::<u64>();
     let handed_out = issued.len() + 1;
     let (mut rest, began) = (0, Instant::now());
-    // The ids of an early refill in progress are counted nowhere yet.
+    // Retry, because the ids of an early refill in progress are not counted yet.
     let (abandoned, reserved) = loop {
         rest += operator.evict(&key).await.map_or(0, |number| left(&number));
         let abandoned = sum(|tier| tier.abandoned() + tier.window().stats().abandoned);

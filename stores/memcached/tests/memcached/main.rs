@@ -1,4 +1,4 @@
-//! The window on memcached, on a real server.
+//! Tests the window on a real memcached server.
 
 mod bench;
 mod cost;

@@ -1,5 +1,4 @@
-//! Two servers behind one address that leads to one of them, like a name that moves to another machine and
-//! back.
+//! Two servers behind one address, like a DNS name that moves to another machine and back.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +25,7 @@ async fn window_serves_and_counts_moves_between_servers() {
     assert_eq!(issued, 60, "both processes draw after each move");
     let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
     let (key, began) = (key(&store).await, Instant::now());
-    // The ids of an early refill in progress are counted nowhere yet.
+    // Retry, because the ids of an early refill in progress are not counted yet.
     loop {
         let mut there = 0;
         for server in [&one, &other] {
@@ -36,7 +35,7 @@ async fn window_serves_and_counts_moves_between_servers() {
         let (moves, abandoned) = (sum(Tier::moves), sum(Tier::abandoned));
         let uncertain = sum(|tier| tier.uncertain() + tier.window().stats().uncertain);
         let granted = store.inspect(&name()).await.unwrap().unwrap().next.unwrap() - 1;
-        // A draw that a move cut off may have been executed.
+        // A draw that was interrupted by a move may have been executed.
         let whole = (granted - uncertain..=granted).contains(&(60 + abandoned + there));
         if whole || began.elapsed() > Duration::from_secs(30) {
             println!(

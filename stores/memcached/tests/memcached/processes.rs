@@ -1,8 +1,8 @@
-//! Sixteen processes on one window, while its item is evicted, its server restarted, and processes are
-//! paused and killed.
+//! Runs sixteen processes on one window while its item is evicted, its server is restarted, and processes
+//! are paused and killed.
 //!
-//! Each process is this test binary, running only `child`. A second memcached without faults is the shared
-//! clock: each draw increments it before and after.
+//! Each process is this test binary, which runs only `child`. A counter on a second memcached, without
+//! faults, is the shared clock. It is incremented before and after each draw.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -22,13 +22,13 @@ const URL: &str = "IDMILL_TEST_WINDOW_URL";
 const CLOCK: &str = "IDMILL_TEST_CLOCK";
 const DRAWS: usize = 300;
 
-/// Parses URLs, like a program with these stores.
+/// Returns the schemes of a program with these stores.
 pub(crate) fn schemes() -> Schemes {
     let stores = [idmill_datastore::SCHEMES, idmill_sqlite::SCHEMES, idmill_memcached::SCHEMES];
     Schemes::default().with(&stores.concat()).unwrap()
 }
 
-/// Not a test: the body of each process.
+/// The body of each process. As a test, it does nothing.
 #[test]
 fn child() {
     let (Ok(url), Ok(clock)) = (std::env::var(URL), std::env::var(CLOCK)) else { return };
@@ -46,14 +46,14 @@ fn child() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             };
             let ended = clock.tick().await;
-            // One write per line, so that after a kill only the last line may be incomplete.
+            // Write each line at once, so that only the last line can be incomplete after a kill.
             let line = format!("drew {} {began} {ended}\n", range.start());
             std::io::stdout().write_all(line.as_bytes()).unwrap();
         }
     });
 }
 
-/// A process; killed at the end of the test.
+/// A process, which is killed when this value is dropped.
 struct Process(Child, PathBuf);
 
 impl Process {
@@ -77,7 +77,7 @@ impl Process {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// All draws: the id, and the clock before and after.
+    /// Returns all draws, each with its id and the clock before and after.
     fn draws(&self) -> Vec<[u64; 3]> {
         let text = std::fs::read_to_string(&self.1).unwrap();
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -106,7 +106,7 @@ async fn sixteen_processes_share_a_window_through_failures() {
     share_a_window(16, &url, &server, &clock).await;
 }
 
-/// Runs this many processes over the store of a URL.
+/// Runs `count` processes over the store at a URL.
 pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clock: &Engine) {
     let dir = tempfile::tempdir().unwrap();
     let window = format!("memcached://{}%3Fblock=40%26stub=2s%26timeout=500ms", server.address());
@@ -123,7 +123,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
         round += 1;
         let victim = &processes[random.usize(..count)];
         victim.signal(Signal::STOP);
-        // For longer each time, so that even with a slow store all processes make progress between faults.
+        // Each pause is longer, so that even with a slow store all processes make progress between faults.
         tokio::time::sleep(Duration::from_millis(random.u64(1..30 + round))).await;
         let mut operator = Raw::connect(server.address()).await;
         for _ in 0..random.u32(1..4) {
@@ -145,7 +145,8 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
     assert_eq!(left.bounds.start(), 1);
 }
 
-/// Checks that no id is a duplicate, and that an id requested after another one was returned is larger.
+/// Asserts that no id is a duplicate, and that an id is larger than any id that was returned before it was
+/// requested.
 fn judge(processes: &[Process], evictions: u32) {
     let draws: Vec<_> = processes.iter().flat_map(Process::draws).collect();
     for process in &processes[1..] {
@@ -153,7 +154,8 @@ fn judge(processes: &[Process], evictions: u32) {
     }
     let ids: BTreeSet<u64> = draws.iter().map(|[id, ..]| *id).collect();
     assert_eq!(ids.len(), draws.len(), "an id was handed out twice");
-    // Sorted by return time, to compare with the draws in the order of their requests.
+    // Go through the draws in the order of their requests. For each, take the largest id that was returned
+    // before.
     let (mut by_end, mut by_begin) = (draws.clone(), draws);
     by_end.sort_unstable_by_key(|[.., ended]| *ended);
     by_begin.sort_unstable_by_key(|[_, began, _]| *began);

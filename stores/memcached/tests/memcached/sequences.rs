@@ -1,4 +1,5 @@
-//! Windows over sequences that end, are changed directly, or share their key with foreign items.
+//! Windows over sequences that are exhausted, are changed directly, or share their key with items of other
+//! programs.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +10,12 @@ use idmill_testing::engines::Engine;
 use crate::bench::{Issued, Raw, Tier, draw, gated, key, name, options, request, server, tier};
 use crate::gate::Gate;
 
-/// A tier that detects changes quickly.
+/// Returns a tier that detects changes quickly.
 fn curious(server: &Engine, store: &MemoryStore, block: u64) -> Tier {
     tier(store, options(server, block).refresh(std::time::Duration::from_millis(100)))
 }
 
-/// Draws until the sequence is exhausted. Returns the ids in order.
+/// Draws until the sequence is exhausted. Returns the ids in the order of the draws.
 async fn all(tier: &Tier, mut request: Reserve) -> Vec<u64> {
     let mut ids = Vec::new();
     loop {
@@ -28,7 +29,7 @@ async fn all(tier: &Tier, mut request: Reserve) -> Vec<u64> {
 }
 
 #[tokio::test]
-async fn a_sequence_is_handed_out_to_its_last_id() {
+async fn sequence_is_granted_to_its_last_id() {
     let server = server!();
     for (start, max) in [(1, 1), (5, 12), (1, 30), (1, 34), (u64::MAX - 33, u64::MAX), (u64::MAX, u64::MAX)] {
         let store = MemoryStore::new();
@@ -39,7 +40,7 @@ async fn a_sequence_is_handed_out_to_its_last_id() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_exhaust_a_sequence_together_and_miss_nothing() {
+async fn concurrent_clients_exhaust_a_sequence_without_gaps() {
     let server = server!();
     let store = MemoryStore::new();
     let create = Bounds::new(1, 777).unwrap();
@@ -54,7 +55,7 @@ async fn many_exhaust_a_sequence_together_and_miss_nothing() {
 }
 
 #[tokio::test]
-async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
+async fn ceiling_limits_draws_but_not_the_window() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
@@ -67,10 +68,11 @@ async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
         assert!(error.to_string().contains("14"), "{error}");
     }
     let rest = draw(&tier, 10).await;
-    // The window was refilled for the small caller before the block was known to exceed its ceiling.
+    // Some ids may be abandoned: the window was refilled for the caller before its ceiling was known to be
+    // near.
     assert_eq!(rest.start(), 15 + tier.abandoned());
     assert!(tier.abandoned() <= 2);
-    // The next block is above its ceiling: none is reserved for it.
+    // The next block is above the caller's ceiling, so no block may be reserved for this caller.
     let reserves = store.reserves();
     draw(&tier, rest.len()).await;
     assert_eq!(tier.reserve(&small(1)).await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -78,14 +80,14 @@ async fn a_callers_ceiling_clips_its_draws_and_not_the_window() {
 }
 
 #[tokio::test]
-async fn ids_that_others_reserve_in_between_are_never_handed_out() {
+async fn ids_reserved_by_others_are_never_handed_out() {
     let server = server!();
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 100));
     let mut issued = Issued::default();
     issued.add(draw(&tier, 1).await);
-    // Another caller reserves 30 ids after the window: the prepared range does not follow the window, and
-    // must not be joined to it.
+    // Another caller reserves the 30 ids after the window. The prepared range then does not follow the
+    // window, and must not be joined to it.
     store.reserve(&request(30)).await.unwrap();
     for _ in 0..99 {
         issued.add(draw(&tier, 1).await);
@@ -114,7 +116,7 @@ async fn set_applies_to_all_clients_and_voids_reserved_blocks() {
     let forward = |next| Change::new().next(next);
     one.set(&name(), forward(5_001)).await.unwrap();
     assert_eq!((draw(&other, 1).await.start(), draw(&one, 1).await.start()), (5_001, 5_002));
-    // A block was reserved but not yet put into the window when the sequence is set: it must not be
+    // Reserve a block, and set the sequence before the block is installed. The block must then not be
     // installed.
     let mut gate = Gate::before(server.address()).await;
     let slow = tier(&store, gated(&gate, 100));
@@ -128,7 +130,8 @@ async fn set_applies_to_all_clients_and_voids_reserved_blocks() {
     gate.open();
     install.pass();
     assert_eq!(drawing.await.unwrap(), (9_001, 100));
-    // If the window cannot be emptied, it may continue unchanged, and `set` returns that as an error.
+    // If the item cannot be deleted, the window may continue to hand out ids, so `set` must return an
+    // error.
     server.kill();
     let error = one.set(&name(), forward(10_001)).await.unwrap_err();
     assert_eq!(
@@ -140,7 +143,7 @@ async fn set_applies_to_all_clients_and_voids_reserved_blocks() {
 }
 
 #[tokio::test]
-async fn a_raised_max_is_followed_without_a_gap() {
+async fn raised_max_is_used_without_a_gap() {
     let server = server!();
     let store = MemoryStore::new();
     let create = Bounds::new(1, 25).unwrap();
@@ -199,8 +202,8 @@ async fn range_of_new_identity_is_not_put_under_the_old_key() {
     let store = MemoryStore::new();
     let tier = tier(&store, options(&server, 10));
     draw(&tier, 10).await;
-    // The window is empty, and the sequence behind it has changed. The next refresh is 5 s away, so only the
-    // refill can detect that.
+    // The window is empty, and the sequence in the store has changed. The next refresh is 5 s away, so only
+    // the refill can detect the change.
     store.set(&name(), Change::new().next(1).backwards(true)).await.unwrap();
     let grant = tier.reserve(&request(1)).await.unwrap();
     assert_eq!((grant.identity.epoch, grant.range.start(), tier.abandoned()), (1, 11, 10));
@@ -224,7 +227,7 @@ async fn foreign_value_under_a_key_is_rejected_by_name() {
 }
 
 #[tokio::test]
-async fn blocks_of_any_length_and_names_of_any_kind() {
+async fn any_block_length_and_any_name_work() {
     let server = server!();
     for (text, block) in [("a b\u{1F980}%\u{e9}", 1), ("x".repeat(200).as_str(), 1 << 20), ("\"", 7)] {
         let (Ok(name), store) = (SequenceName::new(text), MemoryStore::new()) else { continue };

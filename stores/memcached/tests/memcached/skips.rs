@@ -1,4 +1,4 @@
-//! Ids skipped by a miss, callers that wait, and windows that cannot serve.
+//! Ids skipped by a miss, callers that wait, and windows that cannot be used.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use tokio::task::JoinSet;
 
 use crate::bench::{Issued, Raw, draw, key, left, options, request, server, tier};
 
-/// Ids that the store has granted so far.
+/// Returns the number of ids that the store has granted so far.
 async fn granted(store: &FaultyStore) -> u64 {
     let info = store.inspect(&request(1).name).await.unwrap();
     info.map_or(0, |info| info.next.unwrap() - info.bounds.start())
 }
 
-/// With `-C` nothing can be put into the window safely: each attempt would cost a block.
+/// With `-C` (no cas), no range can be installed safely, so each attempt would waste a block.
 #[tokio::test]
 async fn server_without_cas_is_reported_and_costs_no_id() {
     let Some(server) = Engine::set("memcached", free_port(), &["-C"]) else { return };
@@ -26,7 +26,7 @@ async fn server_without_cas_is_reported_and_costs_no_id() {
     let store = FaultyStore::new();
     let tier = tier(&store, options(&server, 100));
     for _ in 0..3 {
-        // A stub that was left behind would make the next reserve wait.
+        // The stub must be deleted: otherwise the next reserve would wait for it.
         let error = tier.reserve(&request(1)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains("-C"), "{error}");
@@ -34,8 +34,8 @@ async fn server_without_cas_is_reported_and_costs_no_id() {
     assert_eq!((granted(&store).await, store.reserves()), (0, 0));
 }
 
-/// Each refill arrives after its stub expired. The first one returns an error that names the cause, and the
-/// next stub lives longer.
+/// The first refill arrives after its stub has expired, and returns an error that names the cause. The next
+/// stub lives longer.
 #[tokio::test]
 async fn store_slower_than_the_stub_costs_one_reported_block() {
     let server = server!();
@@ -54,9 +54,9 @@ async fn store_slower_than_the_stub_costs_one_reported_block() {
     assert_eq!(granted(&store).await, 2_001);
 }
 
-/// Ten ids a second, with a window that is evicted now and then.
+/// Draws at most 40 ids a second while the window is evicted repeatedly.
 #[tokio::test]
-async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
+async fn miss_skips_about_max_skip_of_ids_not_a_block() {
     let server = server!();
     let store = FaultyStore::new();
     let options = options(&server, 1_000).max_skip(Duration::from_secs(2));
@@ -76,7 +76,7 @@ async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
     println!("{misses} misses skipped {evicted:?} ids; with blocks of 1000 it would be up to 1000 each");
     assert!(evicted.iter().all(|ids| *ids <= 160), "{evicted:?}");
     let began = Instant::now();
-    // The ids of an early refill in progress are counted nowhere yet.
+    // Wait, because the ids of an early refill in progress are not counted yet.
     while granted(&store).await != 60 + skipped + tier.abandoned()
         && began.elapsed() < Duration::from_secs(30)
     {
@@ -85,7 +85,7 @@ async fn a_miss_skips_what_is_drawn_in_a_while_and_not_a_block() {
     assert_eq!(granted(&store).await, 60 + skipped + tier.abandoned(), "each id is accounted for");
 }
 
-/// Without preparation, all callers would wait for the store at the end of each block of 100.
+/// Without preparation, all callers would wait for the store at the end of each range.
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_do_not_wait_at_the_end_of_a_range() {
     let server = server!();
@@ -99,7 +99,7 @@ async fn callers_do_not_wait_at_the_end_of_a_range() {
             let mut ranges = Vec::new();
             for _ in 0..1_000 {
                 ranges.push(draw(&tier, 1).await);
-                // Slow enough for early refills to finish in time on a busy machine.
+                // Draw slowly enough for early refills to finish in time on a busy machine.
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             ranges

@@ -1,5 +1,5 @@
-//! The published scheme, kept for comparison: the durable count is put into the cache after a miss. It
-//! repeats an id. The same schedule does not harm the window.
+//! The published scheme, kept for comparison. It puts the durable count into the cache after a miss, and
+//! repeats an id under the schedule of these tests. The window repeats no id under the same schedule.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use idmill_testing::engines::Engine;
 use crate::bench::{Issued, Raw, draw, gated, key, request, server, tier};
 use crate::gate::Gate;
 
-/// One process of the published scheme; between two methods anything may happen.
+/// A process of the published scheme. Other processes may act between any two calls of its methods.
 struct Published {
     cache: Raw,
-    /// Stands for the row in the durable store: every call increments it in a transaction before it draws,
+    /// Represents the row in the durable store. Every call increments it in a transaction before it draws,
     /// so the count is never below the ids that were handed out.
     durable: Arc<AtomicU64>,
 }
@@ -27,7 +27,7 @@ impl Published {
         self.durable.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// An id, unless the count is missing in the cache.
+    /// Returns an id, or `None` if the count is missing in the cache.
     async fn increment(&mut self) -> Option<u64> {
         let (line, value) = self.cache.ask("ma published D1 v").await;
         (line != "NF").then(|| value.parse().unwrap())
@@ -37,7 +37,7 @@ impl Published {
         self.durable.load(Ordering::SeqCst)
     }
 
-    /// Puts the count into the cache if there is none. Returns whether it did.
+    /// Puts the count into the cache if it is missing there. Returns whether it did.
     async fn add_if_absent(&mut self, count: u64) -> bool {
         let count = count.to_string();
         let (line, _) = self.cache.ask(&format!("ms published {} ME\r\n{count}", count.len())).await;
@@ -50,12 +50,12 @@ impl Published {
 }
 
 #[tokio::test]
-async fn the_published_scheme_repeats_an_id() {
+async fn published_scheme_repeats_an_id() {
     let server = server!();
     let durable = Arc::new(AtomicU64::new(0));
     let mut p0 = Published::new(&server, &durable).await;
     let mut p1 = Published::new(&server, &durable).await;
-    // Both call while the cache is cold.
+    // Both processes begin while the cache is cold.
     p0.count_durably();
     assert_eq!(p0.increment().await, None);
     p1.count_durably();
@@ -66,7 +66,7 @@ async fn the_published_scheme_repeats_an_id() {
     let read_by_p1 = p1.read_durable();
     assert_eq!((read_by_p0, read_by_p1), (2, 2));
     let first = p0.increment().await;
-    // P0 calls again; the count is evicted, and P1 puts its old one back.
+    // P0 begins another call. The count is evicted, and P1 puts its outdated count into the cache.
     p0.count_durably();
     p0.evict().await;
     assert!(p1.add_if_absent(read_by_p1).await);
@@ -74,20 +74,21 @@ async fn the_published_scheme_repeats_an_id() {
     assert_eq!((first, second), (Some(3), Some(3)), "the hole in the published scheme");
 }
 
-/// The same with the window: a cold cache, two callers, one of them paused before its put, and evictions.
+/// The same schedule with the window: a cold cache, evictions, and two callers, one of them paused before
+/// its put.
 #[tokio::test]
 async fn window_repeats_no_id_where_the_published_scheme_does() {
     leaves_ours_unharmed(&server!(), MemoryStore::new()).await;
 }
 
-/// The schedule, over any store.
+/// Runs the schedule over any store.
 pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Clone + 'static) {
     let (mut gate0, mut gate1) = (Gate::before(server.address()).await, Gate::before(server.address()).await);
     let through = |gate: &Gate| Arc::new(tier(&store, gated(gate, 100)));
     let (p0, p1) = (through(&gate0), through(&gate1));
     let (a, b) = (p0.clone(), p1.clone());
     let mut issued = Issued::default();
-    // Both call while the cache is cold, and both miss.
+    // Both processes draw while the cache is cold, and both miss.
     let first = tokio::spawn(async move { draw(&a, 1).await });
     gate0.pass("ma").await;
     let paused = tokio::spawn(async move { draw(&b, 1).await });

@@ -1,5 +1,5 @@
-//! A proxy between the store and its server. It counts commands, can inject a fault into one of them, and
-//! can make the server look like the primary of a replica set.
+//! A proxy between the store and its server. It counts commands, injects a fault into a selected command,
+//! and can make the server look like the primary of a replica set.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -44,13 +44,14 @@ impl Between {
         Self { proxy: builder.start().await.unwrap(), state }
     }
 
-    /// Makes the server report that it is a replica set's primary: the driver retries writes only there.
+    /// Makes the server report that it is the primary of a replica set, because the driver retries writes
+    /// only on a replica set.
     pub(crate) fn replicated(self) -> Self {
         self.state.lock().primary = Some(self.address());
         self
     }
 
-    /// Whether the last `find` used this read concern.
+    /// Returns whether the last `find` used this read concern.
     pub(crate) fn read_with(&self, concern: &str) -> bool {
         self.state.lock().last_find.windows(concern.len()).any(|part| part == concern.as_bytes())
     }
@@ -64,7 +65,7 @@ impl Between {
         self.proxy.arm(fault, nth(0, move |request| names(request, command)));
     }
 
-    /// Number of commands of these names since the last call.
+    /// Returns the number of commands with these names since the last call.
     pub(crate) fn counts<const N: usize>(&self, commands: [&'static str; N]) -> [usize; N] {
         let mut state = self.state.lock();
         let counts = commands.map(|command| state.seen.get(command).copied().unwrap_or_default());
@@ -83,13 +84,13 @@ impl State {
     }
 }
 
-/// The length at the start of a message.
+/// Returns the length of a message, which is at its start.
 fn length(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?) as usize)
 }
 
-/// Whether the first field of the message's document has this name: header 16, flags 4, section kind 1,
-/// length 4, type 1.
+/// Returns whether the first field of the document has this name. It is preceded by 26 bytes: header 16,
+/// flags 4, section kind 1, length 4, type 1.
 fn names(message: &[u8], command: &str) -> bool {
     message
         .get(26..)
@@ -98,8 +99,8 @@ fn names(message: &[u8], command: &str) -> bool {
 
 /// Adds the fields of a primary to a reply to `hello` or its older name. Leaves other replies unchanged.
 fn promote(reply: &mut Vec<u8>, address: SocketAddr) {
-    // The document follows the header and, in OP_REPLY, five numbers; in OP_MSG, the flags and the
-    // section's kind.
+    // The document follows the header and further fields: in OP_REPLY the flags, a cursor and two numbers,
+    // in OP_MSG the flags and the section kind.
     let body = if reply[12..16] == 1_u32.to_le_bytes() { 36 } else { 21 };
     let Ok(mut document) = Document::from_reader(&reply[body..]) else { return };
     if !document.contains_key("isWritablePrimary") && !document.contains_key("ismaster") {

@@ -1,4 +1,4 @@
-//! The two published designs over MongoDB, and their known mistakes.
+//! Tests the two published designs for MongoDB, and whether their known errors are avoided.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 use crate::commands::Between;
 use crate::{documents, inspect, open, server, url};
 
-/// A batch.
+/// Number of ids in a batch.
 const STEP: u64 = 10;
 
-/// Batches of 10; the next one is fetched when one is used up.
+/// Opens a sequence with batches of [`STEP`] ids. The next batch is reserved only when the current batch is
+/// used up.
 async fn batches(store: &MongoStore, start: u64) -> (Sequences, Allocator<u64>) {
     let ids = Sequences::new(store.clone()).unwrap();
     let sequence = ids.sequence::<u64>("orders").start(start).step(STEP).watermark(0).await.unwrap();
@@ -36,8 +37,8 @@ async fn callers(sequence: &Allocator<u64>, count: usize) -> Vec<Result<u64, Err
     tasks.join_all().await
 }
 
-/// The published first version fetched a batch for each waiting caller: 100 callers moved the counter to
-/// 991.
+/// The first published version reserved a batch for each waiting caller, so 100 callers moved the counter
+/// to 991.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn hundred_callers_advance_the_counter_by_about_100() {
     let Some(server) = server().await else { return };
@@ -49,8 +50,8 @@ async fn hundred_callers_advance_the_counter_by_about_100() {
         let mut drawn: Vec<u64> = callers(&orders, 100).await.into_iter().map(Result::unwrap).collect();
         drawn.sort_unstable();
         assert_eq!(drawn, (100 * round - 99..=100 * round).collect::<Vec<_>>());
-        // A late caller triggers a batch whose rest is drawn in the next round. So the counter is ahead of
-        // the drawn ids by less than a batch, however many callers there were.
+        // The rest of the last batch is drawn in the next round. So the counter is ahead of the drawn ids
+        // by less than a batch, for any number of callers.
         let next = inspect(&store, "orders").await.next.unwrap();
         assert!((100 * round + 1..100 * round + 1 + STEP).contains(&next), "{next} after {round} rounds");
         let [reserves] = proxy.counts(["findAndModify"]);
@@ -77,16 +78,16 @@ async fn several_instances_share_the_document() {
     assert_eq!(drawn.len(), 200, "an id was handed out twice");
     let next = inspect(&open(server.address()).await, "orders").await.next.unwrap();
     assert!(drawn.first() == Some(&1_000) && drawn.last() < Some(&next), "{drawn:?}, and the next is {next}");
-    // Each instance has less than a batch left over.
+    // Each instance has less than a batch left.
     assert!(next < 1_200 + 4 * STEP, "{next}");
     for (ids, _) in instances {
         ids.close().await;
     }
 }
 
-/// A permanent error reaches all callers that wait for the same fetch.
+/// A permanent error is returned to all callers that wait for the same reserve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_error_reaches_all_waiters() {
+async fn permanent_error_reaches_all_waiters() {
     let Some(server) = server().await else { return };
     let (ids, orders) = batches(&open(server.address()).await, 1_000).await;
     assert_eq!(orders.take(10).await.unwrap().ids().next(), Some(1_000));
@@ -100,8 +101,8 @@ async fn an_error_reaches_all_waiters() {
     ids.close().await;
 }
 
-/// A transient error is retried until each caller's deadline. The caller then gets the last error of the
-/// store.
+/// A transient error is retried until each caller's deadline. The caller's error then contains the last
+/// error of the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
     let Some(server) = server().await else { return };
@@ -119,7 +120,8 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
         assert!(cause.contains("orders"), "{cause}");
     }
     server.restart().await;
-    // The driver has to find the server again, which may exceed one caller's deadline.
+    // The driver must first detect that the server is back, which may take longer than one caller's
+    // deadline.
     let drawing = async {
         loop {
             match orders.next().await {

@@ -1,4 +1,4 @@
-//! Errors of the real server and driver, and how the store classifies them.
+//! Errors of a real server and of the driver, and how the store classifies them.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::commands::Between;
 use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, schemes, server, url};
 use idmill_testing::engines;
 
-/// A store with a short timeout that a busy machine still meets, behind a proxy.
+/// Opens a store behind a proxy. Its timeout is long enough for a busy machine.
 async fn behind(proxy: &Between) -> MongoStore {
     MongoStore::open(&url(proxy.address(), "&timeout=10s")).await.unwrap()
 }
@@ -44,9 +44,10 @@ async fn reserve_with_a_lost_reply_is_unknown_and_not_retried() {
     }
 }
 
-/// By default the driver retries writes of its own methods on a replica set, but not those of the store.
+/// By default the driver's own methods retry writes on a replica set. The store's commands must not be
+/// retried.
 #[tokio::test]
-async fn a_client_that_retries_writes_sends_them_once_too() {
+async fn write_is_sent_once_by_a_retrying_client() {
     let Some(server) = server().await else { return };
     let proxy = Between::to(server.address()).await.replicated();
     let mut options = ClientOptions::parse(url(proxy.address(), "&retryWrites=true")).await.unwrap();
@@ -63,7 +64,7 @@ async fn a_client_that_retries_writes_sends_them_once_too() {
 }
 
 #[tokio::test]
-async fn a_sequence_is_read_from_a_replica_set_as_it_really_is() {
+async fn replica_set_is_read_with_linearizable_concern() {
     let Some(server) = server().await else { return };
     for replicated in [false, true] {
         let mut proxy = Between::to(server.address()).await;
@@ -101,7 +102,7 @@ async fn write_with_a_lost_reply_is_unknown_read_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_first_reserve_whose_reply_is_lost_is_a_gap() {
+async fn first_reserve_with_a_lost_reply_is_a_gap() {
     let Some(server) = server().await else { return };
     let proxy = Between::to(server.address()).await;
     let store = behind(&proxy).await;
@@ -116,7 +117,8 @@ async fn grants_survive_a_kill_and_stopped_server_is_unavailable() {
     let store = MongoStore::open(&url(server.address(), "&timeout=5s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     server.kill();
-    // The first call may use a connection that looks alive; after that there is none.
+    // The first call may use a connection whose failure is not detected yet. Later calls have no
+    // connection.
     let first = reserve(&store, "s", 10).await.unwrap_err();
     assert!(matches!(first.kind(), ErrorKind::UnknownOutcome | ErrorKind::Unavailable), "{first}");
     for _ in 0..2 {
@@ -134,12 +136,12 @@ async fn grants_survive_a_kill_and_stopped_server_is_unavailable() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10), "the old store continues");
 }
 
-/// How a failure was produced, and the expected error.
+/// An error, how it was produced, and the expected properties.
 struct Taken {
     what: &'static str,
     error: Error,
     kind: ErrorKind,
-    /// Checks the driver's error inside, if there is one.
+    /// Checks the driver's error, if it is the source.
     driver: fn(Option<&Mongo>) -> bool,
     remedy: &'static str,
 }
@@ -169,7 +171,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
             what: "no server listens",
             error: MongoStore::open(&url(nobody, "&timeout=400ms")).await.unwrap_err(),
             kind: ErrorKind::Unavailable,
-            // Only as text: the driver's error prints its topology in debug format.
+            // The driver's error is not the source: it prints its topology in debug format.
             driver: |kind| kind.is_none(),
             remedy: "Connection refused",
         },
@@ -179,7 +181,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
                 .await
                 .unwrap_err(),
             kind: ErrorKind::Unavailable,
-            // Only as text: the driver's error prints its topology in debug format.
+            // The driver's error is not the source: it prints its topology in debug format.
             driver: |kind| kind.is_none(),
             remedy: "nothing was changed",
         },
@@ -214,7 +216,8 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
     ]
 }
 
-/// A unique index in the collection rejects the increment, which FerretDB reports as an internal error.
+/// Creates a unique index in the collection that rejects the increment. FerretDB reports this as an
+/// internal error.
 async fn somebodys_index(address: SocketAddr) -> Error {
     let database = documents(address).await.client().database("index");
     let index =
@@ -222,7 +225,7 @@ async fn somebodys_index(address: SocketAddr) -> Error {
     database.run_command(index).await.unwrap();
     let store = MongoStore::new(&database.collection::<Document>("c"));
     store.create(&name("a"), Bounds::of::<u64>()).await.unwrap();
-    // A duplicate name and a duplicate in a foreign index are different errors.
+    // A duplicate name and a duplicate value in the user's index are different errors.
     let again = store.create(&name("a"), Bounds::of::<u64>()).await.unwrap_err();
     assert_eq!(again.kind(), ErrorKind::AlreadyExists, "{again}");
     let other = store.create(&name("b"), Bounds::of::<u64>()).await.unwrap_err();
@@ -234,10 +237,10 @@ async fn somebodys_index(address: SocketAddr) -> Error {
 }
 
 #[tokio::test]
-async fn passwords_stay_out_of_what_is_printed() {
+async fn passwords_are_not_printed() {
     let Some(server) = server().await else { return };
     let address = server.address();
-    // With this mechanism, FerretDB accepts any user and password.
+    // FerretDB accepts any user and password with this mechanism.
     let good = format!("mongodb://app:hunter2@{address}/?authMechanism=PLAIN");
     let store = MongoStore::open(&good).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap(), (1, 1));
@@ -255,7 +258,7 @@ async fn passwords_stay_out_of_what_is_printed() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_the_store_well() {
+async fn dropped_call_does_not_break_the_store() {
     let Some(server) = server().await else { return };
     let proxy = Between::to(server.address()).await;
     let store = behind(&proxy).await;
@@ -264,7 +267,7 @@ async fn a_call_that_is_dropped_leaves_the_store_well() {
     proxy.counts([]);
     let request = request("s", 10);
     let mut dropped = store.reserve(&request);
-    // Polled until the command is sent, then dropped.
+    // Poll the reserve until its command is sent. Then it is dropped.
     while proxy.counts(["findAndModify"]) == [0] {
         tokio::select! {
             outcome = &mut dropped => panic!("{outcome:?}"),

@@ -1,4 +1,4 @@
-//! The largest id in a field of the user's own documents.
+//! Finds the largest id in a field of the user's own documents.
 
 use idmill::ErrorKind;
 use idmill_doctor::ColumnUrl;
@@ -8,7 +8,7 @@ use idmill_mongodb::driver::bson::{Document, doc};
 use crate::{schemes, server, url};
 
 #[tokio::test]
-async fn the_largest_id_is_that_of_the_users_own_field() {
+async fn largest_id_is_found_in_a_user_field() {
     let Some(engine) = server().await else { return };
     let client = Client::with_uri_str(url(engine.address(), "")).await.unwrap();
     let orders = client.database("test").collection::<Document>("orders");
@@ -28,7 +28,7 @@ async fn the_largest_id_is_that_of_the_users_own_field() {
     orders.insert_many(documents).await.unwrap();
     assert_eq!(look("orders.number").await.unwrap().id, Some(i128::from(i64::MAX)));
     assert_eq!(look("orders.line.id").await.unwrap().id, Some(9));
-    // JavaScript writes whole numbers as doubles.
+    // JavaScript stores integers as doubles.
     assert_eq!(look("orders.double").await.unwrap().id, Some(12));
     for column in ["orders.note", "orders.half", "orders._id"] {
         assert_eq!(look(column).await.unwrap_err().kind(), ErrorKind::Unsupported, "{column}");

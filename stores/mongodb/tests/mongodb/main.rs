@@ -1,4 +1,4 @@
-//! The MongoDB store on a real server: its guarantees, and its errors.
+//! Tests the guarantees and the errors of the MongoDB store on a real server.
 #![cfg(unix)]
 
 mod commands;
@@ -37,7 +37,7 @@ fn request(text: &str, count: u64) -> Reserve {
     Reserve::new(name(text), count).create(Bounds::of::<u64>())
 }
 
-/// `options` begins with `&`, or is empty.
+/// Returns the URL of the test database. `options` must be empty or begin with `&`.
 fn url(address: SocketAddr, options: &str) -> String {
     format!("mongodb://{address}/test?directConnection=true{options}")
 }
@@ -46,7 +46,7 @@ async fn open(address: SocketAddr) -> MongoStore {
     MongoStore::open(&url(address, "")).await.unwrap()
 }
 
-/// The start and the length of the next range.
+/// Reserves a range. Returns its start and its length.
 async fn reserve(store: &MongoStore, text: &str, count: u64) -> Result<(u64, u64)> {
     store.reserve(&request(text, count)).await.map(|grant| (grant.range.start(), grant.range.len()))
 }
@@ -55,13 +55,13 @@ async fn inspect(store: &MongoStore, text: &str) -> SequenceInfo {
     store.inspect(&name(text)).await.unwrap().expect("it exists")
 }
 
-/// The collection with the documents.
+/// Returns the collection that the store uses.
 async fn documents(address: SocketAddr) -> Collection<Document> {
     let client = Client::with_uri_str(url(address, "")).await.unwrap();
     client.database("test").collection("idmill_sequences")
 }
 
-/// Panics if two ranges overlap. Returns the number of ids, the first and the last.
+/// Asserts that no two ranges overlap. Returns the number of ids, the first id and the last id.
 fn disjoint(grants: &[Grant]) -> (u64, u64, u64) {
     let mut ranges: Vec<_> = grants.iter().map(|grant| grant.range).collect();
     ranges.sort_by_key(IdRange::start);
@@ -72,7 +72,7 @@ fn disjoint(grants: &[Grant]) -> (u64, u64, u64) {
     (ids, ranges[0].start(), ranges.last().unwrap().last().unwrap())
 }
 
-/// A running server, or `None` if it is not available.
+/// Starts a server. Returns `None` if it is not available.
 async fn server() -> Option<Engine> {
     Engine::start(ENGINE).await
 }

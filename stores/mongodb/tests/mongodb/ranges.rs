@@ -1,4 +1,4 @@
-//! Ranges: disjoint, exact at the bounds, one round trip each.
+//! Tests that ranges are disjoint, exact at the bounds, and reserved in one round trip.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{bounds, disjoint, documents, inspect, name, open, request, reserve, 
 const LARGEST: u64 = i64::MAX as u64;
 
 #[tokio::test]
-async fn a_reserve_is_one_round_trip_and_the_first_three() {
+async fn reserve_needs_one_round_trip_and_the_first_three() {
     let Some(server) = server().await else { return };
     let proxy = Between::to(server.address()).await;
     let store = open(proxy.address()).await;
@@ -27,7 +27,7 @@ async fn a_reserve_is_one_round_trip_and_the_first_three() {
         assert_eq!(reserve(&store, "s", 10).await.unwrap(), (start, 10));
         assert_eq!(proxy.counts(writes_and_reads), [1, 0, 0, 0]);
     }
-    // If the stored max differs from the expected one, the store reads it once.
+    // If the stored max differs from the expected max, the store reads it once.
     store.create(&name("other"), bounds(1, 1_000)).await.unwrap();
     proxy.counts(writes_and_reads);
     assert_eq!(reserve(&store, "other", 10).await.unwrap(), (1, 10));
@@ -64,7 +64,7 @@ async fn sixteen_tasks_reserve_without_overlap_or_gap() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_that_create_one_sequence_at_once_all_succeed() {
+async fn concurrent_first_reserves_all_succeed() {
     let Some(server) = server().await else { return };
     let mut stores = Vec::new();
     for _ in 0..12 {
@@ -87,7 +87,7 @@ async fn many_that_create_one_sequence_at_once_all_succeed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn only_one_of_many_creates_it() {
+async fn only_one_of_concurrent_creates_succeeds() {
     let Some(server) = server().await else { return };
     let barrier = Arc::new(Barrier::new(8));
     let mut tasks = JoinSet::new();
@@ -131,7 +131,7 @@ async fn bounds_are_exact() {
 }
 
 #[tokio::test]
-async fn sequences_from_0_and_to_the_largest_integer() {
+async fn sequence_covers_0_and_the_largest_integer() {
     let Some(server) = server().await else { return };
     let store = open(server.address()).await;
     store.create(&name("all"), bounds(0, LARGEST)).await.unwrap();
@@ -141,7 +141,7 @@ async fn sequences_from_0_and_to_the_largest_integer() {
     store.create(&name("end"), bounds(LARGEST - 4, LARGEST)).await.unwrap();
     assert_eq!(reserve(&store, "end", 3).await.unwrap(), (LARGEST - 4, 3));
     assert_eq!(reserve(&store, "end", 3).await.unwrap(), (LARGEST - 1, 2));
-    // A u64 without a max of its own.
+    // Test a `u64` sequence without an explicit max.
     assert_eq!(reserve(&store, "wide", 1).await.unwrap(), (1, 1));
     assert_eq!(inspect(&store, "wide").await.bounds, bounds(1, LARGEST));
     let beyond = store.create(&name("beyond"), bounds(1, LARGEST + 1)).await.unwrap_err();
@@ -153,7 +153,7 @@ async fn sequences_from_0_and_to_the_largest_integer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn the_last_ids_are_shared_out_to_the_last_one() {
+async fn sequence_is_granted_to_its_last_id() {
     let Some(server) = server().await else { return };
     open(server.address()).await.create(&name("s"), bounds(1, 500)).await.unwrap();
     let mut tasks = JoinSet::new();
@@ -175,7 +175,7 @@ async fn the_last_ids_are_shared_out_to_the_last_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn changes_among_reserves_repeat_nothing() {
+async fn concurrent_changes_repeat_no_id() {
     let Some(server) = server().await else { return };
     let mut tasks = JoinSet::new();
     for _ in 0..4 {
@@ -192,11 +192,11 @@ async fn changes_among_reserves_repeat_nothing() {
     let mut changes = 0;
     while changes < 20 {
         let Some(info) = store.inspect(&name("s")).await.unwrap() else { continue };
-        // Far enough to be a step forwards, whatever is reserved concurrently.
+        // Large enough to be above all concurrent reserves.
         let forward = Change::new().next(info.next.unwrap() + 10_000);
         let set = store.set(&name("s"), forward).await.unwrap();
         assert_eq!((set.next, set.identity), (forward.next, info.identity));
-        // Leaves `next` at its current position, which others have moved since it was read.
+        // This must keep the current `next`, which other tasks have moved since it was read.
         let narrower = Change::new().max(info.bounds.max() - 1);
         let set = store.set(&name("s"), narrower).await.unwrap();
         assert_eq!((Some(set.bounds.max()), set.identity), (narrower.max, info.identity));
@@ -207,7 +207,7 @@ async fn changes_among_reserves_repeat_nothing() {
 }
 
 #[tokio::test]
-async fn changes_are_conditional_and_backwards_is_another_epoch() {
+async fn moving_backwards_begins_a_new_epoch() {
     let Some(server) = server().await else { return };
     let store = open(server.address()).await;
     let s = name("s");
@@ -259,7 +259,7 @@ async fn the_document_is_as_documented() {
 }
 
 #[tokio::test]
-async fn a_document_that_cannot_be_is_refused_and_left_alone() {
+async fn invalid_document_is_rejected_and_unchanged() {
     let Some(server) = server().await else { return };
     let (store, documents) = (open(server.address()).await, documents(server.address()).await);
     for (field, value, kind) in [
@@ -319,9 +319,9 @@ async fn connecting_and_listing_create_nothing() {
     assert_eq!(target.existing().connect().await.unwrap().list_all().await.unwrap().len(), 1);
 }
 
-/// With `must_exist`, the records collection is not created either.
+/// With `must_exist`, a record must not create the records collection.
 #[tokio::test]
-async fn records_that_must_have_a_place_make_none() {
+async fn must_exist_prevents_creating_records_collection() {
     let Some(engine) = server().await else { return };
     let (store, s) = (open(engine.address()).await, name("s"));
     reserve(&store, "s", 1).await.unwrap();

@@ -1,12 +1,12 @@
-//! Restored server files, restored or deleted documents, another database: without a guard ids are
-//! repeated, and with one they are not.
+//! Restored server files, restored or deleted documents, and another database. Without a guard, ids are
+//! repeated; with a guard, they are not.
 
 use idmill_mongodb::driver::bson::doc;
 use idmill_testing::restores::Drawn;
 
 use super::*;
 
-/// Ids drawn from a separate server.
+/// Starts a separate server, and draws from it.
 async fn drawn() -> Option<(Engine, Drawn)> {
     let engine = Engine::start(ENGINE).await?;
     let ids = Drawn::from(schemes(), url(engine.address(), ""));
@@ -14,14 +14,14 @@ async fn drawn() -> Option<(Engine, Drawn)> {
 }
 
 #[tokio::test]
-async fn files_that_are_put_back() {
+async fn restored_files_are_detected_by_a_guard() {
     let Some((engine, mut ids)) = drawn().await else { return };
     ids.survives_a_restore(&engine, engine.dir()).await;
 }
 
-/// Like `mongodump` and `mongorestore --drop`.
+/// Simulates `mongodump` and `mongorestore --drop`.
 #[tokio::test]
-async fn documents_that_are_restored() {
+async fn restored_documents_are_detected_by_a_guard() {
     let Some((engine, mut ids)) = drawn().await else { return };
     ids.draw(30).await;
     let documents = documents(engine.address()).await;
@@ -33,7 +33,7 @@ async fn documents_that_are_restored() {
 }
 
 #[tokio::test]
-async fn documents_that_are_gone() {
+async fn deleted_documents_are_detected_by_a_guard() {
     let Some((engine, mut ids)) = drawn().await else { return };
     ids.draw(50).await;
     let documents = documents(engine.address()).await;

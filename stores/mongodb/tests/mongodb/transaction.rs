@@ -1,5 +1,5 @@
-//! Ids in the caller's transaction. FerretDB has no transactions, so this only tests that the error shows
-//! it, and that nothing is taken.
+//! Ids in the caller's transaction. FerretDB has no transactions, so these tests only check the errors, and
+//! that no ids are taken.
 
 use idmill::ErrorKind;
 use idmill_mongodb::driver::{Client, Database};
@@ -50,7 +50,7 @@ async fn session_outside_a_transaction_is_rejected_but_usable() {
 }
 
 #[tokio::test]
-async fn names_that_cannot_be_are_refused_without_asking() {
+async fn invalid_names_are_rejected_without_a_request() {
     let Some(server) = server().await else { return };
     let (_, database) = database(&server).await;
     assert_eq!(InTransaction::<u32>::new(&database, "").unwrap_err().kind(), ErrorKind::InvalidInput);

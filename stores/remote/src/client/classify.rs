@@ -1,7 +1,7 @@
 //! Classifies failures by their effect on ids.
 //!
-//! Errors of the store behind the server arrive complete and are not classified here. This module is about
-//! the layers in between: the connection, the server's refusals, and invalid answers.
+//! Errors of the store behind the server arrive with their kind and are not classified here. This module
+//! classifies failures of the connection, errors of the server itself, and invalid replies.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,8 @@ pub(super) const IDMILL: Dialect = Dialect {
     stranger: "check that this is the Redis port of an idmill server, and whether it uses TLS (`idmills://`)",
 };
 
-/// All codes but the last are returned before anything is done.
+/// Classifies an error reply. All codes except the last are returned before the server executes any part of
+/// the request.
 fn of_code(code: &str, detail: &str) -> ErrorKind {
     match code {
         "TRYAGAIN" => ErrorKind::Unavailable,
@@ -32,7 +33,7 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
         "ERR" if detail.starts_with("Protocol error") || detail.starts_with("the request") => {
             ErrorKind::InvalidInput
         }
-        // A token was sent to a server that has none.
+        // The client sent a token to a server without tokens.
         "ERR" if detail.starts_with("this server has no tokens") => ErrorKind::Denied,
         _ => ErrorKind::UnknownOutcome,
     }
@@ -77,7 +78,7 @@ mod tests {
         Fault::server(code, Some(detail))
     }
 
-    /// Errors that the server really returned, and possible errors of others.
+    /// Errors that the server returned in tests, and possible errors of other servers or proxies.
     fn said() -> Vec<(Fault, ErrorKind, &'static str)> {
         [
             ("TRYAGAIN the store is unavailable", Unavailable, "nothing was changed"),

@@ -1,10 +1,9 @@
-//! Calls to one or several servers, over a few connections that all callers of a process share.
+//! Sends calls to one or several servers, over a few connections that all callers of a process share.
 //!
-//! Each call has a connection to itself, since a server answers the requests of a connection in order: so
-//! no call waits behind another. Free connections are kept.
+//! A server replies to the requests on a connection in order. So each call uses a connection exclusively,
+//! and does not wait for another call's reply. Idle connections are kept.
 //!
-//! A request that may have reached one server is not resent, to this or another server, unless it only
-//! reads.
+//! A request that may have reached a server is resent, to the same or another server, only if it is a read.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -27,23 +26,23 @@ use super::options::RemoteOptions;
 use crate::protocol::{Answer, Ask, COMMAND, Outcome, Request, Said, VERSION};
 
 const ADVICE: Advice = Advice { without: "idmill://", certificate: Some("cert=FILE&key=FILE") };
-/// Limit for concurrent calls; further calls wait.
+/// Maximum number of concurrent calls. Further calls wait.
 const AT_ONCE: usize = 16;
-/// How much of an invalid answer is included in an error.
+/// Maximum length of the part of an invalid reply that an error contains.
 const SHOWN: usize = 200;
 
 /// The servers and the connections to them.
 pub(super) struct Link {
     options: RemoteOptions,
     idle: Mutex<Vec<Line>>,
-    /// The server that answered last.
+    /// Index of the server that new calls try first.
     preferred: AtomicUsize,
     places: Semaphore,
     number: AtomicU64,
     can: OnceLock<Capabilities>,
 }
 
-/// A connection for one call at a time.
+/// A connection that is used by one call at a time.
 struct Line {
     /// Index of the server.
     server: usize,
@@ -57,7 +56,7 @@ impl Link {
             idle: Mutex::default(),
             preferred: AtomicUsize::new(0),
             places: Semaphore::new(AT_ONCE),
-            // Random, so that two processes do not use the same numbers.
+            // The first number is random, so that two processes do not use the same numbers.
             number: AtomicU64::new(fastrand::u64(..)),
             can: OnceLock::new(),
         }
@@ -70,7 +69,7 @@ impl Link {
         Ok(*self.can.get().expect("a line was greeted"))
     }
 
-    /// Sends a request to one server. A change is sent once.
+    /// Sends a request to a server. A change is sent at most once.
     pub(super) async fn ask(&self, ask: Ask, asked: Asked) -> Result<Said> {
         let until = self.until();
         let Ok(Ok(_place)) = timeout_at(until, self.places.acquire()).await else {
@@ -97,7 +96,7 @@ impl Link {
         }
     }
 
-    /// The error for an answer that does not fit the request.
+    /// Returns the error for a reply that does not fit the request.
     pub(super) fn garbled(&self, said: &Said, asked: Asked) -> Error {
         let servers: Vec<_> = self.servers().iter().map(Address::to_string).collect();
         IDMILL.failed(&Fault::Garbled(shown(said)), asked, &servers.join(","))
@@ -113,7 +112,7 @@ impl Link {
 
     fn answered(&self, line: Line, said: Said) -> Result<Said> {
         if in_trouble(&said) {
-            // Another server may reach the store.
+            // Another server may still reach the store.
             self.prefer_after(line.server);
         }
         self.keep(line);
@@ -130,7 +129,8 @@ impl Link {
         }
     }
 
-    /// Drops all idle connections to this server, which may be dead too. Later calls use the next server.
+    /// Drops all idle connections to this server, because they may be broken too. Later calls use the next
+    /// server.
     fn leave(&self, server: usize) {
         self.idle.lock().retain(|line| line.server != server);
         self.prefer_after(server);
@@ -138,11 +138,12 @@ impl Link {
 
     fn prefer_after(&self, server: usize) {
         let next = (server + 1) % self.servers().len();
-        // Unless another call has switched already.
+        // Changes nothing if another call has already switched.
         let _ = self.preferred.compare_exchange(server, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The most recently used idle connection, if it is not closed. Older ones time out eventually.
+    /// Returns the most recently used idle connection to this server that is not closed. Older connections
+    /// can then reach their idle timeout.
     fn kept(&self, server: usize) -> Option<Line> {
         let mut idle = self.idle.lock();
         idle.retain(|line| !line.line.is_closed());
@@ -150,8 +151,8 @@ impl Link {
         Some(idle.remove(at))
     }
 
-    /// Returns an idle or new connection to the last good server, or to the next one that can be reached.
-    /// Nothing was sent on it.
+    /// Returns an idle or new connection to the preferred server, or to the next server that can be
+    /// reached. The request has not been sent yet.
     async fn line(&self, until: Instant) -> Result<Line> {
         let (first, servers) = (self.preferred.load(Ordering::Relaxed), self.servers().len());
         let timeout = self.options.timeout / 2 / u32::try_from(servers).unwrap_or(u32::MAX);
@@ -166,7 +167,7 @@ impl Link {
                     self.preferred.store(server, Ordering::Relaxed);
                     return Ok(line);
                 }
-                // Prefer to report an error that a retry cannot fix.
+                // Prefer a permanent error over a transient error.
                 Err(error) if failed.is_none() || error.status() == Status::Permanent => {
                     let message = format!("idmill at {}: {error}", self.servers()[server]);
                     failed = Some(Error::new(error.kind(), message).during(Operation::Connect));
@@ -194,7 +195,8 @@ impl Link {
         Ok(line)
     }
 
-    /// All servers share one store, so the engine may rely on the first server's capabilities everywhere.
+    /// Reads the capabilities of the server's store. Rejects a store with fewer capabilities than the first
+    /// server's store, because the allocator relies on those for all servers.
     async fn hear_what_it_can(&self, line: &Line) -> Result<()> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let request = Request { number, ask: Ask::Capabilities }.encode();
@@ -216,14 +218,14 @@ impl Link {
     }
 }
 
-/// Whether a store has every capability of another.
+/// Returns whether a store has every capability of another store.
 fn promises(can: Capabilities, known: Capabilities) -> bool {
     let all = |can: Capabilities| [can.batches, can.shared, can.gives_back, can.records];
     can.durability >= known.durability
         && all(can).into_iter().zip(all(known)).all(|(can, known)| can >= known)
 }
 
-/// Whether the answer shows that the store behind the server did not answer.
+/// Returns whether the reply shows a failure of the store behind the server that is not permanent.
 fn in_trouble(said: &Said) -> bool {
     match said {
         Said::Failed(fault) => fault.status != Status::Permanent,
@@ -234,7 +236,7 @@ fn in_trouble(said: &Said) -> bool {
     }
 }
 
-/// Sends a request and reads its answer.
+/// Sends a request and reads its reply.
 async fn exchange(line: &Line, number: u64, request: &[u8]) -> Result<Said, Fault> {
     let mut pipeline = Pipeline::with_capacity(1);
     pipeline.cmd(COMMAND).arg(VERSION).arg(request);

@@ -1,4 +1,4 @@
-//! The client: a store behind a server.
+//! The client, which is a [`Store`] behind one or several servers.
 
 mod classify;
 mod link;
@@ -21,15 +21,16 @@ const STORE: Scheme = Scheme::store::<RemoteOptions>("idmill", "idmill://HOST:PO
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("idmills")];
 
-/// Opens the store at a URL such as `idmill://HOST:PORT`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `idmill://HOST:PORT` and returns its sequences. They run on the current
+/// tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> Result<idmill::Sequences> {
     idmill_kit::connect::<RemoteOptions>(url).await
 }
 
-/// The store behind one or several servers of idmill. See the [crate docs](crate) for its guarantees.
+/// The store behind one or several idmill servers. See the [crate docs](crate) for its guarantees.
 #[derive(Debug)]
 pub struct RemoteStore {
     link: Link,
@@ -37,22 +38,23 @@ pub struct RemoteStore {
 }
 
 impl RemoteStore {
-    /// Connects to one of the servers in a URL. See [`RemoteOptions`].
+    /// Connects to one of the servers in a URL, as described at [`RemoteOptions`].
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and those of
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and the errors of
     /// [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url.parse()?).await
     }
 
-    /// Connects to one of the servers, and reads the capabilities of the store behind it. Creates nothing.
+    /// Connects to one of the servers, and reads the capabilities of the store behind it. Creates no
+    /// sequence.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable) if none can be reached; [`Denied`](ErrorKind::Denied)
-    /// without a token that has the right `reserve` or `administer`;
-    /// [`Unsupported`](ErrorKind::Unsupported) if the server is not an idmill server, or uses another
-    /// version of the protocol.
+    /// Returns [`Unavailable`](ErrorKind::Unavailable) if no server can be reached;
+    /// [`Denied`](ErrorKind::Denied) if the token is missing or has neither the right `reserve` nor
+    /// `administer`; [`Unsupported`](ErrorKind::Unsupported) if the server is not an idmill server, or uses
+    /// another version of the protocol.
     pub async fn open_with(options: RemoteOptions) -> Result<Self> {
         let opened = async {
             options.check()?;
@@ -71,7 +73,7 @@ impl RemoteStore {
         self.link.ask(ask, Asked::Write).await
     }
 
-    /// Reserves for at most [`MOST`] requests.
+    /// Sends up to [`MOST`] reserves as one request.
     async fn reserve_some(&self, requests: &[Reserve]) -> Vec<Result<Grant>> {
         let said = self.write(Ask::Reserve(requests.to_vec())).await;
         let outcomes = match said {
@@ -82,7 +84,7 @@ impl RemoteStore {
         granted.zip(requests).map(|(grant, request)| possible(grant?, request)).collect()
     }
 
-    /// Reads at most [`MOST`] sequences.
+    /// Reads up to [`MOST`] sequences with one request.
     async fn inspect_some(&self, names: &[SequenceName]) -> Vec<Result<Option<SequenceInfo>>> {
         let said = self.read(Ask::Inspect(names.to_vec())).await;
         let outcomes = match said {
@@ -100,7 +102,8 @@ impl RemoteStore {
         }
     }
 
-    /// The error of a failed call: the store's, or one for an answer that does not fit the request.
+    /// Returns the error of a failed call: the error that the call returned, or an error for a reply that
+    /// does not fit the request.
     fn refused(&self, said: Result<Said>, asked: Asked) -> Error {
         match said {
             Err(error) => error,

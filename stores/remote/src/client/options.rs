@@ -1,4 +1,4 @@
-//! The servers, how to reach them, and their URL form.
+//! The options of the client: the servers, how to reach them, and the URL form.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,10 +48,12 @@ idmill_kit::options! {
 }
 
 impl RemoteOptions {
-    /// Options for these servers (`HOST` or `HOST:PORT`) over one store, with every option at its default.
+    /// Creates options for these servers (`HOST` or `HOST:PORT`), which must share one store. Every other
+    /// option has its default.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an address is invalid, or there is none.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an address is invalid, or if there is
+    /// no address.
     pub fn new<S: AsRef<str>>(servers: impl IntoIterator<Item = S>) -> Result<Self> {
         Self::of("", Authority::of(servers.into_iter().map(|server| server.as_ref().to_owned())))
     }
@@ -95,7 +97,7 @@ impl RemoteOptions {
         format!("{}://{}", self.scheme_name(), self.authority)
     }
 
-    /// Checks everything that needs no connection.
+    /// Checks the options without a connection.
     pub(super) fn check(&self) -> Result<()> {
         self.check_values()?;
         let tokens = [self.authority.password.is_some(), self.token_file.is_some(), self.token_env.is_some()];
@@ -105,10 +107,10 @@ impl RemoteOptions {
         self.tls.check("idmill://", "idmills://")
     }
 
-    /// Reads the current token; `None` if none is configured. Blocks while it reads a file.
+    /// Reads the current token. Returns `None` if no token is configured. Blocks while it reads a file.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the file or variable has no token.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the file or variable has no token.
     pub(super) fn token_now(&self) -> Result<Option<String>> {
         if let Some(file) = &self.token_file {
             let read = std::fs::read_to_string(file);
@@ -126,7 +128,7 @@ impl RemoteOptions {
     }
 }
 
-/// Trims a token. Errors do not contain it.
+/// Trims a token. Errors do not contain the token.
 fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     let token = token.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
@@ -135,7 +137,7 @@ fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Opening creates nothing.
+/// `existing` changes no option, because opening the store creates nothing.
 impl Target for RemoteOptions {
     idmill_kit::target!(|options| options.scheme_name() => RemoteStore::open_with);
 }
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_in_a_file_is_read_each_time_and_not_shown() {
+    fn token_file_is_read_each_time_and_never_shown() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");
         let options = servers(&["x"]).token_file(&file);
@@ -224,7 +226,7 @@ mod tests {
             let error = options.token_now().unwrap_err().to_string();
             assert!(error.contains("has no token") && !error.contains("idm_"), "{error}");
         }
-        // This variable exists wherever tests run.
+        // The variable `PATH` is always set.
         assert!(servers(&["x"]).token_env("PATH").token_now().unwrap().is_some());
         let missing = servers(&["x"]).token_env("IDMILL_NO_SUCH_VARIABLE").token_now().unwrap_err();
         assert!(missing.to_string().contains("token_env=IDMILL_NO_SUCH_VARIABLE"), "{missing}");

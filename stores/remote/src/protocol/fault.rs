@@ -1,26 +1,26 @@
-//! Errors as they are sent.
+//! The form in which errors are sent.
 
 use idmill::{Error, ErrorKind, Operation, Status};
 use serde::{Deserialize, Serialize};
 
-/// An error of the store or the server. It includes its status, for clients that do not support its kind.
+/// An error of the store or the server. The status is included for clients that do not support the kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// The [kind](ErrorKind).
+    /// The name of the [kind](ErrorKind).
     pub kind: String,
-    /// Whether a retry can help.
+    /// The status, which shows whether a retry can succeed.
     pub status: Status,
-    /// The [operation](Operation), if known.
+    /// The name of the [operation](Operation), if it is known.
     pub operation: Option<String>,
-    /// The name of the sequence, if there is one.
+    /// The name of the sequence, if the error is about one.
     pub sequence: Option<String>,
-    /// The message without the parts above.
+    /// The message, without the operation and the sequence.
     pub message: String,
 }
 
 impl Fault {
-    /// Converts an error, without its causes: those are for the server's logs.
+    /// Converts an error. Its causes are omitted; they belong in the server's log.
     pub fn of(error: &Error) -> Self {
         let operation = error.operation().map(|operation| operation.as_str().to_owned());
         let sequence = error.sequence().map(str::to_owned);
@@ -30,7 +30,7 @@ impl Fault {
         Self { kind: error.kind().as_str().to_owned(), status: error.status(), operation, sequence, message }
     }
 
-    /// Converts back to an error.
+    /// Converts back to an error. An unknown kind is replaced by a kind with the same status.
     pub fn error(self) -> Error {
         let kind = self.kind.parse().unwrap_or(match self.status {
             Status::Transient => ErrorKind::Unavailable,
@@ -48,7 +48,7 @@ impl Fault {
     }
 }
 
-/// The prefix of an error's text before its message.
+/// Returns the part of an error's text that precedes the message.
 fn before(operation: Option<&str>, sequence: Option<&str>) -> String {
     match (operation, sequence) {
         (Some(operation), Some(sequence)) => format!("{operation} `{sequence}`: "),
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_arrives_as_it_left() {
+    fn error_round_trips() {
         let bare = |kind| Error::new(kind, "some words");
         for kind in ErrorKind::ALL {
             for error in [
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_kind_that_is_new_the_status_remains() {
+    fn unknown_kind_keeps_its_status() {
         for status in Status::ALL {
             let (kind, message) = ("eaten".to_owned(), "by a bear".to_owned());
             let fault = Fault { kind, status: *status, operation: None, sequence: None, message };

@@ -1,14 +1,14 @@
 //! The messages between a client and a server.
 //!
-//! A client sends the command `IDMILL.STORE VERSION REQUEST` in Redis' protocol. The answer is a bulk
-//! string. It is a Redis error if the server rejects the version or the client. [`Request`] and [`Answer`]
-//! are JSON. An answer repeats the number of its request, so that a mismatched answer is detected.
+//! A client sends the command `IDMILL.STORE VERSION REQUEST` in Redis' protocol. The reply is a bulk
+//! string, or a Redis error if the server rejects the version or the client. [`Request`] and [`Answer`] are
+//! JSON. An answer repeats the number of its request, so that a mismatched answer is detected.
 //!
-//! A request with unknown fields is rejected, not partly executed. So an addition to the requests needs a
-//! new [version](VERSION).
+//! A request with unknown fields is rejected, and no part of it is executed. So a new field in a request
+//! needs a new [version](VERSION).
 //!
 //! The types are in this crate so that a client does not depend on the server. The server's crate uses this
-//! one without the feature `client`, and so without a driver.
+//! crate without the feature `client`, and so without a driver.
 
 mod fault;
 mod rows;
@@ -21,9 +21,9 @@ use serde::{Deserialize, Serialize};
 pub use fault::Fault;
 pub use rows::{Records, Row, Rows};
 
-/// The command.
+/// The name of the command.
 pub const COMMAND: &str = "IDMILL.STORE";
-/// The version of this protocol. A server rejects any other with [`UNKNOWN_VERSION`].
+/// The version of this protocol. A server rejects any other version with [`UNKNOWN_VERSION`].
 pub const VERSION: u32 = 1;
 /// The error code for a version that the server does not support.
 pub const UNKNOWN_VERSION: &str = "NOPROTO";
@@ -34,18 +34,18 @@ pub const MOST: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Chosen by the client, and repeated in the answer.
+    /// A number that the client chooses and the answer repeats.
     pub number: u64,
     /// The requested call.
     pub ask: Ask,
 }
 
-/// The calls of [`Store`](idmill::store::Store).
+/// A call of [`Store`](idmill::store::Store).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
 pub enum Ask {
-    /// Reads the store's capabilities: the first request of a connection.
+    /// Reads the store's capabilities. This is the first request of a connection.
     Capabilities,
     Reserve(Vec<Reserve>),
     GiveBack {
@@ -83,17 +83,17 @@ pub struct Answer {
     pub said: Said,
 }
 
-/// The result, by kind of request.
+/// The result of a request, with a variant for each kind of result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[allow(missing_docs)] // they are the store's own
 pub enum Said {
     Capabilities(Capabilities),
-    /// In the order of the requests.
+    /// The results of a reserve, in the order of the requests.
     Grants(Vec<Outcome<Grant>>),
-    /// In the order of the names.
+    /// The results of an inspect, in the order of the names.
     Sequences(Vec<Outcome<Option<SequenceInfo>>>),
-    /// The current state.
+    /// The state of a sequence after it was created or set.
     Sequence(SequenceInfo),
     Rows(Rows),
     Record(Option<String>),
@@ -109,7 +109,7 @@ pub enum Said {
 pub enum Outcome<T> {
     /// Success.
     Ok(T),
-    /// An error, whose kind shows whether anything was done.
+    /// An error. Its kind shows whether the request may have been executed.
     Failed(Fault),
 }
 
@@ -122,7 +122,8 @@ impl Request {
     /// Decodes a request.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not a request of this version.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the bytes are not a request of this
+    /// version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         decode(bytes)
     }
@@ -137,7 +138,8 @@ impl Answer {
     /// Decodes an answer.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this is not an answer of this version.
+    /// Returns [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the bytes are not an answer of this
+    /// version.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         decode(bytes)
     }
@@ -157,10 +159,10 @@ impl<T> Outcome<T> {
         result.map_or_else(|error| Self::Failed(Fault::of(&error)), Self::Ok)
     }
 
-    /// Converts back to the store's result.
+    /// Converts back to a result of the store.
     ///
     /// # Errors
-    /// The store's error.
+    /// Returns the error of the store.
     pub fn result(self) -> Result<T> {
         match self {
             Self::Ok(value) => Ok(value),

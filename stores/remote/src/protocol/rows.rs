@@ -31,9 +31,9 @@ pub struct Records {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Its name, if it has one.
+    /// The name of the row, empty if it has none.
     pub name: String,
-    /// Why it cannot be decoded.
+    /// The error of decoding the row.
     pub fault: Fault,
 }
 

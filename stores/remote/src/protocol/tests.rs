@@ -12,7 +12,7 @@ fn identity() -> Identity {
     Identity { incarnation: u64::MAX >> 1, epoch: 3 }
 }
 
-/// One of each.
+/// Returns a request of each kind.
 fn asks() -> Vec<Ask> {
     let (name, identity) = (name(), identity());
     let change = Change::new().next(7).max(u64::MAX).backwards(true).revoke(true).expect(identity);
@@ -36,7 +36,7 @@ fn asks() -> Vec<Ask> {
     ]
 }
 
-/// One of each.
+/// Returns a result of each kind.
 fn said() -> Vec<Said> {
     let (name, bounds, identity) = (name(), Bounds::new(1, 9).unwrap(), identity());
     let info = SequenceInfo::stored(name.clone(), None, bounds, identity);
@@ -75,7 +75,7 @@ fn messages_round_trip() {
     }
 }
 
-/// A server must not execute part of a request from a newer client.
+/// A server must not execute only a part of a request from a newer client.
 #[test]
 fn unknown_request_field_is_rejected_at_any_depth() {
     let mut found = 0;
@@ -91,7 +91,7 @@ fn unknown_request_field_is_rejected_at_any_depth() {
 }
 
 #[test]
-fn the_stores_own_types_survive() {
+fn store_types_round_trip() {
     fn survives<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
         assert_eq!(String::from_utf8(encode(value)).unwrap(), text);
         assert_eq!(decode::<T>(text.as_bytes()).unwrap(), *value);
@@ -121,8 +121,8 @@ proptest! {
         let _ = (Request::decode(&bytes), Answer::decode(&bytes));
     }
 
-    /// Changes one byte of a message: if it still decodes, encoding and decoding it again gives the same
-    /// message.
+    /// Changes one byte of a message. If the result still decodes, encoding and decoding it again must
+    /// return the same message.
     #[test]
     fn decoded_messages_encode_the_same(which in 0..9_usize, at: prop::sample::Index, byte: u8) {
         let mut request = Request { number: 5, ask: asks().swap_remove(which) }.encode();

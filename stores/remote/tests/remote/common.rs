@@ -1,4 +1,4 @@
-//! Servers inside this process, and their clients.
+//! Test helpers: servers inside this process, and clients of these servers.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use idmill_remote::RemoteStore;
 use idmill_server::{Access, Pattern, Right, Secret, Server, ServerBuilder, Token};
 use tokio::task::JoinHandle;
 
-/// A running server. Dropping it ends it and its connections like a crash.
+/// A running server. When it is dropped, the server and its connections end as in a crash.
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     task: JoinHandle<()>,
@@ -22,7 +22,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// A server that creates sequences on first use, and has no tokens.
+    /// Starts a server that creates sequences on first use, and has no tokens.
     pub(crate) async fn over(store: impl Store + 'static) -> Self {
         Self::with(store, |server| server).await
     }
@@ -34,7 +34,7 @@ impl Running {
         Self::at(([127, 0, 0, 1], 0).into(), Server::builder(Sequences::new(store).unwrap()), options).await
     }
 
-    /// Like `idmill serve` without `--create`.
+    /// Starts a server like `idmill serve` without `--create`.
     pub(crate) async fn over_what_exists(store: impl Store + Clone + 'static) -> Self {
         let drawn = Sequences::new(Existing::of(store.clone())).unwrap();
         let administered = Sequences::new(store).unwrap();
@@ -52,7 +52,7 @@ impl Running {
         Self { address, task: tokio::spawn(server.run(std::future::pending())) }
     }
 
-    /// Ends the server like a crash, and waits until its port is closed.
+    /// Ends the server as in a crash, and waits until its port is closed. Returns its address.
     pub(crate) async fn die(mut self) -> SocketAddr {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -64,7 +64,7 @@ impl Running {
     }
 }
 
-/// A client of these servers.
+/// Opens a client of these servers.
 pub(crate) async fn open(servers: &[SocketAddr], options: &str) -> Result<RemoteStore> {
     let servers: Vec<_> = servers.iter().map(SocketAddr::to_string).collect();
     RemoteStore::open(&format!("idmill://{}?{options}", servers.join(","))).await
@@ -82,12 +82,12 @@ pub(crate) async fn reserve(store: &impl Store, text: &str, count: u64) -> Resul
     store.reserve(&request(text, count)).await
 }
 
-/// The next id of a sequence in the store.
+/// Returns the next id of a sequence in the store.
 pub(crate) async fn next(store: &impl Store, text: &str) -> Option<u64> {
     store.inspect(&name(text)).await.unwrap().and_then(|info| info.next)
 }
 
-/// A token's secret, and its entry on the server.
+/// Returns the secret of a new token, and the token's entry on the server.
 pub(crate) fn token(rights: &[Right], sequences: &[&str]) -> (Secret, Token) {
     let secret = Secret::fresh().unwrap();
     let patterns = sequences.iter().map(|pattern| pattern.parse::<Pattern>().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! `idmills://`: over TLS, with certificates on either side.
+//! Connections over TLS (`idmills://`), with server and client certificates.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 use crate::common::{Running, request};
 
-/// A self-signed certificate for this machine, and its key.
+/// Writes a self-signed certificate for 127.0.0.1, and its key. Returns the paths of both files.
 fn certify(dir: &Path, name: &str) -> (String, String) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let file = |end: &str| dir.join(format!("{name}{end}")).display().to_string();

@@ -1,4 +1,4 @@
-//! Several servers over one store.
+//! Tests failover between servers over one store.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::common::{Running, next, open, reserve};
 
 #[tokio::test]
-async fn draws_go_on_when_one_of_two_servers_dies() {
+async fn draws_continue_after_one_of_two_servers_dies() {
     let memory = MemoryStore::new();
     let (mut one, mut other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
     let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
@@ -25,7 +25,7 @@ async fn draws_go_on_when_one_of_two_servers_dies() {
             let id = orders.next().await.unwrap();
             assert!(issued.insert(id), "{id} was granted twice");
         }
-        // Stops the two servers alternately, and starts a replacement over the same store, on any port.
+        // Stop the two servers alternately. Start a replacement over the same store, on any free port.
         let dead = if round % 2 == 0 { &mut one } else { &mut other };
         let began = Running::over(memory.clone()).await;
         let address = std::mem::replace(dead, began).die().await;
@@ -45,8 +45,8 @@ async fn unreachable_server_is_skipped_for_the_next_one() {
     let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
     assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), 1);
     let dead = one.die().await;
-    // At most one call has an unknown outcome: the one on the connection that breaks. Here it was closed
-    // before.
+    // A call can have an unknown outcome only if its connection breaks during the call. Here the connection
+    // was closed before.
     let mut granted = 1;
     for _ in 0..10 {
         match reserve(&remote, "s", 1).await {
@@ -58,7 +58,7 @@ async fn unreachable_server_is_skipped_for_the_next_one() {
     assert!(open(&[dead, other.address], "timeout=20s").await.is_ok());
     let last = other.die().await;
     for _ in 0..3 {
-        // The first call may find its connection cut.
+        // The first call may use a connection that is already broken.
         let error = reserve(&remote, "s", 1).await.unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::UnknownOutcome), "{error}");
     }
@@ -69,15 +69,15 @@ async fn unreachable_server_is_skipped_for_the_next_one() {
     assert!(reserve(&remote, "s", 1).await.is_ok(), "the store reconnects by itself");
 }
 
-/// The call that timed out is unknown; later calls use the other server.
+/// The call that times out has an unknown outcome. Later calls use the other server.
 #[tokio::test]
-async fn after_a_silence_later_calls_go_to_the_next_server() {
+async fn calls_after_a_timeout_use_the_next_server() {
     let memory = MemoryStore::new();
     let (one, other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
     let proxy = Proxy::start(one.address).await.unwrap();
     let remote = open(&[proxy.address(), other.address], "timeout=1s").await.unwrap();
     reserve(&remote, "s", 1).await.unwrap();
-    // The request never arrives.
+    // Hold the request, so that it never reaches the server.
     proxy.arm(Fault::Hold(Gate::new()), nth(0, |_| true));
     let error = reserve(&remote, "s", 1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
@@ -89,7 +89,7 @@ async fn after_a_silence_later_calls_go_to_the_next_server() {
     assert_eq!(proxy.connections(), connections);
 }
 
-/// A store that one of the servers cannot reach.
+/// A store that can be made unreachable.
 #[derive(Debug, Default)]
 struct Away {
     memory: MemoryStore,
@@ -125,7 +125,8 @@ async fn server_with_unreachable_store_is_reported_then_skipped() {
     }
 }
 
-/// Reports disk durability. The engine relies on the first server's capabilities everywhere.
+/// A memory store that reports disk durability, unlike the store of the second server. The allocator relies
+/// on the first server's capabilities for all servers.
 #[derive(Debug, Default)]
 struct Forgetful(MemoryStore);
 
@@ -144,7 +145,7 @@ impl Hooks for Forgetful {
 }
 
 #[tokio::test]
-async fn a_server_over_a_lesser_store_is_refused() {
+async fn server_with_fewer_capabilities_is_rejected() {
     let (durable, memory) = (Running::over(Hooked(Forgetful::default())).await, MemoryStore::new());
     let lesser = Running::over(memory.clone()).await;
     let remote = open(&[durable.address, lesser.address], "timeout=20s").await.unwrap();

@@ -1,4 +1,4 @@
-//! Requests and answers that are lost in transit.
+//! Requests and replies that are lost in transit.
 
 use idmill::ErrorKind;
 use idmill::store::{Bounds, Change, GiveBack, MemoryStore, Store};
@@ -7,18 +7,18 @@ use idmill_conformance::proxy::{Fault, Gate, nth};
 
 use crate::common::{Running, name, next, open, reserve};
 
-/// Matches a request by a word, since each connection first reads the capabilities.
+/// Matches a request that contains this word, because each connection first reads the capabilities.
 fn contains(word: &'static str) -> impl FnMut(&[u8]) -> bool {
     move |request| request.windows(word.len()).any(|part| part == word.as_bytes())
 }
 
-/// Whatever the server did: the outcome is unknown, and the request was sent once.
+/// In all cases the outcome is unknown and the request is sent once, whether or not the server executed it.
 #[tokio::test]
 async fn interrupted_reserve_is_unknown_and_not_retried() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();
-    // Two names of one server, so that a resend would be possible.
+    // List the server twice, so that a resend would be possible.
     let remote = open(&[proxy.address(), proxy.address()], "timeout=60s").await.unwrap();
     let mut expected = reserve(&remote, "s", 1).await.unwrap().range.start() + 1;
     let faults = [(Fault::CutBefore, 0), (Fault::CutAfter, 1), (Fault::CutReply, 1)];
@@ -32,14 +32,14 @@ async fn interrupted_reserve_is_unknown_and_not_retried() {
             assert!(next(&memory, "s").await < Some(expected), "{fault:?}: sent again");
             tokio::task::yield_now().await;
         }
-        // Reserved by a client with no call in progress.
+        // The next reserve succeeds, and shows whether the interrupted reserve was applied.
         assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), expected);
         expected += 1;
     }
 }
 
 #[tokio::test]
-async fn no_other_change_is_sent_again_either() {
+async fn interrupted_changes_are_not_sent_again() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();
@@ -79,7 +79,7 @@ async fn reads_are_retried() {
 }
 
 #[tokio::test]
-async fn an_answer_that_comes_too_late_is_taken_for_no_other() {
+async fn late_reply_is_not_used_for_a_later_call() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();
@@ -96,7 +96,8 @@ async fn an_answer_that_comes_too_late_is_taken_for_no_other() {
     }
 }
 
-/// Connections dropped by a firewall: the first call on one is unknown, and discards all others.
+/// Simulates a firewall that drops connections: the first call times out with an unknown outcome, and the
+/// client then discards its other connections.
 #[tokio::test]
 async fn one_silence_is_unknown() {
     let memory = MemoryStore::new();

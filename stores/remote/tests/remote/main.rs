@@ -1,4 +1,4 @@
-//! The store behind real servers: its guarantees, and its behavior under faults.
+//! Tests the guarantees of the store behind real servers, and its behavior under faults.
 #![cfg(unix)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! Servers with invalid answers.
+//! Servers that send invalid replies.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::common::{Running, name, open, request, reserve};
 
 type Reply = Arc<dyn Fn(Request) -> Vec<u8> + Send + Sync>;
 
-/// A fake server that answers all but the first request of a connection as configured.
+/// A fake server that replies as configured to every request of a connection except the first.
 struct Stranger {
     address: SocketAddr,
     task: JoinHandle<()>,
@@ -68,7 +68,7 @@ impl Stranger {
     }
 }
 
-/// The next request.
+/// Reads the next request. Returns `None` if the connection ends.
 async fn asked(stream: &mut TcpStream) -> Option<Request> {
     let mut bytes = Vec::new();
     loop {
@@ -96,7 +96,7 @@ fn granted(number: u64, start: u64, len: u64, bounds: (u64, u64)) -> Vec<u8> {
     answer(number, Said::Grants(vec![Outcome::Ok(Grant::new(range, identity, bounds))]))
 }
 
-/// A change has an unknown outcome, and a read is transient. Nothing waits, and nothing panics.
+/// A change must return an unknown outcome, and a read a transient error, without waiting or panicking.
 #[tokio::test]
 async fn malformed_answer_is_an_error() {
     let replies: [fn(u64) -> Vec<u8>; 12] = [
@@ -111,7 +111,7 @@ async fn malformed_answer_is_an_error() {
         |number| answer(number, Said::Done(true)),
         |number| answer(number, Said::Grants(Vec::new())),
         |number| answer(number, Said::Sequences(Vec::new())),
-        // The answer to another request.
+        // This is the reply to another request.
         |number| granted(number.wrapping_add(1), 1, 1, (1, 9)),
     ];
     for (at, reply) in replies.into_iter().enumerate() {
@@ -124,9 +124,9 @@ async fn malformed_answer_is_an_error() {
     }
 }
 
-/// None of the grant's ids is handed out.
+/// An invalid grant is rejected, and none of its ids is handed out.
 #[tokio::test]
-async fn a_grant_that_no_store_gives_is_refused() {
+async fn impossible_grant_is_rejected() {
     let grants: [fn(u64) -> Vec<u8>; 5] = [
         |number| granted(number, 95, 10, (1, 100)),
         |number| granted(number, 0, 10, (1, 100)),
@@ -147,7 +147,7 @@ async fn a_grant_that_no_store_gives_is_refused() {
 }
 
 #[tokio::test]
-async fn a_sequence_of_another_name_is_not_the_one() {
+async fn reply_about_another_sequence_is_rejected() {
     let identity = Identity { incarnation: 1, epoch: 0 };
     let info = SequenceInfo::stored(name("other"), Some(1), Bounds::new(1, 9).unwrap(), identity);
     let said = Said::Sequences(vec![Outcome::Ok(Some(info))]);
@@ -156,7 +156,7 @@ async fn a_sequence_of_another_name_is_not_the_one() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
 }
 
-/// A version mismatch in either direction is reported, and nothing is done.
+/// A version mismatch is reported in either direction, and no request is executed.
 #[tokio::test]
 async fn version_mismatch_is_reported() {
     let newer = Stranger::greeting(
@@ -171,15 +171,15 @@ async fn version_mismatch_is_reported() {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.to_string().contains(says) && error.to_string().contains("IDMILL.STORE"), "{error}");
     }
-    // During a rolling upgrade, the client finds the server with its version.
+    // During a rolling upgrade, the client uses the server with its own version.
     let server = Running::over(idmill::store::MemoryStore::new()).await;
     let remote = open(&[newer.address, older.address, server.address], "timeout=20s").await.unwrap();
     assert_eq!(remote.reserve(&request("s", 3)).await.unwrap().range.len(), 3);
 }
 
-/// The server's side: a newer client, or another program.
+/// Tests how a server handles a newer client, or another program.
 #[tokio::test]
-async fn a_server_refuses_what_it_does_not_know() {
+async fn server_rejects_unknown_requests() {
     let server = Running::over(idmill::store::MemoryStore::new()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let remove = br#"{"number":1,"ask":{"remove":"s"}}"#;

@@ -12,7 +12,7 @@ async fn with_token(server: &Running, token: &str) -> Result<RemoteStore> {
 }
 
 #[tokio::test]
-async fn a_token_that_reserves_does_not_administer() {
+async fn reserve_token_cannot_administer() {
     let memory = MemoryStore::new();
     let (secret, reserves) = token(&[Right::Reserve], &["shop.*"]);
     let (ruling, administers) = token(&[Right::Administer], &["*"]);
@@ -39,7 +39,7 @@ async fn a_token_that_reserves_does_not_administer() {
     denied(shop.swap_record(&other, None, "x").await.unwrap_err(), "not for this sequence");
     denied(shop.record(&other).await.unwrap_err(), "not for this sequence");
     assert_eq!(next(&memory, "other").await, Some(1));
-    // A forbidden request does not fail the others.
+    // A forbidden request must not fail the others.
     let many = shop.reserve_many(&[request(&orders, 2), request("other", 2), request(&orders, 3)]).await;
     let lens: Vec<_> = many.iter().map(|one| one.as_ref().map_or(0, |grant| grant.range.len())).collect();
     assert_eq!(lens, [2, 0, 3], "{many:?}");
@@ -55,7 +55,7 @@ async fn a_token_that_reserves_does_not_administer() {
 }
 
 #[tokio::test]
-async fn a_request_is_for_no_more_ids_than_the_token_allows() {
+async fn reserve_above_max_ids_is_denied() {
     let (secret, mut token) = token(&[Right::Reserve], &["*"]);
     token.max_ids = Some(100);
     let memory = MemoryStore::new();
@@ -66,16 +66,16 @@ async fn a_request_is_for_no_more_ids_than_the_token_allows() {
     assert_eq!(reserve(&shop, "s", 100).await.unwrap().range.len(), 100);
 }
 
-/// Counts only sequences that the token created and that the store did not have.
+/// The limit counts only sequences that the token has created.
 #[tokio::test]
-async fn a_token_creates_no_more_sequences_than_it_may() {
+async fn token_cannot_exceed_its_new_sequences() {
     let (secret, mut token) = token(&[Right::Reserve], &["*"]);
     token.new_sequences = Some(2);
     let memory = MemoryStore::new();
     memory.create(&name("old"), Bounds::new(1, 9).unwrap()).await.unwrap();
     let server = Running::with(memory.clone(), access([token])).await;
     let shop = with_token(&server, secret.reveal()).await.unwrap();
-    // A failed create does not count.
+    // A failed create does not count towards the limit.
     let never = Reserve::new(name("never"), 1).ceiling(4).create(Bounds::new(5, 9).unwrap());
     for _ in 0..3 {
         assert_eq!(shop.reserve(&never).await.unwrap_err().kind(), ErrorKind::Exhausted);
@@ -91,9 +91,9 @@ async fn a_token_creates_no_more_sequences_than_it_may() {
     assert_eq!(memory.inspect(&name("c")).await.unwrap(), None);
 }
 
-/// A page's cursor is a name, but never one that the token may not see.
+/// The cursor of a page is a name. It must never be a name that the token may not see.
 #[tokio::test]
-async fn no_cursor_shows_the_name_of_what_is_hidden() {
+async fn cursor_never_shows_a_hidden_name() {
     let memory = MemoryStore::new();
     for known in ["a.secret", "shop.a", "shop.b", "shop.c", "t.secret"] {
         memory.create(&name(known), Bounds::new(1, 9).unwrap()).await.unwrap();
@@ -135,7 +135,7 @@ async fn unknown_tokens_are_denied_and_never_printed() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_open_shows_no_token() {
+async fn open_store_does_not_print_its_token() {
     let (secret, reserves) = token(&[Right::Reserve], &["*"]);
     let server = Running::with(MemoryStore::new(), access([reserves])).await;
     let options = RemoteOptions::new([server.address.to_string()]).unwrap().token(secret.reveal());
@@ -143,9 +143,9 @@ async fn a_store_that_is_open_shows_no_token() {
     assert!(!shown.contains(secret.reveal()) && shown.contains("***"), "{shown}");
 }
 
-/// A token file is replaced under a running process, whose connections end with the old token.
+/// The token file is replaced while a process runs, and the connections end with the old token.
 #[tokio::test]
-async fn a_token_is_exchanged_while_processes_run() {
+async fn token_file_can_be_replaced_at_runtime() {
     let (old, first) = token(&[Right::Reserve], &["*"]);
     let (new, second) = token(&[Right::Reserve], &["*"]);
     let known = Access::by([first]);

@@ -1,4 +1,4 @@
-//! Results of the store arrive unchanged.
+//! Tests that results of the store arrive unchanged.
 
 use idmill::store::{
     Bounds, Capabilities, Change, GiveBack, Grant, MemoryStore, Page, Pages, Reserve, Store, StoreFuture,
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::common::{Running, name, request, reserve};
 
 #[tokio::test]
-async fn grants_errors_and_abilities_are_the_stores_own() {
+async fn grants_errors_and_capabilities_arrive_unchanged() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let remote = server.open().await;
@@ -44,9 +44,9 @@ fn same(ours: &idmill::Error, its: &idmill::Error) {
     assert_eq!((ours.operation(), ours.sequence()), (its.operation(), its.sequence()));
 }
 
-/// More reserves, names and rows than one request contains.
+/// Uses more reserves, names and rows than fit into one request.
 #[tokio::test]
-async fn many_come_in_their_order() {
+async fn batches_return_results_in_order() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let remote = server.open().await;
@@ -71,7 +71,7 @@ async fn many_come_in_their_order() {
     assert!(remote.reserve_many(&[]).await.is_empty() && remote.inspect_many(&[]).await.is_empty());
 }
 
-/// A store whose reserves of one sequence wait.
+/// A store whose reserves from one sequence wait until they are released.
 #[derive(Debug, Default)]
 struct Stuck {
     memory: MemoryStore,
@@ -96,7 +96,7 @@ impl Hooks for Stuck {
 }
 
 #[tokio::test]
-async fn no_call_waits_behind_another() {
+async fn calls_do_not_wait_for_each_other() {
     let stuck = std::sync::Arc::new(Hooked(Stuck::default()));
     let server = Running::over(stuck.clone()).await;
     let remote = std::sync::Arc::new(server.open().await);
@@ -111,7 +111,7 @@ async fn no_call_waits_behind_another() {
     waits.await.unwrap().unwrap();
 }
 
-/// Several processes with their own stores, each with an engine.
+/// Each set of sequences has its own client, like a separate process.
 #[tokio::test]
 async fn processes_draw_disjoint_ids_and_give_back_the_rest() {
     let memory = MemoryStore::new();
@@ -137,7 +137,7 @@ async fn processes_draw_disjoint_ids_and_give_back_the_rest() {
     }
     drawn.sort_unstable();
     assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "an id came twice");
-    // The holder of the last reserved range gives it back on close.
+    // When it is closed, the client with the last reserved range gives its unused ids back.
     let before = memory.inspect(&name("orders")).await.unwrap().unwrap().next.unwrap();
     for ids in sets {
         ids.close().await;

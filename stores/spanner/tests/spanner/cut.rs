@@ -1,4 +1,4 @@
-//! Connections that break and answers that never come: the reported outcome, and the real one.
+//! Broken connections and missing replies: compares the reported outcome with the real outcome.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,13 +13,13 @@ use idmill_spanner::{InTransaction, SequenceTransaction, SpannerStore};
 
 use crate::setup::{Emulator, client, request};
 
-/// A reserve sends three requests.
+/// The number of the COMMIT among the three requests of a reserve.
 const COMMIT: usize = 3;
 const NEXT: &str = "SELECT next_value FROM idmill_sequences WHERE name = 's'";
-/// A guard against hanging.
+/// Timeout against a test that hangs.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Finds the ends of HTTP/2 frames: RFC 9113, sections 3.4 and 4.1.
+/// Returns the length of an HTTP/2 frame (RFC 9113, sections 3.4 and 4.1).
 fn frame(bytes: &[u8]) -> Option<usize> {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     let [a, b, c, _, ..] = *bytes else { return None };
@@ -34,7 +34,7 @@ fn begins_request(frame: &[u8]) -> bool {
     frame.get(3) == Some(&HEADERS)
 }
 
-/// Applies the fault to the request of this number, counted from now. Returns the counter of requests.
+/// Applies the fault to request `number`, counted from 1 after this call. Returns the counter of requests.
 fn arm(proxy: &Proxy, fault: Fault, number: usize) -> Arc<AtomicUsize> {
     let seen = Arc::new(AtomicUsize::new(0));
     let count = seen.clone();
@@ -44,7 +44,7 @@ fn arm(proxy: &Proxy, fault: Fault, number: usize) -> Arc<AtomicUsize> {
     seen
 }
 
-/// Withholds answers; the connection ends when the proxy cuts it.
+/// Returns a fault that withholds replies until the proxy cuts the connection.
 fn withhold() -> Fault {
     Fault::Withhold(Gate::new())
 }
@@ -59,7 +59,7 @@ async fn behind_a_proxy() -> Option<(Emulator, Proxy, SpannerStore)> {
     Some((emulator, proxy, store))
 }
 
-/// Waits until the emulator has applied a commit whose answer was lost.
+/// Waits until the emulator has applied a commit whose reply was lost.
 async fn applied(emulator: &Emulator, next: i64) {
     let waiting = async {
         while emulator.numbers(NEXT).await != [next] {
@@ -69,7 +69,7 @@ async fn applied(emulator: &Emulator, next: i64) {
     tokio::time::timeout(LONG, waiting).await.expect("it is applied");
 }
 
-/// Like a caller: retries if certainly nothing was reserved.
+/// Reserves five ids like a caller, with retries if certainly no ids were reserved.
 async fn reserve_five(store: &SpannerStore) -> u64 {
     let trying = async {
         loop {
@@ -83,7 +83,7 @@ async fn reserve_five(store: &SpannerStore) -> u64 {
 }
 
 #[tokio::test]
-async fn a_connection_cut_before_the_commit_has_reserved_nothing() {
+async fn connection_cut_before_commit_reserves_nothing() {
     let Some((emulator, proxy, store)) = behind_a_proxy().await else { return };
     for number in 1..COMMIT {
         arm(&proxy, Fault::CutBefore, number);
@@ -95,7 +95,7 @@ async fn a_connection_cut_before_the_commit_has_reserved_nothing() {
 }
 
 #[tokio::test]
-async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
+async fn connection_cut_at_commit_is_unknown_outcome() {
     let Some((emulator, proxy, store)) = behind_a_proxy().await else { return };
     arm(&proxy, Fault::CutBefore, COMMIT);
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
@@ -105,7 +105,8 @@ async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
         [11],
         "the commit was not applied, although the outcome is unknown"
     );
-    // After this, the emulator has dropped the open transaction, which would otherwise abort others.
+    // This also waits until the emulator has dropped the open transaction, which would abort other
+    // transactions.
     assert_eq!(reserve_five(&store).await, 11);
     let seen = arm(&proxy, withhold(), COMMIT);
     let (outcome, ()) = tokio::join!(async { store.reserve(&request("s", 5)).await }, async {
@@ -118,13 +119,13 @@ async fn a_connection_cut_at_the_commit_leaves_the_outcome_open() {
     assert_eq!(reserve_five(&store).await, 21, "16 to 20 are a gap");
 }
 
-/// Applies to every request: answered ones must finish in time on a busy machine.
+/// Sets a short timeout for every request. It must still suffice for successful requests on a busy machine.
 fn impatient(config: &mut ClientConfig) {
     config.channel_config.timeout = Duration::from_secs(5);
 }
 
 #[tokio::test]
-async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
+async fn commit_that_times_out_is_unknown_outcome() {
     let Some((emulator, proxy, _)) = behind_a_proxy().await else { return };
     let own = client(&proxy.address().to_string(), impatient).await;
     let store = SpannerStore::from_client(own.clone(), "idmill_sequences").await.unwrap();
@@ -134,7 +135,7 @@ async fn a_commit_that_is_not_answered_in_time_is_unknown_too() {
     assert!(error.to_string().contains("Timeout expired"), "{error}");
     applied(&emulator, 16).await;
     proxy.cut();
-    // The same inside the caller's transaction: begin, read, commit.
+    // Repeat the same inside the caller's transaction: begin, read, commit.
     let sequence = InTransaction::<i64>::new("s").unwrap();
     let mut tx = SequenceTransaction::begun(own.begin_read_write_transaction().await).unwrap();
     assert_eq!(tx.next(&sequence).await.unwrap(), 16);

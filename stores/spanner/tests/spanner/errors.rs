@@ -1,4 +1,4 @@
-//! Errors of the real engine, and how the store classifies them.
+//! Errors of the emulator, and how the store classifies them.
 
 use idmill::ErrorKind;
 use idmill::ErrorKind::{Conflict, InvalidInput, NotFound, StoreViolation};
@@ -11,7 +11,7 @@ use crate::setup::{Emulator, request};
 const FULL: &str = "next_value INT64, start_value INT64, max_value INT64, incarnation INT64, epoch INT64";
 
 #[tokio::test]
-async fn tables_that_are_not_ours_are_refused() {
+async fn foreign_tables_are_rejected() {
     let Some(emulator) = Emulator::start().await else { return };
     emulator
         .ddl(&[

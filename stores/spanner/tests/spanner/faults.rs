@@ -1,4 +1,4 @@
-//! Random aborts, dropped callers, and an engine that hangs or exits.
+//! Random aborts, dropped callers, and an emulator that is paused or restarted.
 
 use std::time::Duration;
 
@@ -35,13 +35,13 @@ async fn randomly_aborted_transactions_leave_no_gap() {
     assert!(begun > 36, "none of {begun} transactions was aborted: nothing was tested");
 }
 
-/// Here an open transaction is never aborted in favor of another, so one left behind would block all
-/// others.
+/// With this flag the emulator never aborts an open transaction in favor of another, so a transaction that
+/// is left behind would block all others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn cancelled_caller_leaves_no_lock() {
     let Some(emulator) = Emulator::with(&["--abort_current_transaction_probability=0"]).await else { return };
     let store = emulator.store().await;
-    // Has its own sessions: the driver would end a transaction by beginning another on the same session.
+    // Needs its own sessions: on a shared session, the driver would end a transaction by beginning another.
     let other = emulator.store().await;
     store.create(&name("s"), Bounds::of::<u64>()).await.unwrap();
     let (mut lost, mut drawn) = (0, 0);
@@ -75,7 +75,7 @@ async fn paused_and_restarted_emulators_are_reported() {
     emulator.daemon().kill();
     let error = store.reserve(&request("s", 5)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
-    // A new emulator has neither the session nor the database nor the sequences.
+    // The restarted emulator has lost the session, the database and the sequences.
     emulator.daemon().start().await.unwrap();
     let error = ours.reserve(&request("s", 5)).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unavailable), "{error:?}");

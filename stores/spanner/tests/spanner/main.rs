@@ -1,4 +1,4 @@
-//! The Spanner store on the real emulator, which `ci/engines/spanner` starts: one per test.
+//! Tests the Spanner store on Google's emulator. Each test starts an emulator through `ci/engines/spanner`.
 
 mod cut;
 mod errors;

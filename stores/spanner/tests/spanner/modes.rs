@@ -1,4 +1,4 @@
-//! The modes that run in transactions of their own.
+//! The modes that reserve in a separate transaction.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use idmill_url::Schemes;
 use crate::setup::{Emulator, assert_tile, client, name, request};
 
 #[tokio::test]
-async fn a_sequence_is_created_drawn_from_changed_and_removed() {
+async fn sequence_is_created_drawn_changed_and_removed() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.store().await;
     assert_eq!(store.inspect(&name("s")).await.unwrap(), None);
@@ -80,7 +80,7 @@ async fn concurrent_clients_reserve_without_gap_or_overlap() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn sequences_do_not_wait_for_each_other_nor_mix() {
+async fn sequences_reserve_independently() {
     let Some(emulator) = Emulator::start().await else { return };
     let store = emulator.store().await;
     let mut tasks = tokio::task::JoinSet::new();
@@ -97,7 +97,7 @@ async fn sequences_do_not_wait_for_each_other_nor_mix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_modes_of_the_allocator_draw_from_it() {
+async fn allocator_modes_draw_from_the_store() {
     let Some(emulator) = Emulator::start().await else { return };
     let ids = idmill_spanner::connect(&emulator.options().to_string()).await.unwrap();
     let asynchronous = ids.sequence::<i64>("asynchronous").order(Order::Global).await.unwrap();
@@ -115,9 +115,9 @@ async fn the_modes_of_the_allocator_draw_from_it() {
     }
 }
 
-/// Spanner does not nest transactions, and need not: a refill has its own session and transaction. The
-/// emulator runs one transaction at a time, and aborts the outer one for the inner. So the id is kept when
-/// the outer one runs again; otherwise it would be aborted again.
+/// A refill has its own session and transaction, so an id can be drawn inside an open transaction. But the
+/// emulator runs one transaction at a time, and aborts the outer transaction in favor of the refill. So the
+/// retried outer transaction keeps the id; otherwise it would be aborted again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_are_drawn_during_an_open_caller_transaction() {
     let Some(emulator) = Emulator::start().await else { return };
@@ -133,7 +133,7 @@ async fn ids_are_drawn_during_an_open_caller_transaction() {
     assert_eq!(emulator.numbers("SELECT id FROM orders ORDER BY id").await, written);
 }
 
-/// One transaction: reads, which takes a lock, draws an id outside of it, and writes.
+/// Runs a transaction that reads, which takes a lock, then draws an id outside the transaction, and writes.
 async fn write_an_order(
     client: &idmill_spanner::gcloud_spanner::client::Client,
     orders: &idmill::Allocator<i64>,
@@ -182,7 +182,7 @@ async fn caller_client_works_and_the_url_round_trips() {
 }
 
 #[tokio::test]
-async fn modes_of_access_are_kept_to() {
+async fn access_modes_are_enforced() {
     use idmill_spanner::Mode;
 
     let Some(emulator) = Emulator::start().await else { return };
@@ -200,7 +200,7 @@ async fn modes_of_access_are_kept_to() {
     assert_eq!(open(elsewhere.clone().mode(Mode::ReadWrite)).await.unwrap_err().kind(), ErrorKind::NotFound);
     let made = tokio::join!(open(elsewhere.clone()), open(elsewhere.clone()), open(elsewhere.clone()));
     assert!(made.0.is_ok() && made.1.is_ok() && made.2.is_ok(), "{made:?}");
-    // The emulator rejects concurrent schema changes.
+    // The emulator rejects concurrent schema changes, so opening must retry.
     for round in 0..5 {
         let many = (0..8).map(|n| open(elsewhere.clone().table(format!("t{round}_{}", n % 4))));
         for made in futures_util::future::join_all(many).await {

@@ -1,4 +1,4 @@
-//! The table as published: `(name, next_value)`, with rows of other programs.
+//! A published table `(name, next_value)`, with rows of other programs.
 
 use idmill::ErrorKind;
 use idmill::store::{Bounds, Change, Store};
@@ -23,7 +23,8 @@ async fn published() -> Option<(Emulator, SpannerStore)> {
     Some((emulator, store))
 }
 
-/// The published algorithm: read, write one more, return the value read.
+/// Runs the published algorithm: reads the next value, writes it plus one, and returns the value that was
+/// read.
 async fn their_next(client: &Client, sequence: &'static str) -> i64 {
     let next = client.read_write_transaction(|tx| {
         Box::pin(async move {
@@ -59,7 +60,7 @@ async fn published_table_is_shared_with_other_programs() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_published_sequence_is_an_end() {
+async fn published_sequence_is_exhausted_at_its_max() {
     let Some((emulator, store)) = published().await else { return };
     let last = store.reserve(&request("last", 10)).await.unwrap().range;
     assert_eq!((last.start(), last.len()), (i64::MAX as u64 - 2, 2));
@@ -92,7 +93,7 @@ async fn unsupported_change_to_published_table_names_the_ddl() {
         assert!(error.sequence().is_some());
     }
     assert_eq!(store.inspect(&orders).await.unwrap().unwrap().next, Some(2000), "nothing was written");
-    // Runs the exact remedy from the error.
+    // Run the exact statements from the error.
     let text = refusals[0].to_string();
     let ddl: Vec<_> = text[text.find("ALTER").unwrap()..].split("; ").collect();
     emulator.ddl(&ddl[..2]).await;
@@ -114,7 +115,7 @@ async fn unsupported_change_to_published_table_names_the_ddl() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_fit_is_named() {
+async fn too_long_name_is_rejected_by_name() {
     let Some((emulator, store)) = published().await else { return };
     let (fits, long) = ("é".repeat(64), "x".repeat(65));
     assert_eq!(store.reserve(&request(&fits, 1)).await.unwrap().range.start(), 1);

@@ -1,4 +1,4 @@
-//! An emulator, and direct access to its database.
+//! Starts an emulator, and accesses its database directly.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ use idmill_testing::engines::Engine;
 
 pub(crate) const DATABASE: &str = "projects/test/instances/test/databases/test";
 
-/// An emulator with a database that has no table.
+/// An emulator with a database in which `idmill_sequences` is missing.
 pub(crate) struct Emulator {
     daemon: Daemon,
 }
@@ -29,7 +29,7 @@ impl Emulator {
 
     /// Starts the emulator with these flags.
     pub(crate) async fn with(flags: &'static [&'static str]) -> Option<Self> {
-        // Only to install the emulator, or report why it cannot.
+        // This only installs the emulator, or reports why that failed.
         Engine::down("spanner")?;
         let port = free_port();
         let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {
@@ -39,7 +39,7 @@ impl Emulator {
         });
         daemon.start().await.unwrap();
         let emulator = Self { daemon };
-        // Creates the database as a side effect of creating a table.
+        // Opening creates the database, and a table that the tests do not use.
         SpannerStore::open_with(emulator.options().table("made_by_opening")).await.unwrap();
         Some(emulator)
     }
@@ -60,7 +60,7 @@ impl Emulator {
         SpannerStore::open_with(self.options()).await.unwrap()
     }
 
-    /// A client as a user would create it.
+    /// Creates a client as a user would.
     pub(crate) async fn client(&self) -> Client {
         client(&self.address(), |_| ()).await
     }
@@ -82,7 +82,7 @@ impl Emulator {
         self.client().await.apply(mutations).await.unwrap();
     }
 
-    /// The numbers that a query returns.
+    /// Returns the numbers that a query returns.
     pub(crate) async fn numbers(&self, sql: &str) -> Vec<i64> {
         let client = self.client().await;
         let mut tx = client.single().await.unwrap();
@@ -110,7 +110,7 @@ pub(crate) fn request(sequence: &str, count: u64) -> Reserve {
     Reserve::new(name(sequence), count).create(Bounds::of::<u64>())
 }
 
-/// Checks that the ranges contain each id from `first` on exactly once, in any order.
+/// Asserts that the ranges contain each id from `first` on exactly once, in any order.
 pub(crate) fn assert_tile(mut ranges: Vec<IdRange>, first: u64) {
     ranges.sort_by_key(IdRange::start);
     let mut expected = u128::from(first);

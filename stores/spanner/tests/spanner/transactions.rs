@@ -1,4 +1,4 @@
-//! Gapless ids: reserved inside the caller's own transaction.
+//! Gapless ids, which are reserved inside the caller's own transaction.
 
 use std::num::NonZeroI64;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ async fn ids_commit_and_roll_back_with_what_they_number() {
     roll_back(tx).await;
     let mut tx = begin(&client).await;
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1, "no number was reserved");
-    // The transaction reads its own writes, any number of times.
+    // The transaction sees its own writes, so it can draw any number of times.
     let three = reserve_in::<i64>(&mut tx, "invoices", 3).await.unwrap();
     assert_eq!(three.ids().collect::<Vec<_>>(), [2, 3, 4]);
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 5);
@@ -66,13 +66,13 @@ async fn ids_commit_and_roll_back_with_what_they_number() {
 }
 
 #[tokio::test]
-async fn several_values_are_read_once_and_written_once() {
+async fn several_values_need_one_read_and_one_write() {
     let Some((emulator, client)) = with_tables().await else { return };
     let (invoices, orders) =
         (InTransaction::<i64>::new("invoices").unwrap(), InTransaction::<u32>::new("orders").unwrap());
     for first in [1, 1, 8] {
         let mut raw = begin(&client).await;
-        // A later wrapper sees a draw by DML.
+        // A `SequenceTransaction` that is created later sees this draw, which was written by DML.
         assert_eq!(next_in::<i64>(&mut raw, "invoices").await.unwrap(), first);
         let mut tx = SequenceTransaction::new(raw);
         for number in first + 1..first + 5 {
@@ -81,7 +81,7 @@ async fn several_values_are_read_once_and_written_once() {
         }
         assert_eq!(tx.next(&orders).await.unwrap(), 1 + u32::try_from(first / 8).unwrap());
         assert_eq!(tx.reserve(&invoices, 2).await.unwrap().ids().collect::<Vec<_>>(), [first + 5, first + 6]);
-        // The first one is rolled back, the second and third are committed.
+        // The first transaction is rolled back, the second and third are committed.
         let found = emulator.numbers("SELECT COUNT(*) FROM invoices").await;
         if first == 1 && found == [0] && rolled_back_once() {
             tx.rollback().await;
@@ -94,14 +94,14 @@ async fn several_values_are_read_once_and_written_once() {
     assert_eq!(emulator.numbers("SELECT next_value FROM idmill_sequences ORDER BY name").await, [15, 3]);
 }
 
-/// Returns true on the first call.
+/// Returns `true` on the first call only.
 fn rolled_back_once() -> bool {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     ASKED.fetch_add(1, Ordering::Relaxed) == 0
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_dropped_takes_nothing() {
+async fn dropped_transaction_takes_no_ids() {
     let Some((emulator, client)) = with_tables().await else { return };
     let invoices = InTransaction::<i64>::new("invoices").unwrap();
     let mut tx = SequenceTransaction::new(begin(&client).await);
@@ -112,13 +112,13 @@ async fn a_transaction_that_is_dropped_takes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn transactions_that_meet_number_without_gap() {
+async fn concurrent_transactions_leave_no_gap() {
     let Some((emulator, _)) = with_tables().await else { return };
     number_invoices(&emulator).await;
 }
 
-/// Twelve tasks use two ways of drawing, and give up a third of the transactions. Returns how often a
-/// transaction was begun.
+/// Numbers invoices in six concurrent tasks, which use both ways of drawing and roll back a third of the
+/// transactions. Returns the number of transactions that were begun.
 pub(crate) async fn number_invoices(emulator: &Emulator) -> usize {
     let begun = Arc::new(AtomicUsize::new(0));
     let mut tasks = tokio::task::JoinSet::new();
