@@ -16,7 +16,7 @@ use crate::load::draws;
 
 const I32: u64 = i32::MAX.unsigned_abs() as u64;
 
-/// How far each is, and its last id.
+/// The name, the last id and the max of each sequence.
 const SEQUENCES: [(&str, u64, u64); 8] = [
     ("customers", 48_210, I32),
     ("events", 1_902_447_310, I32),
