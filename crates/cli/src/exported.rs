@@ -1,7 +1,7 @@
 //! The format of `export` and `import`: one JSON object per line.
 //!
 //! Every number is a string of digits. JavaScript, older versions of jq and other programs hold numbers as
-//! doubles, and silently round those beyond 2^53. A `next` that was rounded down would repeat ids.
+//! doubles, and silently round numbers beyond 2^53. A `next` that was rounded down would repeat ids.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// The version of the format. Other versions are rejected.
 const FORMAT: u64 = 1;
-/// A double holds every integer up to this one.
+/// A double holds every integer exactly up to this value.
 const EXACT: u64 = 1 << 53;
 
 /// A sequence on its line. Names and meanings are stable. Unknown fields are rejected: they may be mistyped.
@@ -21,7 +21,8 @@ const EXACT: u64 = 1 << 53;
 struct Line {
     format: Digits,
     name: String,
-    /// `null` if max is reserved. A line without it is rejected, because it is unclear whether ids are left.
+    /// `null` if max is reserved. A line without this field is rejected, because it is unclear whether ids
+    /// are left.
     #[serde(deserialize_with = "present")]
     next: Option<Digits>,
     start: Digits,
@@ -54,7 +55,7 @@ fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Digits>, D::Erro
     Option::deserialize(from)
 }
 
-/// The part of a line that can be imported. The identity is not.
+/// The part of a line that can be imported: everything except the identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: SequenceName,
@@ -95,7 +96,7 @@ impl Entry {
     }
 }
 
-/// Returns the error without its position: a line is short, and its number is reported.
+/// Returns the error without its position. A line is short, and the caller reports its number.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(what, _)| what.to_owned())
@@ -132,7 +133,7 @@ impl Visitor<'_> for OfDigits {
         number.map(Digits).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
     }
 
-    /// A number in a line that was written by hand.
+    /// Accepts a JSON number, because a line may have been written by hand.
     fn visit_u64<E: de::Error>(self, number: u64) -> Result<Digits, E> {
         if number <= EXACT {
             return Ok(Digits(number));
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_that_cannot_be_is_refused_with_the_reason() {
+    fn invalid_line_is_rejected_with_the_reason() {
         let good = r#"{"format":"1","name":"s","next":"5","start":"1","max":"9"}"#;
         assert_eq!(Entry::read(good).unwrap().reached, 5);
         assert_eq!(Entry::read(&good.replace("\"5\"", "5")).unwrap().reached, 5);
@@ -178,7 +179,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(
+        fn written_line_parses_to_the_same_entry(
             name in "[^\\p{Cc}\\s]([^\\p{Cc}]{0,20}[^\\p{Cc}\\s])?",
             start in any::<u64>(), len in any::<u64>(), at in any::<u64>(), left in any::<bool>(),
         ) {

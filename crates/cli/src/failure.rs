@@ -33,7 +33,7 @@ mod exit {
 #[derive(Debug)]
 pub(crate) struct Failure(Box<Report>);
 
-/// The fields of the JSON form. Their names and meanings are stable.
+/// The fields of the JSON form. The names and meanings of the fields are stable.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     kind: &'static str,
@@ -50,18 +50,18 @@ struct Report {
 }
 
 impl Failure {
-    /// Invalid input. Nothing was changed.
+    /// Creates a failure for invalid input. Nothing was changed.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::permanent("invalid_input", exit::USAGE, message.into())
     }
 
-    /// A refusal by a safety check. Nothing was changed.
+    /// Creates a failure for a refusal by a safety check. Nothing was changed.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
 
-    /// The verdict of `doctor`, by the number of errors and of incomplete checks. Without either, there are
-    /// warnings.
+    /// Creates the verdict of `doctor` from the number of errors and of incomplete checks. If both are 0,
+    /// there are only warnings.
     pub(crate) fn of_doctor(errors: usize, unknown: usize, message: String) -> Self {
         let (kind, exit_code) = match (errors, unknown) {
             (0, 0) => ("warned", exit::WARNED),
@@ -71,12 +71,13 @@ impl Failure {
         Self::permanent(kind, exit_code, message)
     }
 
-    /// An error of the operating system.
+    /// Creates a failure for an error of the operating system.
     pub(crate) fn io(what: &str, error: &io::Error) -> Self {
         Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
     }
 
-    /// Stdout cannot be written; [left](Self::is_left) if the reader has closed it.
+    /// Creates a failure for stdout that cannot be written. The failure is [left](Self::is_left) if the
+    /// reader has closed stdout.
     pub(crate) fn of_stdout(what: &str, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::permanent("left", exit::DONE, String::new());
@@ -84,12 +85,13 @@ impl Failure {
         Self::io(&format!("{what} cannot be written to stdout"), error)
     }
 
-    /// Whether the reader closed stdout, as `head` does when it has enough. This is not a failure.
+    /// Returns whether the reader closed stdout, as `head` does when it has enough. A closed stdout is not
+    /// a failure.
     pub(crate) fn is_left(&self) -> bool {
         self.0.exit_code == exit::DONE
     }
 
-    /// The command was stopped by a signal.
+    /// Creates a failure for a command that was stopped by a signal.
     pub(crate) fn signal(how: &str, exit_code: u8) -> Self {
         Self::permanent("interrupted", exit_code, how.to_owned())
     }
@@ -110,7 +112,7 @@ impl Failure {
         self.0.status != Status::Permanent.as_str()
     }
 
-    /// Whether the failure is of this kind.
+    /// Returns whether the failure is of this kind.
     pub(crate) fn is(&self, kind: ErrorKind) -> bool {
         self.0.kind == kind.as_str()
     }
@@ -269,7 +271,7 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     }
     let (text, shown) = (error.to_string(), redacted(&error.to_string()));
     if asked || shown == text {
-        // An error means that the reader closed the stream.
+        // Ignore the error, which means that the reader closed the stream.
         let _ = error.print();
     } else {
         eprint!("{shown}");

@@ -87,14 +87,14 @@ impl Shown {
     }
 }
 
-/// Loads a format and its keys. This is not part of argument parsing, because clap's errors would repeat the
+/// Loads a format and its keys. Argument parsing does not do this, because clap's errors would repeat the
 /// text, which may hold a key.
 fn load(text: &str) -> Outcome<Format> {
     let wrong = |error| Failure::from(error).hint("`idmill encode --help` describes the formats");
     Format::load(text).map_err(wrong)
 }
 
-// By value, as `map_err` passes it.
+// The error is passed by value, because `map_err` does so.
 #[allow(clippy::needless_pass_by_value)]
 pub(crate) fn unwritten(error: io::Error) -> Failure {
     Failure::of_stdout("ids", &error)
@@ -106,7 +106,7 @@ fn too_large(error: idmill::Error, format: &Format) -> Failure {
         .hint(format!("`idmill set NAME --max {max}` ends the sequence at the last id of this format"))
 }
 
-/// `idmill encode`: prints ids in a format, one per line.
+/// Prints ids in a format, one per line, for `idmill encode`.
 pub(crate) fn encode(global: &Global, args: Encode) -> Outcome {
     let mut line = Line::new(Some(&args.format), global.json)?;
     let id = |text: &str| {
@@ -115,7 +115,7 @@ pub(crate) fn encode(global: &Global, args: Encode) -> Outcome {
     for_each(args.ids, id, |id, lines| line.write_one(id, lines))
 }
 
-/// `idmill decode`: prints the ids of formatted texts, one per line.
+/// Prints the ids of formatted texts, one per line, for `idmill decode`.
 pub(crate) fn decode(global: &Global, args: Decode) -> Outcome {
     let (format, mut line) = (load(&args.format)?, Vec::new());
     let shown = if global.json { Shown::Both } else { Shown::Id };
@@ -142,7 +142,7 @@ fn for_each<T>(
         } else {
             given.into_iter().try_for_each(|one| write(one, &mut lines))
         };
-        // Also flush the lines before a failed one.
+        // Also flush the lines before a line that failed.
         let flushed = lines.flush().map_err(unwritten);
         outcome.and(flushed)
     })
@@ -155,7 +155,7 @@ fn from_stdin<'a, T>(
 ) -> Outcome {
     let mut input = BufReader::new(stdin().lock());
     for number in 1_u64.. {
-        // The next read may wait, so the lines so far are flushed.
+        // The next read may wait, so flush the lines so far.
         if input.buffer().is_empty() {
             lines.flush().map_err(unwritten)?;
         }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn every_write_is_of_whole_lines_that_a_pipe_takes_at_once() {
+    fn writes_are_whole_lines_and_atomic_on_a_pipe() {
         let mut lines = Lines::new(Pieces::default());
         let ids = IdRange::new(u64::MAX - 999, 1000).unwrap();
         lines.write(ids).unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_leaves_is_no_error_and_a_full_disk_is_one() {
+    fn closed_pipe_is_no_error_and_full_disk_is_an_error() {
         struct Fails(io::ErrorKind);
         impl Write for Fails {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {

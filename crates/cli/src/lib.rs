@@ -1,6 +1,6 @@
 //! The `idmill` command: ids from the store you already run.
 //!
-//! It is a library, so that you can build the command with a store of your own:
+//! The crate is a library, so that you can build the command with a store of your own:
 //!
 //! ```ignore
 //! fn main() -> std::process::ExitCode {
@@ -36,7 +36,7 @@ const GRACE: Duration = Duration::from_millis(250);
 
 /// How long an uninterruptible change may take after a signal.
 const UNBROKEN: Duration = Duration::from_secs(5);
-/// Held during such a change.
+/// Held during an uninterruptible change.
 static WRITING: Mutex<()> = Mutex::const_new(());
 
 /// Runs `work` to its end, even if a signal arrives.
@@ -60,7 +60,7 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
         cli.global.schemes = schemes;
         let runtime = runtime(cli.command.serves())?;
         let outcome = runtime.block_on(until_done_or_told(cli));
-        // Does not wait for a busy database: its answer is no longer needed.
+        // Do not wait for a busy database, because its answer is no longer needed.
         runtime.shutdown_background();
         outcome
     });
@@ -70,7 +70,8 @@ pub fn main(stores: &[Scheme]) -> ExitCode {
     }
 }
 
-/// A command needs only one worker. This thread handles signals while the worker is blocked in a write.
+/// Creates the runtime. A command that is not a server needs only one worker. The main thread handles
+/// signals while the worker is blocked in a write.
 fn runtime(serves: bool) -> Outcome<Runtime> {
     let mut runtime = Builder::new_multi_thread();
     if !serves {
@@ -91,12 +92,12 @@ async fn until_done_or_told(cli: Cli) -> Outcome {
     };
     let _unbroken = tokio::time::timeout(UNBROKEN, WRITING.lock()).await;
     command.abort();
-    // The process ends, whether the command has ended or not.
+    // The process then ends, even if the command has not ended.
     let _ = tokio::time::timeout(GRACE, command).await;
     Err(stopped.so(so))
 }
 
-/// Waits for a signal to end. The handler is installed by this call, not by the first poll.
+/// Waits for a signal to end the process. The handler is installed by this call, not by the first poll.
 #[cfg(unix)]
 fn signalled() -> impl Future<Output = Failure> {
     use tokio::signal::unix::{SignalKind, signal};

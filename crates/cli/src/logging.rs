@@ -95,7 +95,7 @@ pub(crate) mod server {
     }
 }
 
-/// Formats a line like errors and notes.
+/// Formats log lines like errors and notes.
 struct Warning {
     json: bool,
 }

@@ -23,10 +23,10 @@ const PER_RUN: u64 = 1000;
 /// Longer times are counted as one hour.
 pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 
-/// When a thread has done enough.
+/// The condition under which a thread is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// This number of steps per thread.
+    /// Do this number of steps per thread.
     Count(u64),
     Time(Duration),
 }
@@ -165,7 +165,7 @@ fn steps(share: f64) -> u64 {
     (share.min(1.0) * PER_RUN as f64) as u64
 }
 
-/// A histogram of nanoseconds, from 1 to [`LONGEST`].
+/// Creates a histogram of nanoseconds from 1 to [`LONGEST`].
 pub(crate) fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LONGEST, 3).expect("fixed bounds")
 }

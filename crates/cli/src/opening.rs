@@ -43,7 +43,7 @@ pub(crate) async fn existing_sequences(global: &Global, within: Duration) -> Out
     lasting(&url(global)?.existing_sequences(), within).await
 }
 
-/// Whether sequences must exist: from the flag, or else from the environment.
+/// Returns whether sequences must exist: from the flag, or else from the environment.
 pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
     let value = std::env::var_os(EXISTING).unwrap_or_default();
     match value.to_str().map(str::trim) {
@@ -60,15 +60,16 @@ pub(crate) fn requires_existing(flag: bool) -> Outcome<bool> {
 pub(crate) struct Measured {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) url: StoreUrl,
-    /// The URL with its password. It must not be shown.
+    /// The URL with its password, which must not be shown.
     pub(crate) given: String,
     pub(crate) description: String,
-    /// Deleted on drop.
+    /// The directory of a temporary store, which is deleted on drop.
     _directory: Option<TempDir>,
 }
 
 impl Measured {
-    /// Ignores the environment: a shared store is measured, and written to, only if it is given explicitly.
+    /// Opens the store to measure. The environment is ignored, so that a shared store is written to only
+    /// if it is given explicitly.
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
         if let Some(given) = &global.store {
             let (url, given) = (global.schemes.parse(given)?, given.clone());
@@ -119,7 +120,7 @@ pub(crate) fn with(global: &Global, store: Option<String>, guard: Option<String>
 /// Parses an environment variable; `None` if it is unset or empty.
 fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> Outcome<T>) -> Outcome<Option<T>> {
     let Some(value) = std::env::var_os(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
-    // The value is not repeated: it may hold a password.
+    // The error omits the value, which may hold a password.
     let url = value.into_string().map_err(|_| Failure::usage(format!("{variable} is not UTF-8")))?;
     let parsed = parse(&url);
     let parsed = parsed
@@ -139,7 +140,7 @@ fn misspelled(global: &Global, url: &str, error: idmill::Error) -> Failure {
 
 async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     let store = url.connect_within(within).await?;
-    // For a server's URL, `durability=process` confirms that this is intended.
+    // For a store on a server, `durability=process` in the URL confirms that the loss is intended.
     if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
         let message =
             format!("{url} loses its sequences when this process ends: the next one would repeat every id");
@@ -158,10 +159,10 @@ pub(crate) async fn witness(url: &StoreUrl) -> idmill::Result<Option<Arc<dyn Wit
     }
 }
 
-/// Returns the flags that make a command use the same store and witness. Empty if they come from the
-/// environment.
+/// Returns the flags that make a command use the same store and witness. The result is empty if both come
+/// from the environment.
 pub(crate) fn flags(global: &Global) -> String {
-    // Passwords are redacted, so the flags may need them added before use.
+    // Passwords are redacted, so you may have to add them to the printed flags.
     let store = global.store.as_deref().and_then(|url| Some(global.schemes.parse(url).ok()?.to_string()));
     let guard = global.guard.as_deref().and_then(|url| Some(global.schemes.witness(url).ok()?.to_string()));
     let flag = |name: &str, url: Option<String>| {

@@ -21,7 +21,7 @@ pub(crate) struct Sequence {
     next: Option<u64>,
     start: u64,
     max: u64,
-    /// Up to 2^64.
+    /// Number of ids that are not reserved, up to 2^64.
     remaining: u128,
     used_percent: f64,
     /// An opaque string, even if it looks like a number. Only compare it.
@@ -101,7 +101,7 @@ impl SequenceTable {
             self.widths.iter_mut().zip(table.column_max_content_widths()).zip(table.column_iter_mut())
         {
             *width = content.max(*width);
-            // Includes the space on both sides.
+            // The width includes the spaces on both sides.
             column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*width + 2)));
         }
         let text = render(&table);
@@ -145,7 +145,8 @@ pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     table
 }
 
-/// A table that is printed as text or as Markdown. The first column is a name, the others are numbers.
+/// A table that is printed as text or as Markdown. The first column is a name, and the other columns are
+/// numbers.
 #[derive(Clone, Debug)]
 pub(crate) struct Sheet {
     headings: Vec<&'static str>,
@@ -299,7 +300,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_sheet_is_text_or_markdown() {
+    fn sheet_is_printed_as_text_or_markdown() {
         let row = vec!["async".to_owned(), "7".to_owned()];
         let sheet = Sheet::of(&["MODE", "VALUES/S"], [row].into_iter());
         assert_eq!(sheet.text(), "MODE   VALUES/S\nasync         7\n");
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_in_pieces_keeps_its_columns() {
+    fn table_in_parts_keeps_its_column_widths() {
         let one = |name: &str| Sequence {
             name: name.to_owned(),
             next: Some(1),
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_rust() {
+    fn settings_are_printed_as_rust_code() {
         let of = |budget: Duration| {
             settings(&Workload { rate: 1.0, latency: budget, outage_budget: budget, max_buffered: 12_345 })
         };
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_never_claims_all_or_nothing_that_is_not() {
+    fn percentage_is_0_or_100_only_if_exact() {
         for (value, text) in
             [(0.0, "0 %"), (0.001, "< 0.01 %"), (12.345, "12.35 %"), (99.999, "> 99.99 %"), (100.0, "100 %")]
         {

@@ -6,10 +6,10 @@ use idmill::__private::settled;
 
 /// The longest range that the engine keeps in memory.
 pub(crate) const LONGEST_RANGE: u64 = 1 << 48;
-/// Factor of the budget over the outage. It covers the error of the measured rate.
+/// Factor of the budget over the outage. The excess covers the error of the measured rate.
 const HEADROOM: f64 = 1.02;
-/// The longest pause between two attempts of a reserve, with jitter. The store's return may be detected this
-/// late. The pause grows from almost nothing, and never exceeds the outage so far.
+/// The longest pause between two attempts of a reserve, with jitter. The store's return is detected after
+/// at most this pause. The pause grows from almost nothing, and never exceeds the outage so far.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The rate at which one process draws from one sequence, and the outage it must survive.
@@ -37,9 +37,9 @@ pub(crate) struct Sizes {
 impl Workload {
     /// Returns the workload that draws at this rate through an outage of the store.
     ///
-    /// Its budget is the length of the outage, plus 2 % for the error of the measured rate, plus up to 10 s
-    /// until the store's return is detected. Its waste cap is the [least waste](Self::least_waste) for this
-    /// budget.
+    /// The budget is the length of the outage, plus 2 % for the error of the measured rate, plus up to 10
+    /// s until the store's return is detected. The waste cap is the [least waste](Self::least_waste) for
+    /// this budget.
     pub(crate) fn surviving(outage: Duration, rate: f64, latency: Duration) -> Self {
         let longer = Duration::try_from_secs_f64(outage.as_secs_f64() * HEADROOM).unwrap_or(Duration::MAX);
         let outage_budget = longer.saturating_add(outage.min(LONGEST_PAUSE));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_is_survived_with_something_to_spare() {
+    fn outage_is_survived_with_ids_to_spare() {
         let (minute, latency) = (Duration::from_secs(60), Duration::from_millis(10));
         let workload = Workload::surviving(minute, 500.0, latency);
         assert_eq!(workload.outage_budget, Duration::from_millis(71_200));
@@ -109,7 +109,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_least_waste_leaves_the_watermark_and_less_does_not(
+        fn least_waste_keeps_the_watermark_and_less_lowers_it(
             rate in 10.0..1e6_f64, budget in 1..86_400_u64, millis in 0..1000_u64,
         ) {
             let workload = Workload {

@@ -29,7 +29,7 @@ pub(crate) struct Bars {
     pub(crate) title: String,
     /// The names of the values in each group.
     pub(crate) legend: Vec<String>,
-    /// Whether the axis is logarithmic. Otherwise it starts at 0, so that lengths can be compared.
+    /// Whether the axis is logarithmic. A linear axis starts at 0, so that lengths can be compared.
     pub(crate) log: bool,
     /// Formats the value after its bar.
     pub(crate) label: fn(f64) -> String,
@@ -44,8 +44,8 @@ pub(crate) struct Group {
 }
 
 const STYLE: &str = include_str!("plot.css");
-/// Distinguishable with a colour vision deficiency, on white and on black (Okabe and Ito's palette without
-/// its extremes).
+/// Okabe and Ito's palette without its extremes: colours that people with a colour vision deficiency can
+/// distinguish, on white and on black.
 const COLOURS: [&str; 7] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#969696"];
 const WIDTH: f64 = 900.0;
 /// The height of a bar, and of the frame around a bar chart.
@@ -106,7 +106,7 @@ pub(crate) fn bars_svg(pictures: &[Bars]) -> String {
 }
 
 impl Bars {
-    /// Height of a group in bars, with one empty bar between groups.
+    /// Returns the height of a group in bars, with one empty bar between groups.
     fn of_group(&self) -> f64 {
         self.legend.len() as f64 + 1.0
     }
@@ -124,7 +124,7 @@ impl Bars {
         let ends = if self.log { (from, high * 1.5) } else { (0.0, high * 1.1) };
         let x = Axis { ends, places: (left, right), log: self.log };
         svg.text("title", WIDTH / 2.0, above + 24.0, &self.title);
-        // The title names a single series.
+        // Show no legend for a single series, because the title names it.
         if self.legend.len() > 1 {
             svg.legend(left, above + 46.0, &self.legend);
         }
@@ -190,7 +190,7 @@ impl Svg {
     }
 }
 
-/// Returns the minimum and the maximum, which are made to differ.
+/// Returns the minimum and the maximum. Equal values are moved apart.
 fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) =
         values.fold((f64::MAX, f64::MIN), |(low, high), value| (low.min(value), high.max(value)));
@@ -201,7 +201,7 @@ fn extent(values: impl Iterator<Item = f64>) -> (f64, f64) {
 struct Axis {
     ends: (f64, f64),
     places: (f64, f64),
-    /// Whether the axis is logarithmic. Both ends must then be positive.
+    /// Whether the axis is logarithmic. Both ends of a logarithmic axis must be positive.
     log: bool,
 }
 
@@ -234,7 +234,7 @@ impl Axis {
 /// Formats 1200000 as `1.2 M`.
 pub(crate) fn label(value: f64) -> String {
     let (value, unit) = scaled(value);
-    // Round off errors of sums of tenths.
+    // Round, because sums of tenths have small errors.
     format!("{}{unit}", (value * 1e6).round() / 1e6)
 }
 
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_picture_has_its_lines_and_a_style_for_dark_pages() {
+    fn line_chart_has_its_lines_and_a_dark_style() {
         let line = |name: &str| Line { name: name.to_owned(), points: vec![(0.0, 1.0), (1.0, 100.0)] };
         for log in [false, true] {
             let plot = Plot {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn bars_have_a_name_and_a_legend_where_there_are_several() {
+    fn bars_have_names_and_several_series_have_a_legend() {
         let group = |name: &str, values: &[f64]| Group { name: name.to_owned(), values: values.to_vec() };
         let one = Bars {
             title: "One".to_owned(),

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_are_counted_that_differ() {
+    fn distance_counts_differing_letters() {
         for (one, other, count) in [
             ("", "", 0),
             ("", "ab", 2),
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_is_chosen_and_none_where_none_is_near() {
+    fn nearest_name_is_chosen_unless_all_are_far() {
         let all = ["orders", "order_items", "users", "x1"];
         for (name, chosen) in [
             ("odrers", Some("orders")),

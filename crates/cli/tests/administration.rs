@@ -14,7 +14,7 @@ fn sorted(mut names: Vec<&str>) -> Vec<&str> {
 }
 
 #[test]
-fn a_sequence_has_the_same_fields_wherever_it_is_printed() {
+fn sequence_has_the_same_fields_in_every_output() {
     let place = Place::new();
     let created = place.json(&["create", "s", "--start", "10", "--max", "19", "--json"]);
     assert_eq!(keys(&created), sorted(FIELDS.to_vec()));
@@ -56,13 +56,13 @@ fn tables_are_aligned_and_end_without_blanks() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("NAME  NEXT   MAX"), "{table}");
     assert!(lines[1].starts_with("s        1  1000"), "{table}");
-    // Each of the two characters takes two columns.
+    // Each of the two characters is two columns wide.
     assert!(lines[2].starts_with("注文     -     7"), "{table}");
     assert!(lines.iter().all(|line| line.trim_end() == *line) && !table.contains('\x1b'));
 }
 
 #[test]
-fn set_goes_forwards_and_not_back_unless_told_to() {
+fn set_lowers_next_only_with_backwards() {
     let place = Place::with_sequence(1, 1000);
     place.run(&["next", "s", "-n", "10"]);
     let before = place.show();
@@ -139,7 +139,7 @@ fn list_prints_four_columns_unless_it_is_wide() {
 }
 
 #[test]
-fn set_asks_for_next_or_max_and_not_for_both() {
+fn set_requires_next_or_max() {
     let place = Place::with_sequence(1, 1000);
     let ran = place.run(&["set", "s"]);
     assert_eq!(ran.code, 2);
@@ -187,7 +187,7 @@ fn create_rejects_existing_and_show_rejects_missing() {
 }
 
 #[test]
-fn looking_for_a_store_never_makes_one() {
+fn reading_commands_never_create_a_store() {
     let place = Place::new();
     let commands = [&["list"][..], &["show", "s"], &["set", "s", "--next", "5"], &["remove", "s", "--yes"]];
     for args in commands {
@@ -199,7 +199,7 @@ fn looking_for_a_store_never_makes_one() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_answered_with_the_nearest() {
+fn missing_name_error_suggests_the_nearest_name() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     for args in [&["show", "odrers"][..], &["set", "Orders", "--next", "9"], &["remove", "order"]] {
@@ -214,7 +214,7 @@ fn a_name_that_is_not_there_is_answered_with_the_nearest() {
     assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` creates it"));
 }
 
-/// The columns of a row, except its name.
+/// The columns of a row except its name.
 const ROW: &str = "next, start, max, incarnation, epoch, format";
 
 fn database(place: &Place) -> idmill_sqlite::rusqlite::Connection {
@@ -263,7 +263,7 @@ fn list_reports_an_unreadable_row_and_prints_the_others() {
 /// The memory limit is a tenth of the size of the whole list.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_list_takes_no_more_memory_the_longer_it_is() {
+fn list_memory_does_not_grow_with_its_length() {
     let place = Place::with_sequence(1, 9);
     database(&place)
         .execute(
@@ -275,7 +275,7 @@ fn a_list_takes_no_more_memory_the_longer_it_is() {
         )
         .unwrap();
     for (args, lines) in [("list", 200_002), ("list --json", 2_000_015)] {
-        // Address space in KiB, enough for a runtime's threads and a database's cache.
+        // The limit is for address space in KiB, enough for a runtime's threads and a database's cache.
         let limited = format!("ulimit -v 160000; exec {} {args}", env!("CARGO_BIN_EXE_idmill"));
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &limited]).current_dir(place.path()).env("MALLOC_ARENA_MAX", "1");
@@ -369,7 +369,7 @@ fn witness_created_from_the_printed_schema_is_written() {
 }
 
 #[test]
-fn revoking_raises_the_epoch_and_nothing_else() {
+fn revoke_raises_only_the_epoch() {
     let place = Place::with_sequence(1, 1000);
     place.run(&["next", "s", "-n", "4"]);
     let mut expected = place.show();

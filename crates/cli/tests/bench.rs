@@ -38,7 +38,7 @@ fn check(run: &Value) {
     let (times, corrected) = (&run["times_ms"], &run["corrected_ms"]);
     for name in ["p50", "p75", "p90", "p99", "p99_9", "max"] {
         assert!(times[name].as_f64() >= Some(1.0), "shorter than the work itself: {run}");
-        // The correction adds long times, but none above the maximum.
+        // The correction adds long times, but no time above the maximum.
         assert!(corrected["max"].as_f64() >= times[name].as_f64(), "{run}");
     }
 }
@@ -56,7 +56,7 @@ fn bench_on_a_named_store_consumes_its_ids() {
 }
 
 #[test]
-fn results_are_kept_and_drawn_where_that_is_asked_for() {
+fn results_are_written_as_json_and_svg_on_request() {
     let place = Place::new();
     let args = ["bench", "--mode", "async-batch", "--threads", "2", "-n", "5", "--transaction", "1ms"];
     let ran = place.run(&[&args[..], &["--json", "bench.json", "--plot", "bench.svg"]].concat());
@@ -120,7 +120,7 @@ fn markdown_prints_tables_and_published_rejects_settings() {
     assert!(ran.code == 2 && ran.err.contains("`in-transaction` is not supported"), "{ran:?}");
 }
 
-/// The modes with prefetch. These modes start with a full memory, and draw too few ids to empty it.
+/// The modes with prefetch start with a full memory, and draw too few ids to empty it.
 #[test]
 fn bench_does_not_count_the_first_fill_as_a_wait() {
     let place = Place::new();
@@ -132,7 +132,7 @@ fn bench_does_not_count_the_first_fill_as_a_wait() {
 }
 
 #[test]
-fn a_store_without_transactions_says_so() {
+fn store_without_transactions_rejects_the_mode() {
     let ran = Place::new().run(&["bench", "--store", "memory:", "--mode", "in-transaction"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.err.contains("`memory:`") && ran.err.contains("`sqlite:`"), "{ran:?}");

@@ -18,8 +18,8 @@ fn check_measures_each_operation_and_leaves_no_trace() {
         report["recommended"]["latency_ms"].as_f64().unwrap(),
         report["recommended"]["watermark"].as_f64().unwrap(),
     );
-    // 2 % more than the outage, plus up to 10 s until the store's return is detected. That is at most the
-    // outage.
+    // The watermark covers 2 % more than the outage, plus the time until the store's return is detected:
+    // up to 10 s, and at most the outage.
     assert!((watermark - (2020.0 + 4.0 * latency)).abs() <= 1.0, "{report}");
     let micros = format!("{:.0}us", latency * 1e3);
     let plan = place.json(&["plan", "--rate", "1000", "--outage", "1s", "--latency", &micros, "--json"]);
@@ -31,7 +31,7 @@ fn check_measures_each_operation_and_leaves_no_trace() {
 }
 
 #[test]
-fn what_a_store_refuses_is_named() {
+fn report_names_rejected_operations() {
     let place = Place::with_sequence(1, 100);
     let ran = place.run(&["check", "--store", "sqlite:idmill.db?mode=ro"]);
     assert_eq!(ran.code, 5, "{ran:?}");

@@ -1,7 +1,7 @@
-//! Processes over one SQLite file, killed with SIGKILL at arbitrary moments. No id is a duplicate.
+//! Processes over one SQLite file are killed with SIGKILL at arbitrary moments. No id is a duplicate.
 //!
-//! Some of them are the command line. The others are this test binary, which runs only `child`: it uses the
-//! library with several threads, handles and blocks.
+//! Some processes run the command line. The other processes run only `child` of this test binary, which
+//! uses the library with several threads, handles and blocks.
 #![cfg(unix)]
 
 use std::fs::File;
@@ -17,7 +17,7 @@ use idmill_sqlite::rusqlite::Connection;
 const FILE: &str = "IDMILL_CRASH_CHILD_FILE";
 const LONG: Duration = Duration::from_secs(60);
 
-/// Number of rounds.
+/// Returns the number of rounds.
 fn rounds() -> u64 {
     std::env::var("IDMILL_CRASH_ROUNDS").map_or(12, |text| text.parse().expect("a number"))
 }
@@ -49,8 +49,8 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
             (1, Some(block)) => block.blocking(LONG).next(),
             _ => handle.blocking(LONG).next(),
         };
-        // One write per line, so that a kill can truncate only the last line. The test harness prints too, so
-        // ids have a mark.
+        // Write each line at once, so that a kill can truncate only the last line. The test harness prints
+        // too, so ids have a mark.
         let line = format!("id {}\n", id.expect("the store is there"));
         std::io::stdout().write_all(line.as_bytes()).expect("stdout is a file");
     }
@@ -109,8 +109,8 @@ impl Scene {
             children.push(start(command, &output(slot)));
         }
         for child in &mut children {
-            // The time varies from before the file is opened until well after the first output. It grows if
-            // the rounds so far were too short.
+            // The time varies from before the file is opened until well after the first output. The time
+            // grows if the rounds so far were too short.
             let longer = 1 + round / rounds().max(1);
             thread::sleep(Duration::from_micros(round * 7919 % 29_000 * longer));
             child.kill().expect("may be killed");
@@ -145,7 +145,7 @@ impl Scene {
 }
 
 #[test]
-fn no_id_is_printed_twice_whoever_is_killed() {
+fn killed_processes_print_no_duplicate_ids() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut scene = Scene { dir, ids: Vec::new(), killed: 0, started: 0 };
     // A slow machine needs more rounds until enough ids are printed.

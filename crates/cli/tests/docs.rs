@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use common::Place;
 
 #[test]
-fn the_reference_shows_what_really_comes() {
+fn reference_shows_the_actual_output() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
     let documented = std::fs::read_to_string(&file).unwrap();
     let place = Place::new();
-    // The application's tables that the reference mentions.
+    // The reference mentions these tables of an application.
     let app = idmill_sqlite::rusqlite::Connection::open(place.path().join("app.db")).unwrap();
     app.execute_batch("CREATE TABLE parts (id INTEGER PRIMARY KEY); INSERT INTO parts VALUES (500)").unwrap();
     let (happened, commands) = replay(&documented, &place);
@@ -29,9 +29,9 @@ fn the_reference_shows_what_really_comes() {
     assert_eq!(documented.lines().count(), happened.lines().count());
 }
 
-/// A page about stores that are not available here. Each command must exist, and accept its options.
+/// The page is about stores that are not available here. Each command must exist, and accept its options.
 #[test]
-fn the_commands_on_the_page_about_restoring_exist() {
+fn commands_on_the_restore_page_exist() {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/restore.md");
     let page = std::fs::read_to_string(file).unwrap();
     let place = Place::new();
@@ -102,7 +102,7 @@ fn shell(command: &str, place: &Place) -> String {
         .collect()
 }
 
-/// Masks incarnations, which differ from run to run. They are words of 16 hexadecimal digits.
+/// Masks incarnations, which differ from run to run. An incarnation is a word of 16 hexadecimal digits.
 fn without_chance(line: &str) -> String {
     let is_chance = |word: &str| word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
     line.split_inclusive(|c: char| !c.is_ascii_alphanumeric())

@@ -52,7 +52,7 @@ fn check(run: &Value) {
 }
 
 #[test]
-fn a_store_of_ones_own_is_used_only_if_it_is_named() {
+fn persistent_store_is_used_only_with_the_store_flag() {
     let place = Place::new();
     let args = ["draws", "--mode", "batch", "-n", "1000", "--step", "100"];
     let ran = place.command(&args).env("IDMILL_STORE", "sqlite:env.db").output().unwrap();
@@ -65,7 +65,7 @@ fn a_store_of_ones_own_is_used_only_if_it_is_named() {
 }
 
 #[test]
-fn tables_name_what_they_show() {
+fn tables_have_headings_for_all_figures() {
     let ran = Place::new().run(&["draws", "--mode", "handle", "--duration", "50ms"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     for heading in ["IDS/S", "NS/ID", "X BARE", "RESERVES", "WAITED", "GAPS", "LEFT", "P99.99", "MAX"] {

@@ -47,7 +47,7 @@ fn odd() -> Place {
 }
 
 #[test]
-fn what_is_exported_comes_back_as_it_was() {
+fn import_restores_exported_sequences() {
     let place = odd();
     let out = place.run(&["export"]).out;
     assert_eq!(out.lines().count(), 11);
@@ -66,7 +66,7 @@ fn what_is_exported_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_file_appears_once_it_is_whole() {
+fn output_file_appears_only_when_complete() {
     let place = odd();
     let ran = place.run(&["export", "--output", "ids.jsonl"]);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", "note: sequences in ids.jsonl: 11\n"));
@@ -85,7 +85,7 @@ fn a_file_appears_once_it_is_whole() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_and_changes_nothing() {
+fn dry_run_reports_changes_without_making_them() {
     let place = odd();
     let lines = place.run(&["export"]).out;
     let dry = import(&place, &["--dry-run", "--store", OTHER], &lines);
@@ -143,17 +143,17 @@ fn bad_import_line_is_numbered_and_stops_the_import() {
     assert!(!place.files().contains(&"other.db".to_owned()));
     let ran = import(&place, &["--keep-going", "--store", OTHER], &lines);
     assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
-    // Another kind of file, without line ends.
+    // A file of another kind has no line ends.
     let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
     assert!(ran.code == 2 && ran.err.contains("further lines that cannot be read: 6"), "{ran:?}");
-    // Truncated in the middle of a line.
+    // The input is truncated in the middle of a line.
     let cut = &place.run(&["export"]).out;
     assert_eq!(import(&place, &["--store", "sqlite:cut.db"], &cut[..cut.len() - 20]).code, 2);
     assert!(!place.files().contains(&"cut.db".to_owned()));
 }
 
 #[test]
-fn what_cannot_be_read_is_left_out_and_told() {
+fn unreadable_sequence_is_omitted_and_reported() {
     let place = odd();
     let database = idmill_sqlite::rusqlite::Connection::open(place.path().join("idmill.db")).unwrap();
     database.execute("UPDATE idmill_sequences SET start = 50 WHERE name = 'a b'", []).unwrap();
@@ -162,10 +162,10 @@ fn what_cannot_be_read_is_left_out_and_told() {
     assert!(ran.err.contains("the row \"a b\"") && ran.err.contains("were skipped"), "{}", ran.err);
 }
 
-/// Whenever the process is killed, each sequence is either missing or has its imported next id.
+/// At whatever time the process ends, each sequence is either missing or has its imported next id.
 #[cfg(unix)]
 #[test]
-fn an_interrupted_import_leaves_no_sequence_behind() {
+fn interrupted_import_leaves_no_partial_sequence() {
     let mut lines = String::new();
     for name in 0..400 {
         let line = json!({ "format": "1", "name": name.to_string(), "next": "50001", "start": "1", "max": "9999999" });

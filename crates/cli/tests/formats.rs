@@ -23,14 +23,14 @@ fn with_input(mut command: Command, input: &str) -> Ran {
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // The command may have ended already, after invalid input.
+    // Ignore the error: the command may have ended already, after invalid input.
     let _ = stdin.write_all(input.as_bytes());
     drop(stdin);
     child.wait_with_output().unwrap().into()
 }
 
 #[test]
-fn next_writes_in_a_format_and_decode_reads_it_back() {
+fn decode_reads_the_output_of_next_with_a_format() {
     let place = Place::with_sequence(1, 100);
     let written = with_key(place.command(&["next", "s", "-n", "2", "--format", FORMAT]));
     assert_eq!(
@@ -45,7 +45,7 @@ fn next_writes_in_a_format_and_decode_reads_it_back() {
 }
 
 #[test]
-fn without_arguments_they_read_lines() {
+fn encode_and_decode_read_lines_without_arguments() {
     let place = Place::new();
     let encoded = with_input(place.command(&["encode", "--format", FORMAT]), "1\n2\r\n3");
     assert_eq!((encoded.code, encoded.out.lines().count()), (0, 3), "{encoded:?}");
@@ -57,7 +57,7 @@ fn without_arguments_they_read_lines() {
 }
 
 #[test]
-fn each_line_is_answered_before_the_next_is_sent() {
+fn each_line_is_converted_before_the_next_arrives() {
     let place = Place::new();
     let mut command = place.command(&["encode", "--format", "base62"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -88,7 +88,7 @@ fn json_has_the_number_and_the_text() {
 }
 
 #[test]
-fn the_longest_lines_are_written_and_are_many() {
+fn many_lines_of_maximum_length_are_written() {
     let place = Place::with_sequence(1, u64::MAX);
     let format = format!("pad(32)|prefix({0})|suffix({0})", "x".repeat(64));
     let ran = place.run(&["next", "s", "-n", "10_000", "--format", &format]);
@@ -137,7 +137,7 @@ fn id_beyond_the_format_stops_and_suggests_max() {
 }
 
 #[test]
-fn keys_are_kept_in_files_and_variables_and_out_of_errors() {
+fn keys_come_from_files_and_stay_out_of_errors() {
     let place = Place::new();
     std::fs::write(place.path().join("key"), "0x5eed\n").unwrap();
     let read = |key: &str, json: bool| {

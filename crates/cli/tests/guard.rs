@@ -26,7 +26,7 @@ fn restored(store: &str) -> Place {
 }
 
 #[test]
-fn without_a_witness_a_copy_that_is_put_back_repeats_ids() {
+fn restored_copy_without_a_witness_repeats_ids() {
     let place = restored(STORE);
     assert_eq!(next(&place, STORE, "3").ids(), [6, 7, 8]);
 }
@@ -129,7 +129,7 @@ fn guard_is_read_from_the_url_flag_or_environment() {
         Ran::from(place.command(args).env("IDMILL_GUARD", "file:ids.witness").output().unwrap())
     };
     assert_eq!(guarded(&["next", "orders", "--store", STORE]).ids(), [11]);
-    // The guard in the URL takes precedence. A second one is an error.
+    // The guard in the URL takes precedence. A second guard is an error.
     assert_eq!(guarded(&["next", "orders", "--store", GUARDED]).ids(), [12]);
     let twice = place.run(&["next", "orders", "--store", GUARDED, "--guard", "file:other.witness"]);
     assert_eq!(twice.code, 2, "{twice:?}");
@@ -141,14 +141,14 @@ fn guard_is_read_from_the_url_flag_or_environment() {
 }
 
 #[test]
-fn the_witness_is_not_in_the_store() {
+fn store_cannot_be_its_own_witness() {
     let refused = next(&Place::new(), "sqlite:ids.db?guard=sqlite:ids.db", "1");
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.err.contains("is the store itself"), "{}", refused.err);
 }
 
 #[test]
-fn another_store_is_a_witness_too() {
+fn store_can_be_the_witness_of_another_store() {
     let guarded = "sqlite:ids.db?guard=sqlite:other.db";
     let place = restored(guarded);
     assert_eq!(next(&place, guarded, "1").ids(), [11]);
@@ -157,7 +157,7 @@ fn another_store_is_a_witness_too() {
 }
 
 #[test]
-fn looking_at_a_store_needs_no_witness_and_makes_none() {
+fn reading_a_store_needs_and_creates_no_witness() {
     let place = restored(STORE);
     assert_eq!(place.run(&["list", "--store", GUARDED]).code, 0);
     assert_eq!(place.run(&["show", "orders", "--store", GUARDED]).code, 0);
@@ -256,7 +256,7 @@ fn missing_witness_of_a_used_store_is_refused() {
 }
 
 #[test]
-fn witness_of_a_new_store_is_created_by_all_at_once() {
+fn concurrent_processes_create_one_witness() {
     for guard in ["file:ids.witness", "sqlite:w.db"] {
         let place = Place::new();
         let store = format!("sqlite:ids.db?guard={guard}");

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use command_fds::{CommandFdExt, FdMapping};
 use common::{Place, Ran};
 
-/// A guard against hanging.
+/// Timeout after which a hanging test fails.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Ends with the test.
@@ -65,7 +65,7 @@ fn ask(address: SocketAddr, words: &str) -> String {
     line.trim_end().to_owned()
 }
 
-/// A socket in place of the manager's own.
+/// A socket that stands in for the socket of the service manager.
 struct Manager(UnixDatagram);
 
 impl Manager {
@@ -119,7 +119,7 @@ fn unusable_passed_listener_is_rejected_with_a_remedy() {
         (vec![here()], "", "FileDescriptorName="),
         (vec![here(), here()], "resp:resp", "two listeners named \"resp\""),
         (vec![unix.into()], "resp", "not a TCP listener"),
-        // The same check as for an address in the settings.
+        // The check is the same as for an address in the settings.
         (vec![open("0.0.0.0:0")], "resp", "--insecure"),
     ] {
         let ran: Ran = handing(&place, listeners, names, "").output().unwrap().into();
@@ -128,9 +128,9 @@ fn unusable_passed_listener_is_rejected_with_a_remedy() {
     }
 }
 
-/// Inherited variables for another process are ignored.
+/// The inherited variables are for another process, so they are ignored.
 #[test]
-fn listeners_that_are_for_another_process_are_not_touched() {
+fn listeners_for_another_process_are_ignored() {
     let place = Place::new();
     let mut command = place.command(&["serve", "--check", "--json"]);
     command.env("LISTEN_PID", "1").env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "resp");
@@ -140,7 +140,7 @@ fn listeners_that_are_for_another_process_are_not_touched() {
 }
 
 #[test]
-fn the_manager_is_told_from_the_beginning_to_the_end() {
+fn manager_is_notified_from_start_to_end() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let manager = Manager::at(&place);
@@ -185,7 +185,7 @@ fn failed_start_does_not_notify_readiness() {
 /// The store may be unreachable for longer than systemd's default start limit of five attempts in ten
 /// seconds.
 #[test]
-fn unit_is_restarted_for_as_long_as_it_takes() {
+fn unit_is_restarted_without_a_start_limit() {
     let unit =
         fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/systemd/idmill.service"))
             .unwrap();
@@ -195,7 +195,7 @@ fn unit_is_restarted_for_as_long_as_it_takes() {
 }
 
 #[test]
-fn the_log_is_written_in_the_format_that_is_asked_for() {
+fn log_has_the_requested_format() {
     let place = Place::new();
     fs::write(place.path().join("idmill.toml"), "log-format = \"json\"\n").unwrap();
     for (args, variable, is_json) in [

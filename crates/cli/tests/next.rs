@@ -91,7 +91,7 @@ fn printed_ids_are_all_that_stay_reserved() {
 }
 
 #[test]
-fn no_ids_are_wanted_and_nothing_is_touched() {
+fn count_of_zero_changes_nothing() {
     let place = Place::new();
     let ran = place.run(&["next", "s", "-n", "0"]);
     assert_eq!((ran.code, ran.out.as_str(), ran.err.as_str()), (0, "", ""));
@@ -115,7 +115,7 @@ fn bounds_create_a_sequence_or_must_match_it() {
 }
 
 #[test]
-fn the_end_of_a_sequence_gives_what_there_is_and_says_so() {
+fn exhausted_sequence_prints_its_rest_and_an_error() {
     for step in [&[][..], &["--step", "4"], &["--step", "1000"]] {
         let place = Place::with_sequence(1, 7);
         let ran = place.run(&[&["next", "s", "-n", "10"], step].concat());
@@ -132,7 +132,7 @@ fn the_end_of_a_sequence_gives_what_there_is_and_says_so() {
 }
 
 #[test]
-fn the_very_last_ids_of_all_are_printed() {
+fn largest_possible_ids_are_printed() {
     let place = Place::with_sequence(u64::MAX - 1, u64::MAX);
     assert_eq!(place.run(&["next", "s", "-n", "2"]).ids(), [u64::MAX - 1, u64::MAX]);
     assert_eq!(place.show()["next"], serde_json::Value::Null);
@@ -158,7 +158,7 @@ fn closed_pipe_exits_silently_and_loses_at_most_a_chunk() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_full_disk_behind_stdout_is_an_error() {
+fn full_disk_behind_stdout_is_an_error() {
     let place = Place::with_sequence(1, u64::MAX);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ran = Ran::from(place.command(&["next", "s"]).stdout(full).output().unwrap());
@@ -167,7 +167,7 @@ fn a_full_disk_behind_stdout_is_an_error() {
 }
 
 #[test]
-fn many_processes_at_once_on_a_fresh_file_share_no_id() {
+fn concurrent_processes_on_a_new_file_share_no_id() {
     let place = Place::new();
     let start = |_| {
         let mut command = place.command(&["next", "s", "-n", "500", "--step", "7"]);
@@ -188,7 +188,7 @@ fn many_processes_at_once_on_a_fresh_file_share_no_id() {
 
 #[test]
 #[cfg(unix)]
-fn signals_end_it_after_a_whole_line() {
+fn signal_stops_next_after_a_whole_line() {
     for (signal, code) in [("INT", 130), ("TERM", 143)] {
         let place = Place::with_sequence(1, u64::MAX);
         let mut command = place.command(&["next", "s", "-n", "1_000_000_000"]);

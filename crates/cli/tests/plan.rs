@@ -36,7 +36,7 @@ fn ids_that_do_not_last_are_refused() {
 }
 
 #[test]
-fn slow_sequences_are_planned_too_and_drawn() {
+fn slow_sequence_is_planned_and_plotted() {
     let place = Place::new();
     let ran = place.run(&["plan", "--rate", "0.01", "--latency", "1s", "--plot", "outage.svg"]);
     assert_eq!(ran.code, 0, "{ran:?}");

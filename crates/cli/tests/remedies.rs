@@ -25,7 +25,7 @@ struct Row<'a> {
     never: &'a [&'a str],
 }
 
-/// Well above the timeouts in the URLs, so that the store's own error is reported.
+/// The timeout is well above the timeouts in the URLs, so that the store's own error is reported.
 const NEXT: &[&str] = &["next", "orders", "--timeout", "12s"];
 const LATER: &str = "retry later";
 /// Parts of Rust's `Debug` output.
@@ -53,7 +53,7 @@ impl Row<'_> {
 fn sqlite() {
     let place = Place::new();
     assert_eq!(place.run(&["next", "orders", "--store", "sqlite:other.db?table=other"]).code, 0);
-    // A place where not even root can create files. `/sys` does not exist on every system.
+    // A directory in which not even root can create files. `/sys` does not exist on every system.
     let closed = if Path::new("/sys/kernel").is_dir() { "/sys" } else { "/dev/null" };
     for row in [
         Row {
@@ -100,7 +100,7 @@ fn sqlite() {
     }
 }
 
-/// A database without its WAL on a read-only file system, if this user may mount one.
+/// Uses a database without its WAL on a read-only file system, if this user may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn sqlite_on_a_read_only_mount() {
@@ -131,7 +131,7 @@ fn sqlite_on_a_read_only_mount() {
     row.judge(&ran);
 }
 
-/// A file system of 64 KiB, if this user may mount one.
+/// Uses a file system of 64 KiB, if this user may mount one.
 #[test]
 #[cfg(target_os = "linux")]
 fn sqlite_on_a_full_disk() {
@@ -210,7 +210,7 @@ async fn redis() {
         never: &[LATER],
     };
     row.check(&place);
-    // The store is then accepted.
+    // With `durability=process`, the store is accepted.
     let accepted = place.run(&[NEXT, &["--store", &format!("redis://{at}?durability=process")]].concat());
     assert_eq!((accepted.code, accepted.ids()), (0, vec![1]), "{accepted:?}");
 }

@@ -36,9 +36,9 @@ fn nonsense() -> String {
     address
 }
 
-/// Whatever a store's driver does with its URL, and whatever its error is.
+/// The password must stay hidden whatever a store's driver does with its URL, and whatever its error is.
 #[test]
-fn the_password_of_a_store_is_never_logged() {
+fn store_password_is_never_logged() {
     let place = Place::new();
     let at = nonsense();
     let urls = [
@@ -50,7 +50,7 @@ fn the_password_of_a_store_is_never_logged() {
         format!("cassandra://app:{PASSWORD}@{at}/shop"),
         format!("postgres://app:{PASSWORD}@{at}/shop?nonsense={PASSWORD}"),
     ];
-    // In parallel, because each attempt takes half a minute.
+    // Run the attempts in parallel, because each takes half a minute.
     thread::scope(|scope| {
         for (url, format) in urls.iter().flat_map(|url| ["text", "json"].map(|format| (url, format))) {
             let place = &place;
@@ -68,9 +68,9 @@ fn is_not_logged(place: &Place, url: &str, format: &str) {
     assert!(!ran.err.is_empty() && !ran.err.contains(PASSWORD), "{scheme}: {}", ran.err);
 }
 
-/// Over both protocols, with a valid and an invalid token. The acts of the valid one are logged.
+/// Tests both protocols, with a valid and an invalid token. The acts of the valid token are logged.
 #[test]
-fn a_token_is_never_logged_and_what_it_does_is() {
+fn token_is_never_logged_but_its_acts_are() {
     for format in ["text", "json"] {
         let place = Place::new();
         assert_eq!(place.run(&["create", "orders"]).code, 0);

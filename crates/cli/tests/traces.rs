@@ -149,7 +149,7 @@ fn requests_refills_and_administration_export_spans() {
 
 /// The endpoint is used unchanged. The default service name is `idmill`.
 #[test]
-fn a_refill_that_fails_is_an_error_of_its_span() {
+fn failed_refill_marks_its_span_as_an_error() {
     let place = Place::new();
     let (endpoint, received) = collector();
     let server = start(&place, &[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &format!("{endpoint}/here"))]);
@@ -173,7 +173,7 @@ fn a_refill_that_fails_is_an_error_of_its_span() {
 }
 
 #[test]
-fn no_spans_are_sent_without_an_endpoint() {
+fn nothing_is_sent_without_an_endpoint_or_if_disabled() {
     let place = Place::new();
     let (endpoint, received) = collector();
     let named = ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str());

@@ -24,7 +24,7 @@ const COMMANDS: [&str; 15] = [
 ];
 
 #[test]
-fn every_command_explains_itself() {
+fn every_command_has_help() {
     let place = Place::new();
     for command in COMMANDS {
         let (short, long) = (place.run(&[command, "-h"]), place.run(&[command, "--help"]));
@@ -69,7 +69,7 @@ fn unknown_scheme_gets_the_nearest_as_a_hint() {
 }
 
 #[test]
-fn global_options_take_one_line_of_a_subcommands_help() {
+fn subcommand_help_has_one_line_for_global_options() {
     let place = Place::with_sequence(1, 10);
     let line = "Global options (--store, --guard, --json, --verbose): see `idmill --help`";
     for command in COMMANDS {
@@ -179,7 +179,7 @@ fn store_flag_overrides_environment_and_default() {
 }
 
 #[test]
-fn errors_are_json_where_json_is_asked_for() {
+fn errors_are_json_with_the_json_flag() {
     let place = Place::with_sequence(1, 10);
     let fields =
         ["causes", "exit_code", "hint", "kind", "message", "operation", "printed", "sequence", "status"];
@@ -207,7 +207,7 @@ fn errors_are_json_where_json_is_asked_for() {
 }
 
 #[test]
-fn logs_go_to_stderr_and_only_if_asked_for() {
+fn logs_go_to_stderr_only_with_verbose() {
     let place = Place::with_sequence(1, 10);
     assert_eq!(place.run(&["next", "s"]).err, "");
     let ran = place.run(&["next", "s", "-v"]);
@@ -215,7 +215,7 @@ fn logs_go_to_stderr_and_only_if_asked_for() {
 }
 
 #[test]
-fn completions_know_every_command() {
+fn completions_include_every_command() {
     let place = Place::new();
     for shell in ["bash", "zsh", "fish"] {
         let script = place.run(&["completions", shell]).out;

@@ -1,8 +1,8 @@
 //! Numbers written in digits.
 //!
-//! No single crate has all requirements: one parser for three alphabets, exactly one text per number, error
-//! positions, padding, and a check symbol. `base62` has no padding and does not reject leading zeros.
-//! `crockford` has no check symbol, does not accept hyphens, and uses unsafe code.
+//! No single crate meets all requirements: one parser for three alphabets, exactly one text per number,
+//! error positions, padding, and a check symbol. `base62` has no padding and does not reject leading
+//! zeros. `crockford` has no check symbol, does not accept hyphens, and uses unsafe code.
 
 use super::fault;
 use idmill::Result;
@@ -27,9 +27,9 @@ const CHECKS: u64 = 37;
 /// | `Base62` | `0`–`9`, `A`–`Z`, `a`–`z` | 11 | as written; case matters |
 /// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | see below |
 ///
-/// With equal padding, all three sort like their numbers (in byte order; `Base62` only if case matters).
-/// Crockford's base 32 is case-insensitive, with `O` read as 0, `I` and `L` read as 1, and hyphens ignored.
-/// For its description, see <https://www.crockford.com/base32.html>.
+/// With equal padding, the texts of all three bases sort like their numbers (in byte order; `Base62` only
+/// if case matters). Crockford's base 32 is case-insensitive, with `O` read as 0, `I` and `L` read as 1,
+/// and hyphens ignored. For its description, see <https://www.crockford.com/base32.html>.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Base {
@@ -38,10 +38,10 @@ pub enum Base {
     Decimal,
     /// Digits and letters of both cases: the shortest base.
     Base62,
-    /// Crockford's base 32, for people.
+    /// Crockford's base 32, for ids that people read and type.
     Crockford {
-        /// Whether a check symbol follows. It detects any single wrong symbol, and any swap of two
-        /// neighbours. It is the number modulo 37, written in the digits and `*~$=U`.
+        /// Whether a check symbol follows the digits: the number modulo 37, written in the digits and
+        /// `*~$=U`. The symbol detects any single wrong symbol, and any swap of two neighbours.
         check: bool,
     },
 }
@@ -56,7 +56,7 @@ pub(super) struct Layout {
     pub(super) group: u8,
 }
 
-/// A written number, at the end of its buffer.
+/// The digits of a number, at the end of their buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Digits {
     buffer: [u8; BUFFER],
@@ -224,7 +224,7 @@ fn position(alphabet: &[u8], symbol: char) -> Option<u64> {
     Some(found as u64)
 }
 
-/// Converts a position in an alphabet, which is below 256.
+/// Converts a digit to its position in an alphabet. An alphabet has fewer than 256 symbols.
 #[allow(clippy::cast_possible_truncation)]
 fn index(digit: u64) -> usize {
     digit as usize
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_never_change() {
+    fn encoded_texts_never_change() {
         for (base, number, text) in [
             (Base::Decimal, 0, "0"),
             (Base::Decimal, u64::MAX, "18446744073709551615"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_counts_every_symbol_and_hyphens_none() {
+    fn padding_counts_symbols_but_not_hyphens() {
         for (pad, group, text) in
             [(8, 0, "000004ZQ"), (8, 4, "0000-04ZQ"), (8, 3, "00-000-4ZQ"), (0, 2, "4-ZQ"), (2, 9, "4ZQ")]
         {
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_mix_up_is_read_as_what_was_meant() {
+    fn commonly_confused_symbols_are_decoded() {
         for text in ["4zq", "4-ZQ", "-4--zQ-"] {
             assert_eq!(read(PLAIN, text).unwrap(), 5111);
         }
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named_with_its_place() {
+    fn invalid_text_is_rejected_with_its_position() {
         for (base, text, says) in [
             (Base::Decimal, "", "character 1: no digits of `decimal`"),
             (Base::Decimal, "12a", "`12a`, character 3: `a` is not a digit of `decimal`"),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_to_say_it_mean_the_same_and_the_edges_are_in() {
+    fn bits_and_below_agree_and_include_both_bounds() {
         assert_eq!(Domain::bits(31).unwrap(), Domain::below(1 << 31).unwrap());
         assert_eq!(Domain::bits(64).unwrap(), Domain::ALL);
         assert!(Domain::ALL.contains(u64::MAX));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_written_as_a_format_reads_it() {
+    fn domain_is_printed_in_format_syntax() {
         let written = [
             (Domain::bits(1), "bits=1"),
             (Domain::bits(64), "bits=64"),

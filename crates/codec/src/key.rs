@@ -9,10 +9,11 @@ use siphasher::sip128::SipHasher24;
 use super::fault::{self, invalid};
 use idmill::{Error, ErrorKind, Operation, Result};
 
-/// Enough for any key. Limits the read if a path is an endless device.
+/// Maximum size of a key file in bytes, enough for any key. The limit bounds the read of an endless
+/// device.
 const LONGEST: u64 = 4096;
 
-/// The 128-bit key of a [`Permutation`](super::Permutation). `Debug` does not show it.
+/// The 128-bit key of a [`Permutation`](super::Permutation). `Debug` does not show the key.
 ///
 /// The key cannot be changed after ids were published: only the key that encoded an id decodes it. If you
 /// lose the key, you cannot decode the ids.
@@ -160,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_the_same_key_however_they_are_written() {
+    fn equal_numbers_give_equal_keys_in_every_notation() {
         let key = Key::from(0x5eed_u64);
         assert_eq!(Key::parse("0x5eed").unwrap(), key);
         assert_eq!(Key::parse("0x00005EED").unwrap(), key);
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_holds_a_key_with_or_without_the_end_of_its_line() {
+    fn key_file_may_end_with_a_line_break() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("key");
         let source = KeySource::File(path.to_str().unwrap().into());
@@ -210,13 +211,13 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_not_set_or_cannot_be_is_not_found() {
+    fn unset_or_invalid_variable_is_not_found() {
         for name in ["IDMILL_TEST_NO_SUCH_KEY", "", "a=b", "a\0b"] {
             let error = KeySource::Env(name.into()).load().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::NotFound);
             assert!(error.to_string().contains("is not set"), "{error}");
         }
-        // A variable that is set in every test environment.
+        // `PATH` is set in every test environment.
         assert!(KeySource::Env("PATH".into()).load().is_ok());
     }
 }

@@ -17,13 +17,13 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Codecs from numbers to numbers: [`Permutation`] (keyed; hides order and quantity from a casual reader, but
-//! is not encryption) and [`BitReversal`] (spreads growing ids over the key space). From numbers to texts:
-//! [`Base`]. To choose one, see `docs/codecs.md` in the repository.
+//! [`Permutation`] and [`BitReversal`] map numbers to numbers. The permutation is keyed; it hides order
+//! and quantity from a casual reader, but it is not encryption. The reversal spreads growing ids over the
+//! key space. [`Base`] maps numbers to texts. To choose a codec, see `docs/codecs.md` in the repository.
 //!
-//! Every codec is a bijection between the numbers it accepts and its outputs. Two ids never become the same,
-//! and a number outside the domain is an error and is never truncated. The output of a format never changes
-//! between versions of this crate.
+//! Every codec is a bijection between the numbers it accepts and its outputs. Two ids never have the same
+//! output. A number outside the domain is an error and is never truncated. The output of a format never
+//! changes between versions of this crate.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod base;

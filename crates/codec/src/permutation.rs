@@ -1,10 +1,10 @@
 //! A keyed permutation of the numbers below any bound.
 //!
-//! **Source.** A Feistel network turns any keyed function into a reversible permutation (Luby and
-//! Rackoff, *How to construct pseudorandom permutations from pseudorandom functions*, 1988). It permutes
-//! numbers of a whole number of bits. For any other bound it is applied again until the number is below the
-//! bound: *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002). The keyed
-//! function is SipHash-2-4 (Aumasson and Bernstein, 2012).
+//! **Source.** A Feistel network turns any keyed function into a reversible permutation of the numbers
+//! with a given number of bits (Luby and Rackoff, *How to construct pseudorandom permutations from
+//! pseudorandom functions*, 1988). For any other bound, the network is applied again until the number is
+//! below the bound: *cycle walking* (Black and Rogaway, *Ciphers with arbitrary finite domains*, 2002).
+//! The keyed function is SipHash-2-4 (Aumasson and Bernstein, 2012).
 
 use std::fmt;
 
@@ -15,24 +15,24 @@ use super::key::{Key, KeySource};
 use idmill::Result;
 
 const ROUNDS: u8 = 8;
-/// Precedes the domain in the input to the derivation of the round key. Another algorithm would have another
-/// label.
+/// The label before the domain in the input from which the key of the rounds is derived. Another algorithm
+/// would have another label.
 const LABEL: &[u8] = b"idmill permutation v1";
 
-/// A keyed permutation of a [`Domain`]. Each number becomes another number of the same domain, in an order
-/// that depends only on the key.
+/// A keyed permutation of a [`Domain`]. It maps each number to a number of the same domain, in an order
+/// that depends only on the key and the domain.
 ///
-/// **This is obfuscation, not encryption.** It hides quantities and neighbouring ids from customers,
-/// competitors and scrapers. It is not designed to resist a cryptanalyst. There is no authentication: every
-/// number of the domain decodes to an id. Knowing an id must not grant access, so check the permissions of
-/// each caller.
+/// **This is obfuscation, not encryption.** The permutation hides quantities and neighbouring ids from
+/// customers, competitors and scrapers, but is not designed to resist a cryptanalyst. There is no
+/// authentication: every number of the domain decodes to an id. Knowing an id must not grant access, so
+/// check the permissions of each caller.
 ///
-/// **The key can never be rotated.** Only the key that encoded an id decodes it, and ids under an old and a
-/// new key would collide. If a key leaks, order and quantity leak. To change the key, give new ids another
+/// **The key can never be rotated.** Only the key that encoded an id decodes it, and ids under an old and
+/// a new key can collide. If a key leaks, order and quantity leak. To change the key, give new ids another
 /// prefix.
 ///
-/// It is a bijection: different ids stay different. A small domain hides little: below a few thousand
-/// numbers, choose a domain larger than your number of ids. One number of the domain becomes 0.
+/// The permutation is a bijection: different ids stay different. A small domain hides little: below a few
+/// thousand numbers, choose a domain larger than your number of ids. One number of the domain maps to 0.
 ///
 /// # Algorithm v1
 /// For a domain `0..=max` of `w` bits, so that other programs can decode the ids:
@@ -43,9 +43,9 @@ const LABEL: &[u8] = b"idmill permutation v1";
 /// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the key of the rounds, over the eight bytes
 ///   of `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd one
 ///   `low ^= F(r, high)`, cut to the half's bits.
-/// - While the result is larger than `max`, it goes through all the rounds again.
+/// - While the result is larger than `max`, all rounds are applied to it again.
 ///
-/// The 2^w numbers are fewer than two times those of the domain. So a number needs fewer than two passes on
+/// The domain contains more than half of the 2^w numbers. So a number needs fewer than two passes on
 /// average, and exactly one for a domain given in bits.
 #[derive(Clone)]
 pub struct Permutation {
@@ -56,7 +56,8 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Creates version 1. The result for a key, domain and number never changes.
+    /// Creates a permutation with version 1 of the algorithm. The result for a key, domain and number
+    /// never changes.
     ///
     /// ```
     /// use idmill_codec::{Domain, Key, Permutation};
@@ -75,13 +76,13 @@ impl Permutation {
         Self { domain, rounds: sip::SipHasher24::new_with_key(&derived), key, source: None }
     }
 
-    /// Sets the location of the key, which is then printed instead of the key.
+    /// Sets the location of the key. A printed format then has the location instead of the key.
     pub(super) fn kept_in(mut self, source: Option<KeySource>) -> Self {
         self.source = source;
         self
     }
 
-    /// Returns the numbers that it accepts and produces.
+    /// Returns the numbers that the permutation accepts and produces.
     pub fn domain(&self) -> Domain {
         self.domain
     }
@@ -104,7 +105,8 @@ impl Permutation {
         Ok(self.walk(number, |round| ROUNDS - 1 - round))
     }
 
-    /// Terminates, because the number is on a cycle of the network's permutation and is itself in the domain.
+    /// Applies the network until the result is in the domain. This terminates, because the number is on a
+    /// cycle of the network's permutation and is itself in the domain.
     fn walk(&self, mut number: u64, order: impl Fn(u8) -> u8 + Copy) -> u64 {
         loop {
             number = self.network(number, order);

@@ -7,8 +7,8 @@ use idmill::Result;
 ///
 /// Use it against hotspots. A store that splits its keys into ranges (Spanner, Cassandra's ordered
 /// partitions, HBase, …) puts consecutive keys on the same server. Reversed keys spread evenly over all
-/// servers. It hides nothing: two ids are enough to undo it. Choose 63 bits for a signed 64-bit column, so
-/// that no key is negative.
+/// servers. A reversal hides nothing: two ids are enough to undo it. Choose 63 bits for a signed 64-bit
+/// column, so that no key is negative.
 ///
 /// ```
 /// use idmill_codec::BitReversal;
@@ -33,7 +33,7 @@ impl BitReversal {
         Ok(Self { domain: Domain::bits(bits)? })
     }
 
-    /// Returns the numbers that it accepts and produces.
+    /// Returns the numbers that the reversal accepts and produces.
     pub fn domain(&self) -> Domain {
         self.domain
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_are_reversed_in_the_width_and_wider_is_rejected() {
+    fn reversal_uses_its_width_and_rejects_wider_numbers() {
         for (bits, number, reversed) in [
             (1, 1, 1),
             (4, 0b0011, 0b1100),
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_are_spread_over_every_part_of_the_keys() {
+    fn consecutive_numbers_spread_over_all_key_ranges() {
         let reversal = BitReversal::new(63).unwrap();
         let parts: std::collections::BTreeSet<_> =
             (1000..1016).map(|id| reversal.encode(id).unwrap() >> 59).collect();

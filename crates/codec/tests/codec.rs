@@ -10,18 +10,18 @@ fn permutation(key: u128, domain: Result<Domain>) -> Permutation {
     Permutation::v1(Key::from(key), domain.unwrap())
 }
 
-/// A stateless generator that does not depend on any crate version, because the tests need the same numbers
-/// permanently.
+/// Returns a pseudorandom number without state. It must not depend on the version of any crate, because
+/// the tests need the same numbers permanently.
 fn scatter(index: u64) -> u64 {
     let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     x ^ x >> 32
 }
 
-/// Computed by an implementation of the documented algorithm in another language. Never change these values:
-/// published ids could no longer be decoded.
+/// The expected values come from an implementation of the documented algorithm in another language. Never
+/// change them: published ids could no longer be decoded.
 #[test]
-fn permutations_of_version_one_are_what_they_always_were() {
+fn permutation_v1_never_changes() {
     let big = 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f_u128;
     let bytes = Key::from_bytes(b"correct horse battery staple").unwrap();
     let (i32, js, i64) = (Domain::bits(31), Domain::bits(53), Domain::bits(63));
@@ -62,9 +62,9 @@ fn permutations_of_version_one_are_what_they_always_were() {
     }
 }
 
-/// Complete formats, too, must write the same texts as earlier versions.
+/// Complete formats must also write the same texts as earlier versions.
 #[test]
-fn formats_write_what_they_always_did() {
+fn format_texts_never_change() {
     for (format, id, text) in [
         ("decimal", 7, "7"),
         ("pad(6)|prefix(A)|suffix(Z)", 7, "A000007Z"),
@@ -100,7 +100,7 @@ fn permutation_below_a_small_bound_is_a_bijection() {
 }
 
 #[test]
-fn another_key_and_another_domain_make_another_permutation() {
+fn permutation_depends_on_key_and_domain() {
     let images = |key: u128, domain: Result<Domain>| {
         let permutation = permutation(key, domain);
         (0..100).map(|number| permutation.encode(number).unwrap()).collect::<Vec<_>>()
@@ -118,7 +118,7 @@ fn another_key_and_another_domain_make_another_permutation() {
 
 /// Changing one bit of the number or of the key changes half of the output bits on average.
 #[test]
-fn a_permutation_leaves_no_bit_where_it_was() {
+fn one_changed_bit_flips_half_of_the_output_bits() {
     for bits in [31_u32, 53, 63, 64] {
         let trials = 400_u64;
         let mut flips = vec![vec![0_u64; bits as usize]; bits as usize];
@@ -137,7 +137,8 @@ fn a_permutation_leaves_no_bit_where_it_was() {
                 }
             }
         }
-        // Half, within 6 standard deviations: sums of fair coins, with a margin for the number of pairs.
+        // The sums must be half of the bits, within 6 standard deviations of fair coins. The limit leaves
+        // a margin for the number of pairs.
         let close = |sum: u64, coins: u64| {
             (sum as f64 - coins as f64 / 2.0).abs() < 6.0 * (coins as f64).sqrt() / 2.0
         };
@@ -150,7 +151,7 @@ fn a_permutation_leaves_no_bit_where_it_was() {
 
 /// Consecutive ids are spread evenly over the domain, by a chi-squared test over 64 parts.
 #[test]
-fn ids_in_a_row_are_spread_evenly() {
+fn consecutive_ids_are_spread_evenly() {
     for domain in [
         Domain::bits(31),
         Domain::bits(53),
@@ -167,13 +168,14 @@ fn ids_in_a_row_are_spread_evenly() {
         }
         let expected = f64::from(ids) / 64.0;
         let chi: f64 = parts.iter().map(|count| (f64::from(*count) - expected).powi(2) / expected).sum();
-        // 63 degrees of freedom: a mean of 63 and a standard deviation of 11.
+        // A chi-squared distribution with 63 degrees of freedom has a mean of 63 and a standard deviation
+        // of 11.
         assert!((20.0..130.0).contains(&chi), "{permutation:?}: {chi}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_a_format_is_named_with_its_place() {
+fn invalid_format_is_rejected_with_its_position() {
     for (format, says) in [
         ("", "character 1: expected a codec"),
         ("   ", "expected a codec"),
@@ -226,7 +228,7 @@ fn what_is_wrong_with_a_format_is_named_with_its_place() {
 }
 
 #[test]
-fn a_mistake_in_a_format_does_not_tell_its_key() {
+fn format_error_does_not_contain_the_key() {
     for format in [
         "permute(key=hunter2,bits=99)",
         "permute(key=hunter2;bits=31)",
@@ -274,7 +276,7 @@ fn key_source_is_loaded_and_printed_instead_of_the_key() {
 }
 
 #[test]
-fn what_a_format_does_not_write_it_does_not_read() {
+fn text_that_the_format_does_not_write_is_rejected() {
     let format: Format =
         "permute(key=1,below=1000)|crockford(check)|pad(4)|prefix(ORD-)|suffix(.x)".parse().unwrap();
     let text = format.encode(999).unwrap();
@@ -341,7 +343,7 @@ fn any_format() -> impl Strategy<Value = Format> {
             } else {
                 format.clone().then(Permutation::v1(Key::from(key), domain))
             };
-            // A codec that is too narrow for the previous one is rejected, as it must be.
+            // `then` rejects a codec that is too narrow for the previous one.
             format = next.unwrap_or(format);
         }
         let format = if pad > 0 { format.pad(pad).unwrap() } else { format };
@@ -353,7 +355,7 @@ fn any_format() -> impl Strategy<Value = Format> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(format in any_format(), number: u64, other: u64) {
+    fn encoded_id_decodes_to_itself(format in any_format(), number: u64, other: u64) {
         let all = u128::from(format.domain().max()) + 1;
         let cut = |number: u64| u64::try_from(u128::from(number) % all).unwrap();
         let (id, other) = (cut(number), cut(other));
@@ -367,7 +369,7 @@ proptest! {
     }
 
     #[test]
-    fn a_format_is_printed_as_it_is_read(format in any_format()) {
+    fn printed_format_parses_to_itself(format in any_format()) {
         let printed = format.to_string();
         let again: Format = printed.parse().unwrap();
         prop_assert_eq!(&again, &format);
@@ -375,7 +377,7 @@ proptest! {
     }
 
     #[test]
-    fn permutations_and_reversals_go_back(bits in 1_u32..=64, key: u128, number: u64, bound in 1_u64..) {
+    fn permutation_and_reversal_decode_their_output(bits in 1_u32..=64, key: u128, number: u64, bound in 1_u64..) {
         let number = number >> (64 - bits);
         let (permuted, reversed) = (permutation(key, Domain::bits(bits)), BitReversal::new(bits).unwrap());
         prop_assert_eq!(permuted.decode(permuted.encode(number).unwrap()).unwrap(), number);
@@ -397,7 +399,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_a_format_or_an_error(text in "[a-z0-9_|(),=\"\\\\ ä-]{0,40}") {
+    fn any_text_parses_or_is_rejected(text in "[a-z0-9_|(),=\"\\\\ ä-]{0,40}") {
         let _ = Format::parse_with(&text, |_| Ok(Key::from(1_u64)));
     }
 }

@@ -26,7 +26,7 @@ impl ColumnUrl {
     /// Parses a URL. Does no I/O.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) without a column, or with an invalid one; those of
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the column is missing or invalid; the errors of
     /// [`Schemes::parse`].
     pub fn parse(schemes: &Schemes, url: &str) -> Result<Self> {
         Self::read(schemes, url).map_err(|error| error.during(Operation::Configure))
@@ -48,8 +48,9 @@ impl ColumnUrl {
     ///
     /// # Errors
     /// [`NotFound`](ErrorKind::NotFound) if there is no such database, table or column;
-    /// [`Unsupported`](ErrorKind::Unsupported) if it does not hold integers, or if this kind of database is
-    /// not supported; [`Unavailable`](ErrorKind::Unavailable) after 30 s; those of connecting.
+    /// [`Unsupported`](ErrorKind::Unsupported) if the column does not hold integers, or if this kind of
+    /// database is not supported; [`Unavailable`](ErrorKind::Unavailable) after 30 s; the errors of
+    /// connecting.
     pub async fn largest(&self) -> Result<Largest> {
         let limit = CONNECT_TIMEOUT;
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_whose_columns_nothing_reads_says_which_can_be() {
+    async fn unsupported_store_error_names_supported_stores() {
         let column = ColumnUrl::parse(&Schemes::default(), "memory:?column=orders.id").unwrap();
         assert_eq!(column.to_string(), "memory:?column=orders.id");
         let error = column.largest().await.unwrap_err();

@@ -28,8 +28,8 @@ const CLAIMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Examines the sequences of a store, and compares them with independent records.
 ///
-/// The records are read first and the store afterwards, so ids that are handed out in between raise no alarm.
-/// Read-only. Needs memory for one page of sequences and for the findings.
+/// The records are read first and the store afterwards, so ids that are handed out in between raise no
+/// alarm. An examination is read-only. It needs memory for one page of sequences and for the findings.
 #[derive(Clone, Debug)]
 pub struct Doctor {
     store: Arc<dyn Store>,
@@ -87,7 +87,7 @@ impl Reached {
         self.ids.insert(stored.name.clone(), (stored.identity, stored.reached()));
     }
 
-    /// Returns the ids per second since then. Returns `None` for a new sequence, or one that was set
+    /// Returns the ids per second since this record; `None` for a new sequence, or one that was set
     /// backwards.
     fn rate(&self, stored: &SequenceInfo) -> Option<f64> {
         let (identity, before) = self.ids.get(&stored.name)?;
@@ -138,7 +138,7 @@ setters! {
 }
 
 impl Doctor {
-    /// The default of [`ends_within`](Self::ends_within).
+    /// The default of [`ends_within`](Self::ends_within): 30 days.
     pub const ENDS_WITHIN: Duration = Duration::from_secs(30 * 86_400);
 
     /// Creates a doctor for this store.
@@ -193,7 +193,7 @@ impl Doctor {
         findings.extend(found.flatten().map(judge::ambiguous));
     }
 
-    /// Sequentially: a column without an index needs a full scan.
+    /// Reads the columns sequentially, because a column without an index needs a full scan.
     async fn look_at_columns(&self, findings: &mut Vec<Finding>) -> Held {
         let mut held = Held::default();
         for (name, of_type) in &self.types {
@@ -265,8 +265,8 @@ impl Doctor {
         self.look_for_claims(&**witness, ahead, findings).await;
     }
 
-    /// Reports sequences whose ids above the ledger are still unclaimed after a while. If the ledger changes,
-    /// the sequence is used through the guard.
+    /// Reports sequences whose ids above the ledger are still unclaimed after a while. If the ledger
+    /// changes, the sequence is used through the guard and is not reported.
     async fn look_for_claims(
         &self,
         witness: &dyn Witness,
@@ -302,9 +302,9 @@ impl Doctor {
         self.confirmed(witness, held, &name, ledger).await.unwrap_or_else(unread)
     }
 
-    /// Returns a finding only if the ledger stays the same. Returned ids leave the ledger before they reach
-    /// the store; a check between the two would report a loss. If the ledger changes each time, the sequence
-    /// is used through the guard, which detects a loss itself.
+    /// Returns a finding only if the ledger stays the same. Ids that are given back leave the ledger
+    /// before they reach the store, so a check between these two steps would report a loss. If the ledger
+    /// changes each time, the sequence is used through the guard, which detects a loss itself.
     async fn confirmed(
         &self,
         witness: &dyn Witness,
@@ -383,7 +383,7 @@ impl Doctor {
         seen(self.url.as_ref()?.window(), WINDOW, findings)?
     }
 
-    /// Compares windows with the store. If the window fails, adds one finding and not one per sequence.
+    /// Compares windows with the store. If the window fails, adds one finding instead of one per sequence.
     pub(super) async fn compare_windows(
         &self,
         window: &mut Option<Arc<dyn WindowView>>,

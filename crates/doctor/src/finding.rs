@@ -6,14 +6,14 @@ use idmill::store::{Bounds, Identity, SequenceInfo, Store, not_found};
 use idmill::string_enum;
 
 string_enum! {
-    /// The severity of a finding. Worse is larger.
+    /// The severity of a finding. A worse severity is larger.
     #[derive(PartialOrd, Ord)]
     pub enum Severity, "severity" {
         /// Information only.
         Info = "info",
-        /// Will become an error if nothing is done.
+        /// A problem that will become an error if nothing is done.
         Warning = "warning",
-        /// Ids will repeat or run out, or this could not be checked.
+        /// Ids will repeat or run out, or the check failed.
         Error = "error",
     }
 }
@@ -22,13 +22,13 @@ string_enum! {
     /// The kind of a finding. Names are stable.
     #[derive(PartialOrd, Ord)]
     pub enum FindingKind, "kind of finding" {
-        /// A column holds an id that the sequence will hand out: it will repeat.
+        /// A column holds an id that the sequence has yet to hand out, so this id will be a duplicate.
         InUse = "in_use",
         /// The witness or the window has ids that the store has not reserved: the store went back in time.
         WentBack = "went_back",
         /// The witness has a reset that the store does not have.
         BehindReset = "behind_reset",
-        /// The witness has another sequence of this name: the store was emptied, or is a different one.
+        /// The witness has another sequence of this name: the store was emptied, or is a different store.
         Replaced = "replaced",
         /// The store does not have a sequence that is in the witness or in the request.
         Missing = "missing",
@@ -50,8 +50,8 @@ string_enum! {
         Unreadable = "unreadable",
         /// The store loses its grants when its process or its machine ends.
         LosesWrites = "loses_writes",
-        /// The store cannot be opened: its settings lose writes, or its table is ambiguous or foreign. Or it
-        /// rejects each reserve of a sequence, after a failover or a restore.
+        /// The store cannot be opened, because its settings lose writes, or its table is ambiguous or
+        /// foreign. Or the store rejects each reserve of a sequence after a failover or a restore.
         Refused = "refused",
         /// The database has another object with the store's name, which others may draw from.
         Ambiguous = "ambiguous",
@@ -121,7 +121,7 @@ pub enum Remedy {
         /// The next id to reserve; at most one past its max.
         next: u64,
     },
-    /// Set the last id, and the next one if it is given. Requires manual action.
+    /// Set the last id, and the next id if it is given. Requires manual action.
     SetMax {
         /// The sequence.
         name: SequenceName,
@@ -130,9 +130,10 @@ pub enum Remedy {
         /// The last id.
         max: u64,
     },
-    /// Requires manual action. Correct the store's URL, or restore the store. If it was emptied on purpose,
-    /// remove the sequence through the guard, which updates the witness. Then create it again together with
-    /// its next id, in one step. A process that retries may create it in between; raise it in that case.
+    /// Requires manual action. Correct the store's URL, or restore the store. If the store was emptied on
+    /// purpose, remove the sequence through the guard, which updates the witness. Then create the sequence
+    /// together with its next id, in one step. If a process that retries creates the sequence first, raise
+    /// it instead.
     Recreate {
         /// The sequence.
         name: SequenceName,
@@ -151,7 +152,7 @@ impl Remedy {
     }
 }
 
-/// Applies a remedy that only raises a counter, and returns the sequence after it. Returns `None` for any
+/// Applies a remedy that only raises a counter, and returns the raised sequence. Returns `None` for any
 /// other remedy, which requires manual action.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! The rules that turn observations into findings. Pure: no store, no clock.
+//! The rules that turn observations into findings. The rules access neither a store nor a clock.
 
 use std::time::Duration;
 
@@ -169,8 +169,8 @@ pub(super) fn against(
     went_back.or_else(|| pending(name, ledger))
 }
 
-/// Reports an announcement that the store has not confirmed. It permits nothing, so ids continue above all
-/// claims.
+/// Reports an announcement that the store has not confirmed. The announcement alone does not permit lower
+/// ids, so ids continue above all claims.
 fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
         Announced::Resetting { start } => (
@@ -183,7 +183,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     Some(about(name, FindingKind::Pending, OF_WITNESS, found, Remedy::advice(remedy)))
 }
 
-/// Raises the sequence to `top`, or to its end.
+/// Returns the remedy that raises the sequence to `top`, or to its end.
 fn raise_to(stored: &SequenceInfo, top: u128) -> Remedy {
     let top = top.min(u128::from(stored.bounds.max()) + 1);
     u64::try_from(top).map_or_else(|_| used_up(), |top| raise(stored, top))
@@ -204,7 +204,8 @@ fn used_up() -> Remedy {
     Remedy::advice("every id was claimed, and none is left: keep the guard, which prevents duplicates")
 }
 
-/// Keeps the bounds of the current sequence. Without one, only its columns and types limit the bounds.
+/// Returns the remedy that creates a sequence again. The remedy keeps the bounds of the current sequence.
+/// Without a current sequence, only the columns and types limit the bounds.
 fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Holders) -> Remedy {
     let Ok(next) = u64::try_from(top) else { return used_up() };
     let bounds = bounds.or_else(|| Bounds::new(1, holders.hold()?).ok());
@@ -222,7 +223,8 @@ pub(super) fn is_ahead(ledger: &Ledger, stored: &SequenceInfo) -> bool {
     ledger.announced.is_none() && stored.identity == ledger.identity && stored.reached() > ledger.top()
 }
 
-/// Reports such ids. The ledger must be unchanged, because a process claims its ids just after the reserve.
+/// Reports reserved ids above all claims. The ledger must be unchanged, because a process claims its ids
+/// just after the reserve.
 pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Finding> {
     is_ahead(ledger, stored).then(|| {
         let (top, last) = (ledger.top(), stored.reached() - 1);
@@ -289,7 +291,7 @@ pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: 
     })
 }
 
-/// Formats a time in a unit that is easy to compare.
+/// Formats a time in seconds, minutes, hours or days.
 fn days(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds:.0} s"),
@@ -331,7 +333,7 @@ pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
     Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
 }
 
-/// Reports a store that is not durable. A witness reduces this to a warning.
+/// Reports a store that is not durable. The finding is only a warning if there is a witness.
 pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> {
     (durability < Durability::Disk).then(|| {
         let found = "it loses its grants when its process or machine stops, and grants the same ids again";

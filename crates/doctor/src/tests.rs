@@ -47,7 +47,7 @@ impl Both {
     }
 }
 
-/// Lists old ledgers, and reads the current ones.
+/// A witness that lists old ledgers, and reads the current ones.
 #[derive(Debug)]
 struct Late {
     listed: Vec<(SequenceName, Ledger)>,
@@ -94,7 +94,7 @@ async fn concurrent_give_back_reset_or_removal_is_no_finding() {
 }
 
 #[tokio::test]
-async fn a_ledger_that_stays_speaks_against_the_store() {
+async fn unchanged_ledger_above_the_store_is_reported() {
     let both = Both::new();
     for sequence in ["a", "b", "c"] {
         both.draw(sequence, 10).await;
@@ -133,7 +133,7 @@ async fn remedy_for_a_recreated_sequence_changes_nothing() {
 }
 
 #[tokio::test]
-async fn unguarded_draws_are_reported_and_unused_sequences_not() {
+async fn unguarded_draws_are_reported_but_not_unused_sequences() {
     let both = Both::new();
     both.store.create(&name("new"), Bounds::of::<i32>()).await.unwrap();
     both.store.reserve(&Reserve::new(name("bare"), 5).create(Bounds::of::<i32>())).await.unwrap();
@@ -143,7 +143,7 @@ async fn unguarded_draws_are_reported_and_unused_sequences_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
+async fn rate_is_measured_on_the_same_sequence() {
     let both = Both::new();
     let doctor = both.doctor().measures(true).ends_within(Duration::from_secs(3600));
     let most = u64::from(i32::MAX.unsigned_abs());
@@ -168,7 +168,7 @@ async fn a_rate_is_of_the_same_sequence_since_the_last_look() {
     assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
 }
 
-/// All windows have the same end, and can be made unreachable.
+/// A view in which all windows have the same end. The flag makes it unreachable.
 #[derive(Debug)]
 struct Seen(u128, std::sync::atomic::AtomicBool);
 

@@ -14,17 +14,17 @@ use idmill::store::SequenceInfo;
 use crate::access::{Bucket, Caller, Clock, Flow, Refusal};
 use crate::peer::Peer;
 
-/// Maximum burst of logged refusals, and their number per minute.
+/// Maximum burst of logged refusals, and maximum number per minute.
 const LINES: NonZeroU32 = NonZeroU32::new(20).unwrap();
 const MINUTE: Duration = Duration::from_secs(60);
-/// Maximum number of characters of a text that a client chose. A name has at most 200 bytes, and a reason
+/// Maximum number of characters of text that a client supplies. A name has at most 200 bytes, and a reason
 /// contains one name.
 const LONGEST: usize = 500;
 
 /// An attempt to change a sequence, or to authenticate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Act<'a> {
-    /// `None` without a valid token.
+    /// The caller; `None` without a valid token.
     pub(crate) by: Option<&'a Caller>,
     pub(crate) peer: &'a Peer,
     pub(crate) did: &'static str,
@@ -62,7 +62,7 @@ fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     );
 }
 
-/// Omits empty fields.
+/// Logs an act that was not done. Empty fields are omitted.
 fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Option<u64>) {
     let sequence = Some(act.sequence).filter(|sequence| !sequence.is_empty());
     tracing::warn!(
@@ -78,9 +78,9 @@ fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Op
 #[derive(Debug)]
 pub(crate) struct Audit {
     clock: Clock,
-    /// Refusals of callers with a valid token.
+    /// Limits the lines about callers with a valid token.
     known: Lines,
-    /// Refusals of callers without one.
+    /// Limits the lines about callers without a valid token.
     unknown: Lines,
 }
 
@@ -111,8 +111,8 @@ impl Audit {
     }
 }
 
-/// Limits lines that clients can cause at will. At most [`LINES`] are written per minute. The others are
-/// counted.
+/// Limits the log lines that clients can cause. At most [`LINES`] are written per minute, and the other
+/// lines are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     written: Bucket,

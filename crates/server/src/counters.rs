@@ -8,7 +8,7 @@ const REFUSED: &str = "idmill_server_refused_total";
 const ENDING: &str = "idmill_server_ending_soon_sequences";
 const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
 
-/// Registers the descriptions and units.
+/// Registers the descriptions and units of the metrics.
 pub(crate) fn describe() {
     describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped, by sequence");
     describe_counter!(UNREAD, Unit::Count, "Ids in answers that could not be written");

@@ -44,6 +44,8 @@ impl LastError {
 pub(crate) struct OfOpen(ArcSwapOption<LastError>);
 
 impl OfOpen {
+    /// Checks the last error.
+    ///
     /// # Errors
     /// The last error, while it is cached.
     pub(crate) fn check(&self) -> Result<()> {
@@ -72,6 +74,8 @@ impl OfOpen {
 pub(crate) struct Unopened(Mutex<HashMap<SequenceName, LastError>>);
 
 impl Unopened {
+    /// Checks the last error of this name.
+    ///
     /// # Errors
     /// The last error, while it is cached.
     pub(crate) fn check(&self, name: &str) -> Result<()> {
@@ -99,7 +103,7 @@ impl Unopened {
     }
 }
 
-/// Whether the next attempt would fail too. `Exhausted` is left out: the engine caches it.
+/// Returns whether the next attempt would fail too. `Exhausted` is left out, because the engine caches it.
 fn stays(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -116,7 +120,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn error_that_stays_is_asked_about_ever_less_often() {
+    async fn persistent_error_is_rechecked_at_growing_intervals() {
         let (last, error) = (OfOpen::default(), Error::from(ErrorKind::NotFound));
         let (mut asked, begun) = (0, Instant::now());
         while begun.elapsed() < Duration::from_secs(60) {

@@ -24,8 +24,8 @@ use crate::tls::{Stream, Tls, secured};
 const PAUSE: Duration = Duration::from_millis(100);
 /// Minimum pause between two log lines about failed accepts.
 const QUIET: Duration = Duration::from_secs(60);
-/// Idle time before the first TCP keepalive probe. A client whose machine is gone would otherwise keep its
-/// place.
+/// Idle time before the first TCP keepalive probe. Without probes, a client whose machine has disappeared
+/// would never free its place.
 const SILENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Spot {
 }
 
 fn taken_over(listener: Std) -> io::Result<TcpListener> {
-    // Fails for sockets that are not TCP.
+    // This call fails for sockets that are not TCP.
     listener.local_addr()?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
@@ -79,7 +79,7 @@ impl Clients {
         Self { places, tasks, cut, turned_away: Lines::default(), clock }
     }
 
-    /// Serves a client in its own task, which holds the place until it ends.
+    /// Serves a client in its own task. The task holds the place until it ends.
     fn spawn<C>(
         &self,
         place: OwnedSemaphorePermit,
@@ -111,7 +111,7 @@ impl Clients {
 pub(crate) struct Door<'a> {
     pub(crate) listener: Option<&'a TcpListener>,
     pub(crate) tls: Option<&'a Tls>,
-    /// The reply to a client without a place.
+    /// The reply to a client beyond the maximum.
     pub(crate) full: &'static [u8],
     /// Places for probes; `None` if the protocol has none.
     pub(crate) probes: Option<Arc<Semaphore>>,
@@ -151,7 +151,7 @@ fn admit<C>(
     C: Future<Output = ()> + Send + 'static,
 {
     if let Ok(place) = clients.places.clone().try_acquire_owned() {
-        // Replies are small: send them immediately.
+        // Replies are small, so send them immediately.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE));
         return clients.spawn(place, secured(door.tls.cloned(), stream), serve);

@@ -1,7 +1,7 @@
 //! Pages of the sequences that a token covers.
 //!
-//! A store's cursor is mostly the last name of the page, which the caller may not be allowed to see. So only
-//! matching names are read, one prefix after the other.
+//! In most stores, a cursor is the last name of the page, and the caller may not be allowed to see this
+//! name. So only matching names are read, one prefix after the other.
 
 use idmill::store::{Cursor, Page, SequenceInfo};
 use idmill::{Result, Sequences};
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_name_is_read_once() {
+    fn overlapping_patterns_read_each_name_once() {
         let of = |texts: &[&str], prefix| {
             scopes(&patterns(texts), prefix).iter().map(ToString::to_string).collect::<Vec<_>>()
         };

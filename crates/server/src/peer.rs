@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::access::{Caller, Place, Refusal};
 use crate::tls::{self, Stream};
 
-/// Delay after the first wrong token. It doubles with each further one.
+/// Delay after the first wrong token. Each further wrong token doubles the delay.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Number of wrong tokens after which a connection is closed.
 const GUESSES: u32 = 5;
@@ -24,7 +24,7 @@ pub(crate) struct Peer {
     /// The subject of the client's certificate.
     subject: Option<String>,
     guesses: AtomicU32,
-    /// The place among the connections of the token that was shown last.
+    /// The place among the connections of the token that the client sent last.
     place: Mutex<Option<Place>>,
 }
 
@@ -42,12 +42,12 @@ impl Peer {
         self.subject.as_deref()
     }
 
-    /// Counts the connection as one of this token's, and no longer as one of the previous token's.
+    /// Counts the connection towards this token, and no longer towards the previous token.
     pub(crate) fn shows(&self, caller: &Caller) -> Result<(), Refusal> {
         caller.connects(&mut self.place.lock())
     }
 
-    /// Frees the place: the connection has no token any more.
+    /// Frees the place among the token's connections, because the connection has no token any more.
     pub(crate) fn forgets(&self) {
         *self.place.lock() = None;
     }

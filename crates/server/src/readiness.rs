@@ -7,15 +7,15 @@ use idmill::{Error, ErrorKind, Health, HealthReport, Result, SequenceName, Seque
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-/// Minimum time that memory must last while the store fails, since a probe needs a while to redirect clients.
-/// Memory is sized for 5 s, so a short failure of the store goes unnoticed.
+/// Minimum time that memory must last while the store fails, because load balancers need some time to
+/// redirect clients. Memory is sized for 5 s, so a short failure of the store does not affect readiness.
 const SOON: Duration = Duration::from_secs(2);
 /// Interval and timeout of probes of the store.
 const ASK: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a readiness probe waits for the store's first answer. Kubernetes gives a probe one second.
 const MOMENT: Duration = Duration::from_millis(500);
-/// The sequence that probes inspect. It need not exist.
+/// The sequence that probes inspect. The sequence need not exist.
 const NAME: &str = "readyz";
 
 #[derive(Debug, Default)]
@@ -56,11 +56,12 @@ impl ProbeResult {
     fn of<T>(outcome: &Result<T>) -> Self {
         match outcome {
             Err(error) if error.status() != Status::Permanent => Self::Silence,
-            // Every request fails like this: the file was replaced, or the tables are missing.
+            // Every request fails with this error, for example because the file was replaced or the tables
+            // are missing.
             Err(error) if matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::NotFound) => {
                 Self::Fault
             }
-            // For example, `Denied` may concern only this name.
+            // Other permanent errors, such as `Denied`, may concern only this name.
             _ => Self::Answer,
         }
     }
@@ -82,12 +83,12 @@ impl Readiness {
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        // Relaxed, as above.
+        // Relaxed: no other data depends on it.
         self.leaving.load(Ordering::Relaxed)
     }
 
-    /// Notes that a sequence could not be opened. After a transient error the server is unready until the
-    /// store answers.
+    /// Records that a sequence could not be opened. After a transient error, the server is not ready until
+    /// the store answers.
     pub(crate) fn failed(&self, error: &Error) {
         if error.status() != Status::Permanent {
             self.lose_store();
@@ -95,8 +96,8 @@ impl Readiness {
         self.doubt(error);
     }
 
-    /// Requests a probe if the error may affect all sequences. Transient errors do not count: memory still
-    /// serves.
+    /// Requests a probe if the error may affect all sequences. Transient errors request none, because ids
+    /// in memory are still served.
     pub(crate) fn doubt(&self, error: &Error) {
         if error.kind() == ErrorKind::StoreViolation {
             // Relaxed: no other data depends on it.
@@ -114,14 +115,16 @@ impl Readiness {
         });
     }
 
-    /// Returns the readiness. If the store has not answered yet, waits for it, at most [`MOMENT`].
+    /// Returns the readiness. If the store has not answered yet, waits for its answer for at most
+    /// [`MOMENT`].
     pub(crate) async fn standing(&self, sequences: &Sequences) -> Standing {
         let _ = timeout(MOMENT, self.store.subscribe().wait_for(|heard| *heard == ProbeResult::Answer)).await;
         self.standing_now(sequences)
     }
 
     /// Returns the readiness without a wait. After memory has run low, the server stays unready until the
-    /// store answers. Otherwise it would flap: without clients, the last ids seem to last forever.
+    /// store answers. Otherwise the readiness would flap: without clients no ids are drawn, and the last
+    /// ids seem to last forever.
     pub(crate) fn standing_now(&self, sequences: &Sequences) -> Standing {
         let report = sequences.health();
         let is_low = report.troubles.iter().any(is_low);
@@ -177,8 +180,8 @@ fn is_closed(report: &HealthReport) -> bool {
     report.health == Health::Ended && troubles.all(|trouble| trouble.error.kind() == ErrorKind::Closed)
 }
 
-/// Whether another server may do better: the store fails, and memory is empty or lasts less than [`SOON`]. An
-/// exhausted or removed sequence does not count, since no server can serve it.
+/// Returns whether another server may do better: the store fails, and memory is empty or lasts less than
+/// [`SOON`]. An exhausted or removed sequence does not count, since no server can serve it.
 fn is_low(trouble: &Trouble) -> bool {
     let lasts = trouble.health == Health::Failing && trouble.time_to_empty.is_none_or(|time| time >= SOON);
     !lasts && !is_of_sequence(&trouble.error)

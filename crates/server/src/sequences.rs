@@ -17,14 +17,14 @@ use tracing::Instrument as _;
 
 use crate::last_error::{OfOpen, Unopened};
 
-/// No id was handed out yet. Ids start at 0.
+/// The value of `last` before an id is handed out. Ids start at 0.
 const NONE: i64 = -1;
 /// Attempts of [`take_in_a_row`](OpenSequence::take_in_a_row). A block that another process has split is
 /// skipped.
 const TRIES: usize = 8;
 /// Maximum number of ids in one request.
 const MOST_IDS: u64 = 1_000_000;
-/// A sequence that is exhausted sooner than this at its present rate is reported.
+/// A sequence that is exhausted within this time at its present rate counts as ending soon.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// An open sequence. Ids are at most 2^63 − 1, because every client has an integer of that size.
@@ -38,7 +38,7 @@ pub(crate) struct OpenSequence {
     failed: AtomicU64,
     /// Whether an id was drawn since the last [sweep](OpenSequences::sweep).
     used: AtomicBool,
-    /// Read only when no ids are in memory.
+    /// The store's last error, which is returned only when no ids are in memory.
     last_error: OfOpen,
 }
 
@@ -82,7 +82,7 @@ impl OpenSequence {
 
     /// Returns the largest id that this server has handed out; `None` before the first.
     pub(crate) fn last(&self) -> Option<i64> {
-        // Relaxed: the caller has no order relative to concurrent draws.
+        // Relaxed: the result has no order relative to concurrent draws.
         Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != NONE)
     }
 
@@ -136,7 +136,7 @@ impl OpenSequence {
     }
 }
 
-/// Counts a waiting caller until it is dropped.
+/// Counts a waiting caller until this value is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -153,7 +153,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Whether a sequence that lasts this long should be reported.
+/// Returns whether a sequence that is exhausted after this time counts as ending soon.
 pub(crate) fn is_soon(to_exhaustion: Duration) -> bool {
     to_exhaustion < SOON
 }
@@ -189,7 +189,7 @@ impl OpenSequences {
         &self.sequences
     }
 
-    /// The same store, for administration. Sequences can be created through this handle.
+    /// Returns the sequences for administration: the same store, but sequences can be created.
     pub(crate) fn administered(&self) -> &Sequences {
         &self.administered
     }
@@ -262,6 +262,8 @@ impl OpenSequences {
         Ok(self.open.served.write().entry(name).or_insert_with(|| Arc::new(opened())).clone())
     }
 
+    /// Checks the last error of a name that is not open.
+    ///
     /// # Errors
     /// The cached error, if the sequence could not be opened a short time ago.
     pub(crate) fn unopened(&self, name: &str) -> Result<()> {
@@ -281,8 +283,8 @@ impl OpenSequences {
         look(&self.open.served.read())
     }
 
-    /// Returns the sequences that end soon at their present rate, with the time left, soonest first. Idle
-    /// sequences are left out: their rate is out of date.
+    /// Returns the sequences that end soon at their present rate, with the remaining time, soonest first.
+    /// Idle sequences are left out, because their rate is out of date.
     pub(crate) fn ending(&self) -> Vec<(String, Duration)> {
         let ends = |served: &Arc<OpenSequence>| {
             let used = served.used.load(Ordering::Relaxed);
@@ -295,8 +297,8 @@ impl OpenSequences {
     }
 
     /// Closes the sequences without a draw since the last sweep, so that the engine can evict them. A
-    /// sequence that a client still holds stays open: otherwise another client would open a second entry,
-    /// which does not count the holder's draws.
+    /// sequence that a client still holds stays open. Otherwise another client would open a second entry
+    /// that does not count the draws of the first.
     pub(crate) fn sweep(&self) {
         let is_kept = |served: &Arc<OpenSequence>| {
             served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1
@@ -314,7 +316,7 @@ struct Stale {
 }
 
 impl Stale {
-    /// Keeps the ids: nothing was changed.
+    /// Keeps the ids, because nothing was changed.
     fn keep(&mut self) {
         self.name = None;
     }
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_block_is_in_a_row() {
+    async fn block_is_consecutive_and_never_overlaps() {
         let served = draws().find("s").await.unwrap();
         let mut past = 1;
         for n in 1..200 {

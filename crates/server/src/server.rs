@@ -86,8 +86,8 @@ setters! {
     /// Serves HTTP on an open listener.
     http_listener(self, listener: std::net::TcpListener) { self.http = Some(Spot::Open(listener)) }
 
-    /// Serves `/metrics` with the text that `render` returns. It should render this process's metrics
-    /// recorder.
+    /// Serves `/metrics` with the text that `render` returns, which should be the metrics of this
+    /// process's recorder.
     metrics(self, render: impl Fn() -> String + Send + Sync + 'static) {
         self.metrics = Some(Metrics(Arc::new(render)))
     }
@@ -98,8 +98,9 @@ setters! {
         self.parents = Some(http::Parents(Arc::new(adopt)))
     }
 
-    /// Sets the sequences for administration and inspection. Default: the same as for draws. Pass another
-    /// view of the same store if draws are limited to sequences that [exist](idmill_kit::Existing).
+    /// Sets the sequences for administration and inspection. Default: the sequences for draws. Pass
+    /// another view of the same store if draws are limited to sequences that
+    /// [exist](idmill_kit::Existing).
     administers(self, sequences: Sequences) { self.administered = sequences }
 
     /// Sets the access rules. Default: anyone may do anything, so make sure that only trusted clients can
@@ -120,8 +121,8 @@ setters! {
     /// [`Server::SHUTDOWN_TIMEOUT`].
     shutdown_timeout(self, time: Duration) { self.shutdown_timeout = time }
 
-    /// Answers HTTP requests only for these host names, besides addresses and `localhost`. Default: any name.
-    /// A server without tokens that listens on a loopback address answers to no name.
+    /// Answers HTTP requests only for these host names, besides addresses and `localhost`. Default: any
+    /// name, except for a server without tokens on a loopback address, which answers to no other name.
     http_hosts(self, names: impl IntoIterator<Item = impl Into<String>>) {
         self.hosts = names.into_iter().map(Into::into).collect()
     }
@@ -129,8 +130,8 @@ setters! {
     /// Sets the store's URL for the page for operators. Secrets are redacted.
     store_url(self, url: &str) { self.store = Some(secrets::redacted(url)) }
 
-    /// Sets how long the server continues to serve after `ended` is ready. Meanwhile `/readyz` reports that
-    /// it is not ready, so that load balancers can remove it. Default: 0 s.
+    /// Sets how long the server continues to serve after `ended` is ready. Meanwhile `/readyz` reports
+    /// that the server is not ready, so that load balancers can remove the server. Default: 0 s.
     shutdown_delay(self, time: Duration) { self.shutdown_delay = time }
 }
 
@@ -256,7 +257,7 @@ impl Server {
     }
 
     /// Serves one Redis client over a stream that you accepted, such as a Unix socket or a TLS connection.
-    /// The stream is closed when the server ends. It does not count towards
+    /// The stream is closed when the server ends. The client does not count towards
     /// [`max_connections`](ServerBuilder::max_connections).
     pub fn resp_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
     where
@@ -267,12 +268,12 @@ impl Server {
 
     /// Returns the HTTP routes, to be mounted in your service's own [`Router`].
     ///
-    /// They are served while [`run`](Self::run) is polled. It probes the store, and gives ids back at the
-    /// end, so end your own listener first.
+    /// Poll [`run`](Self::run) while the routes are served: it probes the store, and gives ids back at the
+    /// end. So end your own listener first.
     ///
-    /// A mounted router has no client address. So audit lines lack it, and wrong tokens are not slowed down.
-    /// Without [`http_hosts`](ServerBuilder::http_hosts) it answers to any `Host`. The page for operators
-    /// works only at the root of a site. Everything else works nested.
+    /// A mounted router does not know the client's address, so audit lines lack it, and wrong tokens are
+    /// not slowed down. Without [`http_hosts`](ServerBuilder::http_hosts), the router answers to any
+    /// `Host`. The page for operators works only at the root of a site. Everything else works nested.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -310,9 +311,9 @@ impl Server {
 
     /// Serves until `ended` is ready and the [shutdown delay](ServerBuilder::shutdown_delay) has passed.
     ///
-    /// Then the server stops accepting clients, answers the requests that it has read, and gives the ids in
-    /// memory back to the store. It returns at the latest after the
-    /// [shutdown timeout](ServerBuilder::shutdown_timeout) plus the store's own timeout.
+    /// Then the server stops accepting clients, answers the requests that it has read, and gives the ids
+    /// in memory back to the store. The future completes at the latest after the [shutdown
+    /// timeout](ServerBuilder::shutdown_timeout) plus the store's own timeout.
     ///
     /// # Cancellation
     /// Dropping the future ends the server immediately. The ids in memory are then a gap.
@@ -356,7 +357,7 @@ impl Server {
     }
 }
 
-/// Relaxed: no other data depends on it.
+/// Returns the next number. Relaxed, because no other data depends on it.
 fn next(ids: &AtomicI64) -> i64 {
     ids.fetch_add(1, Ordering::Relaxed)
 }
@@ -391,7 +392,7 @@ async fn sweep(state: &ServerState) {
     }
 }
 
-/// Live figures, from [`Server::figures`]. They are valid while the server runs.
+/// Live figures, from [`Server::figures`], which are valid while the server runs.
 #[derive(Clone, Debug)]
 pub struct Figures {
     state: Arc<ServerState>,

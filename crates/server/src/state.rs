@@ -50,7 +50,7 @@ impl ServerState {
         })
     }
 
-    /// Returns the caller with this token. The connection counts as one of the token's from now on.
+    /// Returns the caller with this token. From now on, the connection counts towards this token.
     pub(crate) fn caller(&self, secret: &str, peer: &Peer) -> Result<Caller, Refusal> {
         let caller = self.access.caller(secret).inspect_err(|refusal| {
             self.audit.guessed(peer, *refusal);
@@ -68,18 +68,18 @@ impl ServerState {
         self.status.watch(&self.draws, &self.readiness)
     }
 
-    /// Pays for one request, if the token [limits them](Caller::is_metered).
+    /// Counts one request, if the token [limits requests](Caller::is_metered).
     pub(crate) fn pays(&self, caller: &Caller) -> Result<(), Refusal> {
         self.pays_for(caller, 1)
     }
 
-    /// Pays for `requests` requests, or for none of them.
+    /// Counts `requests` requests, or rejects all of them.
     pub(crate) fn pays_for(&self, caller: &Caller, requests: u64) -> Result<(), Refusal> {
         if caller.is_metered() { caller.pays(requests, self.access.clock().elapsed()) } else { Ok(()) }
     }
 
-    /// Returns the sequence to draw from, and opens it if necessary. If it may be created, it counts towards
-    /// the caller's limit.
+    /// Returns the sequence to draw from, and opens it if necessary. A sequence that this may create
+    /// counts towards the caller's limit of new sequences.
     pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<OpenSequence>, E>
     where
         E: From<Refusal> + From<Error>,

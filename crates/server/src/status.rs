@@ -14,7 +14,7 @@ use crate::sequences::{OpenSequence, OpenSequences, is_soon};
 
 /// Interval of snapshots while the page has readers.
 const EVERY: Duration = Duration::from_secs(1);
-/// Interval at which troubles are noted without readers.
+/// Interval at which troubles are recorded while the page has no readers.
 const UNREAD: Duration = Duration::from_secs(10);
 /// Maximum number of rows: sequences in trouble first, then by name.
 pub(crate) const MOST: usize = 5000;
@@ -44,7 +44,8 @@ pub(crate) struct ServerStatus {
 #[derive(Debug)]
 pub(crate) struct About {
     pub(crate) started: Instant,
-    /// The host name and the HTTP port, as far as they are known. Distinguishes servers.
+    /// The host name and the HTTP port, as far as they are known. Operators distinguish servers by this
+    /// name.
     pub(crate) name: String,
     /// The store's URL, without secrets.
     pub(crate) store: Option<String>,
@@ -59,7 +60,7 @@ pub(crate) struct Look {
     pub(crate) at: SystemTime,
     /// Why the server is not ready, as `/readyz` reports it.
     pub(crate) fault: Option<&'static str>,
-    /// Number of open sequences. It exceeds the number of rows if it is larger than [`MOST`].
+    /// Number of open sequences. At most [`MOST`] of them have a row.
     pub(crate) open: usize,
     pub(crate) rows: Vec<Row>,
 }
@@ -69,7 +70,7 @@ pub(crate) struct Look {
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) health: Health,
-    /// Why the sequence is in trouble.
+    /// Why the sequence is in trouble; `None` if it is not.
     pub(crate) reason: Option<String>,
     /// When the trouble was first seen.
     pub(crate) since: Option<SystemTime>,
@@ -93,7 +94,7 @@ pub(crate) struct Row {
 }
 
 impl Row {
-    /// Whether the sequence is served, and ends soon.
+    /// Returns whether the sequence is served, and ends soon.
     pub(crate) fn ends_soon(&self) -> bool {
         self.health > Health::Empty && self.to_exhaustion.is_some_and(is_soon)
     }
@@ -123,7 +124,7 @@ impl ServerStatus {
         self.latest.borrow().clone()
     }
 
-    /// Returns a receiver of snapshots. A slow reader gets only the latest.
+    /// Returns a receiver of snapshots. A slow reader gets only the latest snapshot.
     pub(crate) fn watch(&self, draws: &OpenSequences, readiness: &Readiness) -> watch::Receiver<Arc<Look>> {
         self.latest(draws, readiness);
         self.latest.subscribe()
@@ -134,7 +135,8 @@ impl ServerStatus {
         self.latest.receiver_count() > 0 || self.asked.lock().is_some_and(lately)
     }
 
-    /// Takes a snapshot every second while the page has readers. Troubles are noted even without readers.
+    /// Takes a snapshot every second while the page has readers. Troubles are recorded even without
+    /// readers.
     pub(crate) async fn keep(&self, draws: &OpenSequences, readiness: &Readiness) {
         // Give the store time for its first answer, which the first snapshot shows.
         readiness.standing(draws.sequences()).await;
@@ -148,7 +150,8 @@ impl ServerStatus {
                     continue;
                 }
             }
-            // The first reader has just taken a snapshot. A rate needs some time between two.
+            // The first reader has just taken a snapshot, and a rate needs some time between two
+            // snapshots.
             sleep(EVERY).await;
         }
     }
@@ -181,15 +184,16 @@ impl ServerStatus {
 
 type Open = BTreeMap<SequenceName, Arc<OpenSequence>>;
 
-/// Returns the sequences of a snapshot: those in trouble, then the others, each ordered by name.
+/// Returns the sequences of a snapshot: sequences in trouble, then the other sequences, each group ordered
+/// by name.
 fn shown<T>(open: &Open, troubles: &BTreeMap<&str, T>) -> Vec<Arc<OpenSequence>> {
     let first = troubles.keys().filter_map(|name| open.get(*name));
     let others = open.iter().filter(|(name, _)| !troubles.contains_key(name.as_str()));
     first.chain(others.map(|(_, served)| served)).take(MOST).cloned().collect()
 }
 
-/// Returns open sequences that match the search but are not in the snapshot. They have no rates, which need
-/// several snapshots.
+/// Returns open sequences that match the search but are not in the snapshot. Their rates are unknown,
+/// because a rate needs several snapshots.
 pub(crate) fn left_out(draws: &OpenSequences, look: &Look, search: &str) -> Vec<Row> {
     if look.open <= look.rows.len() || search.is_empty() {
         return Vec::new();
@@ -263,7 +267,7 @@ impl History {
     }
 
     fn note(&mut self, snapshot: &Snapshot, now: Instant) {
-        // The sequence was evicted and reopened.
+        // The count is smaller if the sequence was evicted and reopened.
         if self.drawn.back().is_some_and(|(_, drawn)| *drawn > snapshot.drawn) {
             *self = Self::default();
         }
@@ -367,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_is_used_counts_from_the_start() {
+    fn used_share_counts_from_the_start_of_the_sequence() {
         assert!((share(1, 50, 100) - 0.5).abs() < 1e-9);
         assert!((share(1001, 1010, 1100) - 0.1).abs() < 1e-9);
         assert!((share(0, u64::MAX, CEILING) - 1.0).abs() < 1e-9);

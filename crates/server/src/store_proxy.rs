@@ -1,8 +1,8 @@
 //! Access to the store for processes that use this server as their store.
 //!
-//! Nothing is answered from memory. But reserves that arrive while others are in flight are sent to the store
-//! as one batch. So a thousand processes cause a few statements in the database instead of a thousand that
-//! wait for each other's locks.
+//! Every answer comes from the store, not from memory. Reserves that arrive while others are in flight are
+//! sent to the store as one batch. So a thousand processes cause only a few statements in the database.
+//! Without batches, a thousand statements would wait for each other's locks.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Maximum number of batches in flight. There are several, so that one that waits for a lock does not delay
-/// all others.
+/// Maximum number of batches in flight. With several, a batch that waits for a lock does not delay all
+/// others.
 const AT_ONCE: usize = 4;
 /// Maximum number of reserves in a batch.
 const MOST: usize = 256;
@@ -36,7 +36,7 @@ struct Queue {
 
 struct Waiting {
     request: Reserve,
-    /// The caller may have stopped waiting.
+    /// Receives the result. The caller may have stopped waiting.
     answer: oneshot::Sender<Result<Grant>>,
 }
 
@@ -46,18 +46,18 @@ impl StoreProxy {
         Self { drawn, administered, queue: Arc::default() }
     }
 
-    /// The store for draws. It creates sequences only if the server is configured to do so.
+    /// Returns the store for draws, which creates sequences only if the server is configured to do so.
     pub(crate) fn drawn(&self) -> &dyn Store {
         &*self.drawn
     }
 
-    /// The store for administration. It can always create sequences.
+    /// Returns the store for administration, which can always create sequences.
     pub(crate) fn administered(&self) -> Arc<dyn Store> {
         self.administered.clone()
     }
 
-    /// Reserves, in a batch with other callers if the store supports batches. Results are in the order of the
-    /// requests.
+    /// Reserves ranges, in a batch with other callers if the store supports batches. Results are in the
+    /// order of the requests.
     pub(crate) async fn reserve(&self, requests: Vec<Reserve>) -> Vec<Result<Grant>> {
         if !self.drawn.capabilities().batches {
             return join_all(requests.iter().map(|request| self.drawn.reserve(request))).await;
@@ -71,7 +71,8 @@ impl StoreProxy {
             begins
         };
         if begins {
-            // In its own task: other callers wait for it too, and this caller may be dropped.
+            // Run the batch in its own task: other callers wait for it too, and this caller may be
+            // dropped.
             tokio::spawn(self.clone().reserve_what_waits());
         }
         join_all(answers).await.into_iter().map(|answer| answer.unwrap_or_else(|_| Err(lost()))).collect()
@@ -94,7 +95,7 @@ impl StoreProxy {
                 batch.into_iter().map(|Waiting { request, answer }| (request, answer)).unzip();
             let grants = self.drawn.reserve_many(&requests).await;
             for (caller, grant) in callers.into_iter().zip(grants) {
-                // If the caller was dropped, its ids are a gap.
+                // The caller may have been dropped. The ids are then a gap.
                 let _ = caller.send(grant);
             }
         }
@@ -117,14 +118,15 @@ impl Drop for Turn<'_> {
             let mut queue = queue.lock();
             queue.under_way -= 1;
             if queue.under_way == 0 {
-                // No batch is left to send them. Dropping them gives their callers an unknown outcome.
+                // No batch is left to send the waiting requests. Dropping them gives their callers an
+                // unknown outcome.
                 queue.waiting.clear();
             }
         }
     }
 }
 
-/// The store panicked, or returned too few results.
+/// Returns the error for a store that panicked or returned too few results.
 fn lost() -> Error {
     Error::from(ErrorKind::UnknownOutcome).during(Operation::Reserve)
 }
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_comes_while_others_are_under_way_goes_together() {
+    async fn reserves_during_full_batches_share_the_next_batch() {
         let (slow, proxy) = proxy(false);
         let ask = |n: usize| {
             let proxy = proxy.clone();
@@ -207,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_goes_leaves_the_others_alone() {
+    async fn dropped_caller_does_not_affect_other_callers() {
         let (slow, proxy) = proxy(false);
         let gone = proxy.clone();
         let gone = tokio::spawn(async move { gone.reserve(vec![request("s")]).await });

@@ -26,7 +26,7 @@ use crate::counters;
 /// Timeout of the handshake.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// An expiring certificate is reported daily from this time on.
+/// Time before the expiry of a certificate from which on a warning is logged daily.
 const SOON: Duration = DAY.saturating_mul(14);
 
 /// The server's TLS configuration. Clones share it, so it can be replaced while the server runs.
@@ -71,7 +71,7 @@ impl Tls {
         Ok(Self(Arc::new(ArcSwap::from_pointee(Shown { config: Arc::new(config), expiry }))))
     }
 
-    /// Replaces the configuration. Connected clients keep the old one.
+    /// Replaces the configuration. Connected clients keep the old configuration.
     pub fn replace(&self, other: &Self) {
         self.0.store(other.0.load_full());
         self.tell();
@@ -141,7 +141,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(found)
 }
 
-/// The error's text contains nothing from the file.
+/// Returns an error for a file. The error's text contains nothing from the file.
 fn unreadable(file: &Path, error: &dyn fmt::Display) -> Error {
     Error::invalid(format!("{} cannot be used for TLS: {error}", file.display())).during(Operation::Configure)
 }
@@ -158,7 +158,7 @@ fn end(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     Some(read.tbs_certificate.validity.not_after.to_system_time())
 }
 
-/// The expiry of a chain: that of the certificate that expires first.
+/// The expiry of a chain: the earliest expiry of its certificates.
 #[derive(Clone, Debug)]
 struct Expiry {
     file: PathBuf,
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_two_weeks_are_warned_of_and_what_has_ended() {
+    fn certificate_warns_two_weeks_before_and_after_expiry() {
         let now = SystemTime::now();
         let warning = |end| Expiry { file: "server.pem".into(), end: Some(end) }.warning(now);
         assert_eq!(warning(now + SOON + Duration::from_secs(1)), None);

@@ -22,7 +22,7 @@ async fn answered(client: &mut DuplexStream, pipeline: &[u8], answers: &mut [u8]
 }
 
 #[test]
-fn a_pipeline_of_incr_allocates_nothing() {
+fn incr_pipeline_allocates_nothing() {
     // Refills allocate on their own thread.
     let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();

@@ -161,7 +161,9 @@ impl Reply {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
                 Ok(LookReply::Number { number, cas })
             }
-            Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => Ok(LookReply::Won { cas }),
+            Self::Item(Item { value: Value::Empty, cas: Some(cas), won: true, .. }) => {
+                Ok(LookReply::Won { cas })
+            }
             // A stub expires, so an empty item that does not expire was written by another program.
             Self::Item(Item { value: Value::Empty, stays: false, .. }) => Ok(LookReply::Stub),
             Self::Item(_) => Ok(LookReply::Foreign),

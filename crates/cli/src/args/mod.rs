@@ -48,8 +48,9 @@ impl Cli {
         Ok(cli)
     }
 
-    /// Returns the command with one line about the global options in the help of each subcommand. The options
-    /// still parse after a subcommand. Completion scripts need them visible and use `Cli::command`.
+    /// Returns the command with one line about the global options in the help of each subcommand. The
+    /// options still parse after a subcommand. Completion scripts need visible options, so they use
+    /// `Cli::command`.
     pub(crate) fn with_short_help() -> clap::Command {
         let command = earlier_variables(Self::command());
         let global: Vec<_> = command.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect();
@@ -57,7 +58,7 @@ impl Cli {
     }
 }
 
-/// Reads the earlier name of an environment variable where the current name is not set.
+/// Falls back to the earlier name of an environment variable if the current name is not set.
 fn earlier_variables(command: clap::Command) -> clap::Command {
     if !cfg!(feature = "serve") {
         return command;
@@ -79,8 +80,8 @@ const EARLIER: [(&str, &str, &str); 4] = [
     ("shutdown_delay", "IDMILL_SERVE_DRAIN_DELAY", "IDMILL_SERVE_SHUTDOWN_DELAY"),
 ];
 
-/// Gives the subcommand, and those below it, hidden copies of the global options. clap passes an option down
-/// only where there is none of the same id.
+/// Adds hidden copies of the global options to the subcommand and those below it. clap passes a global
+/// option down only to subcommands without an option of the same id.
 fn hide_global(command: clap::Command, global: &[Arg]) -> clap::Command {
     let long = command.get_after_long_help().map(|help| format!("{SEE_GLOBAL}\n\n{help}"));
     command
@@ -267,17 +268,17 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the command is a server, which runs until a signal.
+    /// Returns whether the command is a server, which runs until a signal.
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Serve(_))
     }
 
-    /// Whether the command handles signals itself, as its normal end.
+    /// Returns whether the command handles signals itself, as its normal end.
     pub(crate) fn ends_by_signal(&self) -> bool {
         matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
     }
 
-    /// The state that a signal leaves behind.
+    /// Returns the state that a signal leaves behind, for the message.
     pub(crate) fn when_stopped(&self) -> &'static str {
         match self {
             Self::Next(_) => "ids that were reserved and not printed are a gap",
@@ -370,7 +371,7 @@ pub(crate) struct BoundsArgs {
 }
 
 impl BoundsArgs {
-    /// The bounds of a sequence created with these.
+    /// Returns the bounds of a sequence created with these arguments.
     pub(crate) fn check(self) -> Outcome<Bounds> {
         Ok(Bounds::new(self.start.unwrap_or(1), self.max.unwrap_or(self.default_max()))?)
     }

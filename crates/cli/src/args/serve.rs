@@ -1,5 +1,5 @@
-//! The arguments of `idmill serve` and `idmill token`, which are read in every build, so that the help is
-//! one.
+//! The arguments of `idmill serve` and `idmill token`. Every build parses them, so that all builds have
+//! the same help.
 
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
@@ -116,7 +116,7 @@ pub(crate) enum LogFormat {
 }
 
 impl Keys {
-    /// These, and those of another where these have none.
+    /// Returns these settings, and those of `other` where these are not set.
     pub(crate) fn over(self, other: Self) -> Self {
         macro_rules! first {
             ($($key:ident)*) => { Self { $($key: self.$key.or(other.$key)),* } };
@@ -128,7 +128,7 @@ impl Keys {
     }
 }
 
-/// An address to listen at, or none.
+/// An address to listen on; `None` for `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spot(pub(crate) Option<SocketAddr>);
 

@@ -1,4 +1,4 @@
-//! How the values of arguments are read.
+//! Parsers for the values of arguments.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use idmill::{Order, SequenceName};
 
 use crate::planning::LONGEST_RANGE;
 
-/// A whole number of 0 to 2^64 - 1; `_` may group its digits.
+/// Parses a whole number from 0 to 2^64 - 1. `_` may group its digits.
 pub(crate) fn id(text: &str) -> Result<u64, String> {
     let rule = "write a whole number of 0 to 18446744073709551615, such as 1000 or 1_000_000";
     let digits: String = text.chars().filter(|c| *c != '_').collect();
@@ -15,7 +15,7 @@ pub(crate) fn id(text: &str) -> Result<u64, String> {
     digits.parse().ok().filter(|_| plain).ok_or_else(|| rule.to_owned())
 }
 
-/// A number of ids that is at least one and can be held in memory as a range.
+/// Parses a number of ids: at least one, and at most the longest range in memory.
 pub(super) fn length(text: &str) -> Result<u64, String> {
     id(text).and_then(|ids| match ids {
         1..=LONGEST_RANGE => Ok(ids),
@@ -23,7 +23,7 @@ pub(super) fn length(text: &str) -> Result<u64, String> {
     })
 }
 
-/// A value as it is typed and printed.
+/// Returns a value as it is typed and printed.
 pub(crate) fn spelled(value: &impl ValueEnum) -> String {
     value.to_possible_value().expect("none is skipped").get_name().to_owned()
 }
@@ -32,7 +32,7 @@ pub(super) fn order(text: &str) -> Result<Order, String> {
     text.parse().map_err(|_| "there are process, thread, global".to_owned())
 }
 
-/// How many a second or a day: 0 to a trillion, `_` may group the digits.
+/// Parses a rate from 0 to a trillion. `_` may group the digits.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
     let number: String = text.chars().filter(|c| *c != '_').collect();
     match number.parse() {
@@ -41,7 +41,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A time such as `500ms` or `1m 30s`, longer than none.
+/// Parses a time such as `500ms` or `1m 30s`, above zero and at most a year.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     match time(text) {
         Ok(Duration::ZERO) => Err("it must be more than 0 and at most a year".to_owned()),
@@ -49,7 +49,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A time, or none.
+/// Parses a time from zero to a year.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_secs(365 * 24 * 3600);
     match humantime::parse_duration(text) {
@@ -60,7 +60,7 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
 }
 
 pub(super) fn sequence(text: &str) -> Result<SequenceName, String> {
-    // The prefix names an operation of the library, which does not help the reader of a usage error.
+    // Remove the prefix: it names an operation of the library, which does not help in a usage error.
     SequenceName::new(text).map_err(|error| error.to_string().trim_start_matches("configure: ").to_owned())
 }
 
@@ -68,8 +68,8 @@ fn named<'a>((name, rest): (&str, &'a str)) -> Option<(SequenceName, &'a str)> {
     Some((sequence(name).ok()?, rest))
 }
 
-/// A sequence's name and the text after an equals sign: the first one that a scheme follows, since a name can
-/// contain the sign.
+/// Parses a sequence's name and the URL after an equals sign. A name can contain the sign, so the first
+/// sign that is followed by a scheme counts.
 pub(super) fn of_sequence(text: &str) -> Result<(SequenceName, String), String> {
     let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let begins_so = |rest: &str| {
@@ -84,7 +84,7 @@ pub(super) fn of_sequence(text: &str) -> Result<(SequenceName, String), String> 
     Ok((name, rest.to_owned()))
 }
 
-/// A sequence's name, and how many ids a second it gives.
+/// Parses a sequence's name and its rate. Returns the rate in ids per second.
 pub(super) fn rate_of(text: &str) -> Result<(SequenceName, f64), String> {
     let rule = || "write NAME=N/s, such as orders=50/s; also /m, /h and /d".to_owned();
     let (name, given) = text.rsplit_once('=').and_then(named).ok_or_else(rule)?;
@@ -99,7 +99,7 @@ pub(super) fn rate_of(text: &str) -> Result<(SequenceName, f64), String> {
     Ok((name, rate(number)? / seconds))
 }
 
-/// A sequence's name, and the type of its ids with the largest it holds.
+/// Parses a sequence's name and the type of its ids. Also returns the largest id that the type holds.
 pub(super) fn type_of(text: &str) -> Result<(SequenceName, (String, u64)), String> {
     let rule = "write NAME=TYPE, such as orders=i32; there are i8, u8, i16, u16, i32, u32, i64, u64";
     let (name, of_type) = text.rsplit_once('=').and_then(named).ok_or(rule)?;
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_sequence_follows_its_name() {
+    fn sequence_arguments_are_split_after_the_name() {
         let url = "sqlite:shop.db?column=a.b";
         let name = |name: &str| SequenceName::new(name).unwrap();
         let pair = |of: &str, rest: &str| Ok((name(of), rest.to_owned()));

@@ -38,7 +38,7 @@ struct Tried {
 
 pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     let store = opening::existing(global).await?;
-    // A random name, so that no other sequence is affected.
+    // The name is random, so that no other sequence is affected.
     let name = SequenceName::new(&format!("idmill-check-{:016x}", fastrand::u64(..)))?;
     let operations = all(&*store, &name, args.samples).await;
     let reserve = operations.iter().find(|tried| tried.operation == "reserve" && tried.error.is_none());
@@ -96,7 +96,7 @@ impl Report {
         json!({
             "store": self.store,
             "durability": if self.is_durable() { "disk" } else { "process" },
-            // Whether several processes may use it at the same time.
+            // Whether several processes may use the store at the same time.
             "shared": self.capabilities.shared,
             // The cost of a retry after a lost reply.
             "retry": "gap",

@@ -24,7 +24,7 @@ pub(super) async fn run(global: &Global, args: &Export) -> Outcome {
         }
         Ok(None)
     };
-    // Unreadable rows do not affect the others. If the store fails, no file is left.
+    // Unreadable rows do not affect the other rows. If the store fails, no file is left.
     let unreadable = outcome?;
     let count = out.finish()?;
     if let Some(file) = &args.output {

@@ -17,8 +17,8 @@ use crate::failure::{Failure, Outcome, quoted};
 use crate::output::or_dash;
 use crate::{opening, output, unbroken};
 
-/// Maximum size of a line in bytes, far above that of a sequence. It bounds memory for files without line
-/// ends.
+/// Maximum size of a line in bytes, far above the size of any sequence. The limit bounds memory for files
+/// without line ends.
 const LONGEST: usize = 1 << 16;
 /// Maximum number of invalid lines that are reported individually.
 const TOLD: u64 = 10;
@@ -45,7 +45,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     };
     let outcome = async {
         for line in lines.entries()? {
-            // Invalid lines were already reported.
+            // Invalid lines were reported earlier.
             let (number, Ok(entry)) = line? else { continue };
             unbroken(importing.take(&entry, number)).await?;
             progress.inc(1);
@@ -59,7 +59,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     importing.done.verdict(looked.bad)
 }
 
-/// Opens the store. A dry run creates none: it uses an empty memory store instead.
+/// Opens the store. If the store is missing, a dry run uses an empty memory store instead of creating one.
 async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
     if !args.dry_run {
         return opening::create(global, CONNECT_TIMEOUT).await;
@@ -94,7 +94,8 @@ struct Importing {
 }
 
 impl Importing {
-    /// Imports one line. An error of one sequence does not stop the others; an unreachable store does.
+    /// Imports one line. The import continues after an error of one sequence, and stops if the store is
+    /// unreachable.
     async fn take(&mut self, entry: &Entry, line: u64) -> Outcome {
         match self.place(entry).await {
             Ok((became, before, after)) => {
@@ -228,13 +229,13 @@ impl Done {
     }
 }
 
-/// Whether the failure concerns one sequence, so that the import can continue.
+/// Returns whether the failure concerns only one sequence, so that the import can continue.
 fn is_of_one(failure: &Failure) -> bool {
     use ErrorKind::{Conflict, InvalidInput, StoreViolation};
     [Conflict, InvalidInput, StoreViolation].into_iter().any(|kind| failure.is(kind))
 }
 
-/// The lines of a file. It is read twice: first to validate it, then to import it.
+/// The lines of a file, which is read twice: first to validate the lines, then to import them.
 struct Lines {
     file: File,
     /// The name in messages.

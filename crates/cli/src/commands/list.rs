@@ -26,7 +26,7 @@ pub(super) async fn run(global: &Global, args: &List) -> Outcome {
 struct Printed {
     form: Form,
     left: usize,
-    /// As in the JSON output. Names and meanings are stable.
+    /// The unreadable records, as in the JSON output. Names and meanings are stable.
     unreadable: Vec<Value>,
     /// The first error, for the exit code.
     first: Option<idmill::Error>,
@@ -75,7 +75,8 @@ impl Printed {
     }
 }
 
-/// Writes the document in pieces. It is an object, not an array, so that later versions can add fields.
+/// Writes the document in pieces. The document is an object, not an array, so that later versions can add
+/// fields.
 fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
     let mut text = String::new();
     for sequence in sequences {

@@ -57,8 +57,8 @@ pub(crate) async fn run(cli: Cli) -> Outcome {
     }
 }
 
-/// Prints the statement that creates the table of the store, or of the witness. Without a guard, `--witness`
-/// is about the store's own URL.
+/// Prints the statement that creates the table of the store, or of the witness. Without a guard,
+/// `--witness` uses the store's own URL.
 fn schema(global: &Global, witness: bool) -> Outcome {
     let url = opening::url(global)?;
     let (place, ddl) = match url.guard() {

@@ -15,13 +15,14 @@ use crate::failure::{Failure, Outcome, quoted};
 use crate::formatted::{Line, Lines, unwritten};
 use crate::{opening, output, suggest};
 
-/// Maximum number of ids per `take`. It bounds the waste if the reader leaves early, and lets ids stream.
+/// Maximum number of ids per `take`. The limit bounds the waste if the reader leaves early, and lets ids
+/// stream.
 const AT_ONCE: u64 = 100_000;
-/// How much longer than its timeout the command waits.
+/// Time that the command waits after its timeout, so that the call itself can report its error.
 const MARGIN: Duration = Duration::from_millis(250);
 /// Minimum time for closing the store, even if the command is late.
 const CLOSING: Duration = Duration::from_secs(2);
-/// Longer than any command runs.
+/// A time that is longer than any command runs.
 const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
@@ -30,7 +31,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     if args.count == 0 {
         return Ok(());
     }
-    // The deadline for connecting, inspecting and the first ids together.
+    // The deadline for connecting, inspecting and drawing the first ids together.
     let end = after(args.timeout);
     let url = opening::url(global)?;
     let store = if opening::requires_existing(args.existing)? {
@@ -39,7 +40,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
         opening::create(global, args.timeout).await?
     };
     let sequences = Sequences::new(store.clone())?;
-    // An error of the call itself has more details than this timeout.
+    // Wait a little longer: an error of the call itself has more details than this timeout.
     let begun = timeout_at(end + MARGIN, begin(&store, &sequences, args, end, global)).await;
     let outcome = match begun.unwrap_or_else(|_| Err(no_answer(args))) {
         Ok((ids, first)) => print(&ids, first, args, line).await,
@@ -66,7 +67,7 @@ fn no_answer(args: &Next) -> idmill::Error {
 /// The result of a `take`.
 struct Got {
     ids: Ranges,
-    /// Why there are fewer ids than requested. It is reported after they are printed.
+    /// Why there are fewer ids than requested. The error is reported after the ids are printed.
     then: Option<Error>,
 }
 
@@ -79,7 +80,7 @@ async fn begin(
     global: &Global,
 ) -> idmill::Result<(Allocator, Got)> {
     let is_new = is_new(&**store, args, end).await?;
-    // The remaining time, so that the draw itself times out and reports the store's last error.
+    // Pass the remaining time, so that the draw itself times out and reports the store's last error.
     let ids = open(sequences, args, is_new, end.saturating_duration_since(Instant::now())).await?;
     let first = get(&ids, args.count.min(at_once(args))).await?;
     if is_new {
@@ -88,12 +89,13 @@ async fn begin(
     Ok((ids, first))
 }
 
-/// Returns the number of ids per `take`, at most a step. A larger `take` would reserve a range of its size.
+/// Returns the number of ids per `take`, at most a step. A `take` larger than the step would reserve a
+/// range of its own size.
 fn at_once(args: &Next) -> u64 {
     args.step.map_or(AT_ONCE, |step| step.min(AT_ONCE))
 }
 
-/// Whether the sequence does not exist yet. Transient errors are retried, as for draws.
+/// Returns whether the sequence does not exist yet. Transient errors are retried, as for draws.
 async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<bool> {
     let (mut pause, mut last) = (Duration::from_millis(20), None);
     loop {
@@ -102,7 +104,7 @@ async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<
         };
         match found {
             Ok(found) => return Ok(found.is_none()),
-            // A read can be repeated whatever the outcome of the first was.
+            // A read can be repeated, whatever the outcome of the first attempt was.
             Err(error) if error.status() == Status::Permanent => return Err(error),
             Err(error) if Instant::now() + pause >= end => return Err(error),
             Err(error) => last = Some(error),
@@ -146,7 +148,8 @@ async fn open(
     }
     let sequence = sequence.step(args.step.unwrap_or(1)).watermark(0).timeout(timeout);
     let sequence = sequence.order(args.order);
-    // Only requested bounds must be compared with the stored ones. Without them, a transaction is saved.
+    // Only requested bounds must be compared with the stored bounds. Otherwise, a lazy open saves a
+    // transaction.
     if args.bounds.are_given() { sequence.await } else { sequence.lazy() }
 }
 
@@ -177,15 +180,15 @@ impl Run {
     fn write(&mut self, ranges: Ranges) -> Outcome {
         let mut lines: Lines<StdoutLock<'_>> = Lines::new(stdout().lock());
         let outcome = self.line.write(ranges, &mut lines);
-        // Also flush the lines before a failed one.
+        // Also flush the lines before a line that failed.
         let flushed = lines.flush().map_err(unwritten);
         self.lines += lines.written();
         outcome.and(flushed)
     }
 }
 
-/// Takes up to `want` ids, at least one. If a `take` fails, the ids that it has reserved are in memory. They
-/// are returned, because they would otherwise be a gap.
+/// Takes up to `want` ids, at least one. If a `take` fails, the ids that it has reserved are in memory.
+/// These ids are returned, because they would otherwise be a gap.
 async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
     match take(ids, want).await {
         Ok(ids) => Ok(Got { ids, then: None }),
@@ -196,7 +199,7 @@ async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
     }
 }
 
-/// Takes up to `want` ids, at least one: from memory, or else the rest that the store has.
+/// Takes up to `want` ids, at least one: from memory, or else from the last ids of the store.
 async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
     let mut count = want;
     loop {
@@ -212,7 +215,7 @@ async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
     }
 }
 
-/// Returns a progress bar for long runs. It is hidden if the ids go to the terminal too.
+/// Returns a progress bar for long runs. The bar is hidden if the ids go to the terminal too.
 fn progress(count: u64) -> ProgressBar {
     if count <= AT_ONCE || stdout().is_terminal() {
         return ProgressBar::hidden();

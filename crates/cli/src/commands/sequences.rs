@@ -65,7 +65,7 @@ async fn changed(
     let store = opening::existing(global).await?;
     let before = inspect(&*store, name).await?;
     allowed(&before)?;
-    // Changes only the sequence that was read, not one that replaced it since then.
+    // Change only the sequence that was read, and not a sequence that has replaced it since then.
     let after = Sequence::from(&store.set(name, change.expect(before.identity)).await?);
     let before = Sequence::from(&before);
     let both = json!({ "before": before, "after": after });
@@ -98,8 +98,8 @@ pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     output::result(global.json, &json!({ "removed": removed }), human)
 }
 
-/// Removes a sequence that only the witness has, because the store was emptied. A new sequence of this name
-/// is then allowed.
+/// Removes a sequence that only the witness has, because the store was emptied. Afterwards, a new sequence
+/// of this name can be created.
 async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, absent: Failure) -> Outcome {
     let name = &args.name;
     let Some(witness) = opening::witness(&opening::url(global)?).await? else { return Err(absent) };
@@ -113,7 +113,7 @@ async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, abs
     output::result(global.json, &json!({ "removed": null }), |_| String::new())
 }
 
-/// With `--forget`, lets the next sequence of this name start anywhere.
+/// Updates the witness if `--forget` is set, so that the next sequence of this name can start anywhere.
 async fn forget(global: &Global, args: &Remove) -> Outcome {
     if args.forget
         && let Some(witness) = opening::witness(&opening::url(global)?).await?
@@ -123,7 +123,7 @@ async fn forget(global: &Global, args: &Remove) -> Outcome {
     Ok(())
 }
 
-/// Returns a refusal that explains the consequences of the removal.
+/// Returns an error that explains the consequences of the removal.
 fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
     let reserved = match found.next {
         None => "all its ids are reserved".to_owned(),

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use super::Place;
 
-/// A guard against hanging.
+/// Timeout after which a hanging test fails.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// `idmill serve` at free ports, with a verbose log in a file. It ends with the test.
+/// `idmill serve` at free ports, with a verbose log in a file. The server ends with the test.
 #[derive(Debug)]
 pub(crate) struct Served {
     process: Child,

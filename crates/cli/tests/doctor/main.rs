@@ -129,7 +129,7 @@ fn each_planted_fault_is_reported_exactly_once() {
         assert!(finding["command"].is_string() || finding["advice"].is_string(), "{finding}");
     }
     assert_eq!(std::fs::read(place.path().join("idmill.db")).unwrap(), before, "looking changes nothing");
-    // The same findings, as text.
+    // The text output has the same findings.
     let people = guarded(&place, &[&["doctor"], &ASKED[..]].concat());
     assert!(
         people.out.contains("error    orders: in_use\n") && people.err.contains("7 errors, 1 warning"),
@@ -138,7 +138,7 @@ fn each_planted_fault_is_reported_exactly_once() {
 }
 
 #[test]
-fn fix_raises_what_is_behind_and_touches_nothing_else() {
+fn fix_raises_lagging_sequences_and_nothing_else() {
     let place = sound();
     plant(&place);
     let next = |name: &str| place.run(&["show", name, "--json"]).out;
@@ -158,7 +158,7 @@ fn fix_raises_what_is_behind_and_touches_nothing_else() {
 }
 
 #[test]
-fn each_command_that_is_printed_does_away_with_its_finding() {
+fn printed_commands_resolve_their_findings() {
     let place = sound();
     plant(&place);
     let (findings, _) = doctor(&place, &[]);
@@ -237,7 +237,7 @@ fn unguarded_draws_are_a_warning() {
 }
 
 #[test]
-fn a_view_may_hide_the_largest_id() {
+fn view_is_reported_as_possibly_incomplete() {
     let place = Place::with_sequence(1, 1000);
     execute(
         &place,
@@ -284,7 +284,7 @@ fn store_restored_from_a_copy_is_detected_and_fixed() {
 }
 
 #[test]
-fn exit_codes_tell_warnings_errors_and_what_is_not_known() {
+fn exit_codes_separate_warnings_errors_and_unknowns() {
     let place = Place::new();
     place.run(&["create", "orders"]);
     let code = |args: &[&str]| place.run(&[&["doctor"], args].concat()).code;
@@ -310,7 +310,7 @@ fn exit_codes_tell_warnings_errors_and_what_is_not_known() {
 }
 
 #[test]
-fn a_column_is_quoted_and_what_is_none_says_so() {
+fn column_name_is_quoted_and_invalid_column_rejected() {
     let place = Place::new();
     place.run(&["next", "o=1", "-n", "5"]);
     execute(
@@ -345,7 +345,7 @@ fn a_column_is_quoted_and_what_is_none_says_so() {
 }
 
 #[test]
-fn numbers_are_strings_where_a_program_would_round_them() {
+fn numbers_are_strings_where_programs_would_round() {
     let place = Place::with_sequence(1, u64::MAX);
     execute(&place, "shop.db", "CREATE TABLE t (id INTEGER); INSERT INTO t VALUES (9223372036854775806)");
     let ran = place.run(&["doctor", "--json", "--fix", "--check", "s=sqlite:shop.db?column=t.id"]);
@@ -357,7 +357,7 @@ fn numbers_are_strings_where_a_program_would_round_them() {
 
 /// Processes reserve, claim, give back and use ids at the same time.
 #[test]
-fn a_store_that_is_in_use_raises_no_alarm() {
+fn concurrent_use_of_a_store_causes_no_findings() {
     let place = Place::new();
     execute(&place, "shop.db", "PRAGMA journal_mode = WAL; CREATE TABLE orders (id INTEGER PRIMARY KEY)");
     // A missing sequence would be a finding, so it is created first.
@@ -390,7 +390,7 @@ fn a_store_that_is_in_use_raises_no_alarm() {
 }
 
 #[test]
-fn a_rate_is_told_from_two_looks() {
+fn rate_is_measured_between_two_examinations() {
     let place = Place::with_sequence(1, 5000);
     let mut doctor = place.command(&["doctor", "--json", "--rate-over", "2s", "--ends-within", "1d"]);
     let running = doctor.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

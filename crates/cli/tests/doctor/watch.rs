@@ -12,7 +12,7 @@ use idmill_conformance::free_port;
 use crate::common::Place;
 use crate::execute;
 
-/// A running command and its output lines. It ends with the test.
+/// A running command and its output lines. The command ends with the test.
 struct Watching(std::process::Child, mpsc::Receiver<String>);
 
 impl Watching {
@@ -73,7 +73,7 @@ fn watch_prints_changes_and_exits_with_the_last_verdict() {
 }
 
 #[test]
-fn a_watch_looks_each_minute_unless_it_is_told_otherwise() {
+fn watch_interval_defaults_to_one_minute() {
     let place = Place::with_sequence(1, 1000);
     let mut watching = Watching::start(place.command(&["doctor", "--watch"]));
     watching.until("sound");
@@ -100,13 +100,13 @@ fn served(address: SocketAddr) -> BTreeMap<String, String> {
 
 #[cfg_attr(not(feature = "metrics"), ignore = "needs the feature `metrics`")]
 #[test]
-fn what_is_watched_is_served_as_metrics() {
+fn watch_serves_its_findings_as_metrics() {
     let place = Place::with_sequence(1, 864_000);
     execute(&place, "shop.db", "CREATE TABLE t (id INTEGER)");
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let check = "s=sqlite:shop.db?column=t.id";
     let metrics = address.to_string();
-    // The ids last for ten days, and nothing draws from them.
+    // The ids last for ten days at the given rate, and nothing draws from them.
     let rate = ["--check", check, "--rate", "s=1/s", "--ends-within", "1d"];
     let args = [&["doctor", "--watch", "100ms", "--metrics", &metrics], &rate[..]].concat();
     let mut watching = Watching::start(place.command(&args));

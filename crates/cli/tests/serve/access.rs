@@ -6,7 +6,7 @@ use crate::common::Place;
 use crate::{Server, logged};
 
 #[test]
-fn tokens_are_read_again_when_it_is_told_to() {
+fn tokens_are_reloaded_on_sighup() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let made = place.json(&["token", "shop", "--right", "draw", "--sequence", "ord*", "--json"]);
@@ -42,7 +42,8 @@ fn made(place: &Place, name: &str) -> (String, String) {
     (made["entry"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
 }
 
-/// Editors and tools can preserve the modification time, and all hashes have the same length.
+/// Editors and tools can preserve the modification time, and the old and the new entry have the same
+/// length.
 #[test]
 fn token_file_of_the_same_time_and_size_is_read_again() {
     let place = Place::new();
@@ -62,7 +63,7 @@ fn token_file_of_the_same_time_and_size_is_read_again() {
 }
 
 #[test]
-fn tokens_that_cannot_be_meant_are_refused_by_check() {
+fn invalid_tokens_are_rejected_by_check() {
     let place = Place::new();
     let (entry, _) = made(&place, "a");
     let twice = entry.clone() + &entry.replace("\"a\"", "\"b\"").replace("draw", "administer");
@@ -116,7 +117,7 @@ fn certified(place: &Place, year: i32) {
 }
 
 #[test]
-fn a_certificate_that_has_ended_is_told_of() {
+fn expired_certificate_is_reported() {
     let place = Place::new();
     certified(&place, 2021);
     let files = ["--tls-cert", "server.pem", "--tls-key", "server.key"];
@@ -130,7 +131,7 @@ fn a_certificate_that_has_ended_is_told_of() {
 }
 
 #[test]
-fn a_token_for_nothing_that_is_known_is_not_made() {
+fn token_with_an_invalid_right_or_pattern_is_rejected() {
     let place = Place::new();
     for (right, sequence, words) in
         [("admin", "orders", "administer"), ("draw", "a*b", "not at its end"), ("draw", "", "is empty")]

@@ -155,9 +155,9 @@ fn sigterm_gives_back_unused_ids() {
     assert_eq!(place.run(&["next", "orders"]).ids(), [8]);
 }
 
-/// Clients record their ids, while servers are killed one after the other.
+/// Clients record their ids while servers are killed one after the other.
 #[test]
-fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
+fn servers_killed_under_load_hand_out_no_duplicates() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let mut all = Vec::new();
@@ -191,7 +191,7 @@ fn servers_that_are_killed_under_load_hand_out_no_id_twice() {
     assert!(all.len() > 100, "only {} ids were drawn", all.len());
 }
 
-/// Each invalid request causes a line in the log.
+/// Sends invalid requests. Each request causes a line in the log.
 fn log_much(server: &Server, lines: usize) {
     let (http, each) = (server.http, lines / 4);
     let clients: Vec<_> = (0..4)
@@ -239,7 +239,7 @@ fn server_goes_on_when_its_log_is_not_read() {
 
 /// The number of dropped lines is logged once stderr is read again.
 #[test]
-fn lines_left_out_of_the_log_are_counted() {
+fn dropped_log_lines_are_counted() {
     let place = Place::new();
     let mut server = Server::start(&place, &["-v"]);
     log_much(&server, 8000);
@@ -247,7 +247,7 @@ fn lines_left_out_of_the_log_are_counted() {
     assert!(line["fields"]["left_out"].as_u64() > Some(0), "{line}");
 }
 
-/// As after a restore: other processes draw from the new file.
+/// The file is replaced as by a restore, and other processes draw from the new file.
 #[test]
 fn server_whose_store_file_was_replaced_is_not_ready() {
     let place = Place::new();
@@ -407,10 +407,10 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
     }
 }
 
-/// Other commands, on a machine that can reach only the server.
+/// Runs other commands, as on a machine that can reach only the server.
 #[cfg(feature = "remote")]
 #[test]
-fn a_server_is_the_store_of_commands_elsewhere() {
+fn server_is_the_store_of_remote_commands() {
     let (place, elsewhere) = (Place::new(), Place::new());
     let server = Server::start(&place, &["--create=false"]);
     let url = format!("idmill://{}?timeout=60s", server.resp);

@@ -18,7 +18,7 @@ const CROWD: usize = 10_000;
 const EACH: u64 = 32; // KiB
 /// Maximum memory for everything else: active clients, and the allocator's overhead.
 const BESIDES: u64 = 16 << 10; // KiB
-/// A guard against hanging.
+/// Timeout after which a hanging test fails.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Starts a server with this limit of open files.
@@ -39,7 +39,7 @@ fn with_files(place: &Place, files: &str, args: &[&str]) -> Server {
 /// Returns this process's limit of open files, raised as far as possible.
 fn files() -> usize {
     let pid = std::process::id().to_string();
-    // Without prlimit(1), the limit stays as it is.
+    // If prlimit(1) is missing, the limit stays as it is.
     let _ = Command::new("sh")
         .args(["-c", "prlimit --pid $1 --nofile=$(ulimit -Hn):$(ulimit -Hn)", "sh", &pid])
         .status();
@@ -95,8 +95,8 @@ async fn recovers(resp: SocketAddr) {
     tokio::time::timeout(LONG, served).await.expect("the server accepts connections again");
 }
 
-/// There are files for only a few clients. These are served, others are rejected until some have
-/// disconnected.
+/// The limit of open files suffices for only a few clients, which are served. Other clients are rejected
+/// until some of the served clients have disconnected.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_limit_rejects_new_clients_and_keeps_connected_ones() {
     let place = with_orders();
@@ -163,10 +163,11 @@ async fn max_connections_rejects_new_and_keeps_connected_clients() {
     assert_eq!(fleet.take(0).end_in_order().had(), drawn);
 }
 
-/// TCP keepalive detects a client whose machine is gone. Linux shows for which connections it is enabled.
+/// TCP keepalive detects a client whose machine has disappeared. Linux shows for which connections it is
+/// enabled.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_vanished_are_looked_for() {
+async fn keepalive_is_enabled_for_client_connections() {
     let place = with_orders();
     let server = started(&place, &[]);
     let mut client = Resp::connect(server.resp).await.unwrap();

@@ -27,17 +27,18 @@ async fn servers_killed_in_turn_hand_out_no_duplicates() {
         fleet.take(at).end_in_order();
     });
     assert!(recorder.none_twice_and_in_order() >= 4500);
-    // The ids in memory of the killed servers.
+    // The missing ids were in the memory of killed servers.
     assert!(recorder.missing(next(&place)) > 0);
 }
 
-/// Requests that were read are answered, ids are given back, and the rest is counted.
+/// Requests that were read are answered, and ids in memory are given back. Each remaining id is counted as
+/// a gap.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn servers_that_are_told_to_end_account_for_every_id() {
+async fn stopped_servers_account_for_every_id() {
     let place = with_orders();
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
     let mut pace = Pace::default();
-    // Larger than a read, so that a part is unread when the server receives SIGTERM.
+    // The amount is larger than a read, so that a part is unread when the server receives SIGTERM.
     pace.ways.push(Way::Incr(5000));
     let load = Load::start(&recorder, &fleet, &pace);
     let mut ended = Totals::default();
@@ -71,7 +72,7 @@ async fn ids_in_unread_replies_are_counted() {
     let asked = Instant::now();
     let ended = server.end_in_order();
     let mut answers = BufReader::new(stream).lines();
-    // The answers that arrived before the server disconnected. The last may be truncated.
+    // Read the answers that arrived before the server disconnected. The last answer may be truncated.
     while let Ok(Some(answer)) = answers.next_line().await {
         if let Some(id) = answer.strip_prefix(':').and_then(|id| id.parse().ok()) {
             connection.given(id, id, asked);
@@ -83,7 +84,7 @@ async fn ids_in_unread_replies_are_counted() {
 
 /// The client sends continuously but reads slowly, so it has not received all answers when the server ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_reads_slowly_gets_all_that_was_answered() {
+async fn slow_reader_gets_every_reply_at_shutdown() {
     let place = with_orders();
     let (server, recorder) = (started(&place, &[]), Recorder::new());
     let mut connection = recorder.connection(server.number);

@@ -12,7 +12,7 @@ use crate::{command, started, with_orders};
 
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Returns random seeds, `IDMILL_GARBAGE_SEEDS` of them; or only `IDMILL_GARBAGE_SEED`.
+/// Returns `IDMILL_GARBAGE_SEEDS` random seeds, or only `IDMILL_GARBAGE_SEED` if it is set.
 fn seeds() -> Vec<u64> {
     let setting = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     if let Some(seed) = setting("IDMILL_GARBAGE_SEED") {
@@ -76,9 +76,9 @@ async fn plain_and_tls_mismatch_is_answered_with_an_error() {
     assert_eq!((plain.end_in_order().handed_out, secure.end_in_order().handed_out), (0, 0));
 }
 
-/// At the most verbose level. A wrong token may be a secret of another system.
+/// The logs are at the most verbose level. Even a wrong token may be a secret of another system.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_log_has_a_token_in_it() {
+async fn logs_contain_no_token() {
     let place = with_orders();
     let made = place.json(&["token", "shop", "--right", "draw", "--sequence", "*", "--json"]);
     let (token, wrong) = (made["token"].as_str().unwrap(), "hunter2-of-another-place");

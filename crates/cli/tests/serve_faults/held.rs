@@ -21,8 +21,8 @@ const MOST_SENT: usize = 256 << 20;
 /// by doubling.
 const MOST_HELD: u64 = 32 << 10; // KiB
 
-/// Clients that send these bytes repeatedly, and read nothing. Returns how many were blocked. All others were
-/// disconnected.
+/// Starts clients that send these bytes repeatedly, and read nothing. Returns the number of blocked clients,
+/// and the streams of all clients. The clients that were not blocked were disconnected.
 async fn pour(address: SocketAddr, bytes: Vec<u8>) -> (usize, Vec<TcpStream>) {
     let mut clients = JoinSet::new();
     for _ in 0..CLIENTS {
@@ -56,7 +56,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A server with many sequences, so that some answers are long.
+    /// Starts a server with many sequences, so that some answers are long.
     async fn new() -> Self {
         let place = with_orders();
         let server = started(&place, &["--create"]);

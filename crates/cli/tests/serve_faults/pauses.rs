@@ -16,7 +16,7 @@ async fn paused_and_resumed_server_hands_out_no_duplicates() {
     let load = Load::start(&recorder, &fleet, &pace);
     for round in 0..3 {
         fleet.at(round, |server| server.pause());
-        // Longer than the server's maximum age, its own timeout and its clients'.
+        // The pause is longer than the maximum age, the server's timeout and the clients' timeout.
         sleep(Duration::from_millis(1500)).await;
         fleet.at(round, |server| server.resume());
         sleep(Duration::from_millis(300)).await;
@@ -30,7 +30,8 @@ async fn paused_and_resumed_server_hands_out_no_duplicates() {
     recorder.missing(next(&place));
 }
 
-/// Ids are revoked while the server is stopped. When it continues, its memory is older than its maximum age.
+/// Ids are revoked while the server is stopped. When the server continues, its memory is older than the
+/// maximum age.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_revoked_during_a_pause_are_soon_dropped() {
     let place = with_orders();

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 /// A password that no log may contain, at any level.
 const PASSWORD: &str = "hunter2";
-/// A guard against hanging.
+/// Timeout after which a hanging test fails.
 const LONG: Duration = Duration::from_secs(120);
 
 struct Scene {
@@ -29,7 +29,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// Creates a store with the sequence `orders`. `more` are arguments of its servers.
+    /// Creates a store with the sequence `orders`. `more` are further arguments of the servers.
     fn new(address: std::net::SocketAddr, more: &[&'static str]) -> Self {
         let store = format!("postgres://postgres:{PASSWORD}@{address}/postgres?timeout=2s");
         let scene = Self { place: Place::new(), store, more: more.to_vec() };
@@ -78,7 +78,7 @@ async fn draws_all(server: &Server, recorder: &Arc<Recorder>) {
     assert!(code == 504 || text.contains("retry-after: "), "{text}");
 }
 
-/// The server serves from memory, then reports errors, and then recovers without a restart.
+/// Asserts that the server serves from memory, then reports errors, and then recovers without a restart.
 async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Output = ()>) {
     let before = recorder.count();
     draws_all(server, recorder).await;
@@ -117,7 +117,7 @@ async fn unreachable_store_serves_memory_then_fails_and_recovers() {
     let mut client = Resp::connect(server.resp).await.unwrap();
     client.draw(Way::Take(1), "orders", &mut connection).await.unwrap().unwrap();
     assert_eq!(status(&server, "GET /readyz").await.0, 200);
-    // Connections are closed, and new ones refused.
+    // Connections are closed, and new connections are refused.
     proxy.refuse(true);
     suffers(&server, &recorder, async { proxy.refuse(false) }).await;
     // The engine is silent.
@@ -162,7 +162,8 @@ fn relaxed(waits: &Waits) -> (u64, u64) {
     (waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed))
 }
 
-/// Three servers with one witness. Their store is restored to an old backup twice, while they serve.
+/// Three servers share one witness. Their store is restored to an old backup twice, while the servers
+/// serve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restored_store_with_a_guard_hands_out_no_duplicates() {
     let Some(engine) = Engine::start("postgres").await else { return };

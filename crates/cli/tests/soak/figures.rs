@@ -19,7 +19,7 @@ impl Memory {
 
     pub(crate) fn look(&mut self, fleet: &Fleet) {
         for (at, seen) in self.0.iter_mut().enumerate() {
-            // A server that was just killed has none.
+            // A server that was just killed has no memory to record.
             seen.extend(fleet.at(at, |server| server.rss()).filter(|rss| *rss > 0));
         }
     }
@@ -87,7 +87,7 @@ impl Figures {
     }
 }
 
-/// Whether the same request may succeed later, or its outcome is unknown.
+/// Returns whether the same request may succeed later, or its outcome is unknown.
 fn is_transient(said: &str) -> bool {
     ["-TRYAGAIN", "-UNKNOWN", "-CLOSED", "-ERR max number", "503", "504"]
         .iter()

@@ -19,7 +19,7 @@ use crate::setting;
 
 /// How long a store may take to recover: a guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
-/// More ids than processes have reserved but not printed.
+/// More than the number of ids that processes have reserved but not printed.
 const MARGIN: u64 = 100_000;
 
 const EVENTS: [&str; 10] = [
@@ -53,7 +53,7 @@ struct Soak {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn guard_soak_no_id_comes_twice() {
+async fn guarded_soak_hands_out_no_duplicates() {
     let time = Duration::from_secs(setting("IDMILL_SOAK_SECONDS", 20));
     let seed = setting("IDMILL_SOAK_SEED", fastrand::u64(..));
     println!("IDMILL_SOAK_SECONDS={} IDMILL_SOAK_SEED={seed}", time.as_secs());
@@ -65,7 +65,7 @@ async fn guard_soak_no_id_comes_twice() {
     }
     let mut soak = Soak::over(place, restored).await;
     let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
-    // The two events that could cause duplicates, on the store that is restored fastest.
+    // Begin with the two events that could cause duplicates, on the store that is restored fastest.
     for event in [2, 4] {
         soak.suffer(0, event, &mut random).await;
     }
@@ -86,7 +86,7 @@ impl Soak {
         let stores = restored.into_iter().map(drawn).collect();
         let mut soak = Self { place, processes, stores, befell: [0; EVENTS.len()], decided: 0 };
         for at in 0..soak.stores.len() {
-            // Creates the table, but no sequence under test.
+            // This command creates the table, but no sequence under test.
             assert_eq!(soak.run(at, &["create", "other"]).code, 0);
             soak.stores[at].restored.copy("empty").await;
             assert_eq!(soak.guarded(at, &["create", soak.name(at)]).code, 0);
@@ -132,7 +132,7 @@ impl Soak {
                 self.processes.kill_all();
                 self.refused_removal(at).await;
                 self.put_back(at, "empty", true).await;
-                // Like a script that does not use the guard.
+                // Create the sequence like a script that does not use the guard.
                 assert_eq!(self.run(at, &["create", name]).code, 0);
                 self.stores[at].heals = false;
             }
@@ -160,7 +160,7 @@ impl Soak {
         self.stores[at].restored.put_back(copy).await;
     }
 
-    /// The store refuses a removal: it is read-only, or down.
+    /// Makes the store refuse a removal: it is read-only, or down.
     async fn refused_removal(&mut self, at: usize) {
         let Restored { url, guard, .. } = &self.stores[at].restored;
         let (url, guard) = (url.replace("timeout=5s", "timeout=1s"), guard.clone());
@@ -177,7 +177,7 @@ impl Soak {
         assert_ne!(refused.code, 0, "{refused:?}");
     }
 
-    /// An operator replaces the sequence by one that starts above all drawn ids.
+    /// Acts as an operator who replaces the sequence by one that starts above all drawn ids.
     fn decide(&mut self, at: usize) {
         self.collect();
         self.decided += 1;
@@ -190,7 +190,7 @@ impl Soak {
     fn import(&mut self, at: usize) {
         let file = format!("{}.jsonl", self.name(at));
         if self.place.path().join(&file).exists() {
-            // An export from before a removal has other bounds, and is refused.
+            // An export from before a removal has other bounds, so the import refuses it.
             self.guarded(at, &["import", &file]);
         }
         assert_eq!(self.guarded(at, &["export", "--output", &file]).code, 0);
@@ -208,7 +208,7 @@ impl Soak {
             let ran = self.guarded(at, &["next", self.name(at), "--existing", "--timeout", "5s"]);
             match ran.code {
                 0 => return self.drawn(at, ran.ids()[0]),
-                // A permanent error, or no such sequence.
+                // The code of a permanent error, or of a missing sequence.
                 1 | 4 => {
                     assert!(!heals, "a wrong alarm of {}: {ran:?}", self.name(at));
                     self.decide(at);

@@ -24,7 +24,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn no_id_comes_twice_whatever_befalls_servers_and_engines() {
+async fn soak_hands_out_no_duplicates() {
     let time = Duration::from_secs(setting("IDMILL_SOAK_SECONDS", 20));
     let seed = setting("IDMILL_SOAK_SEED", fastrand::u64(..));
     println!("IDMILL_SOAK_SECONDS={} IDMILL_SOAK_SEED={seed}", time.as_secs());

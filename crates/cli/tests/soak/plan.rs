@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-/// A fault of a trio. The servers are numbered. The first is never restarted, so its memory shows leaks over
-/// a long time.
+/// A fault of a trio. The servers are numbered. The first server is never restarted, so its memory shows
+/// leaks over a long time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The server gets SIGKILL. A new server starts after this time.

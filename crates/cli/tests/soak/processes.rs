@@ -27,7 +27,7 @@ async fn process() {
     draws.join_all().await;
 }
 
-/// Draws. After an error that only an operator or a restart can fix, opens the store again.
+/// Draws ids. After an error that only an operator or a restart can fix, opens the store again.
 async fn draw(name: String, url: String) {
     loop {
         let error = draw_until_it_fails(&name, &url).await.expect_err("it draws until it fails");
@@ -42,7 +42,7 @@ async fn draw_until_it_fails(name: &str, url: &str) -> idmill::Result<()> {
     let mut random = Rng::new();
     loop {
         match sequence.next().await {
-            // One write per line, so that a kill can truncate only the last line.
+            // Write each line at once, so that a kill can truncate only the last line.
             Ok(id) => std::io::stdout().write_all(format!("id {name} {id}\n").as_bytes()).expect("a file"),
             Err(error) if error.status() == Status::Permanent => return Err(error),
             Err(_) => {}
@@ -72,7 +72,7 @@ struct Process {
 impl Processes {
     pub(crate) const COUNT: usize = 6;
 
-    /// Creates a manager without processes. Their output files go to `dir`.
+    /// Creates a manager without processes. The output files of later processes go to `dir`.
     pub(crate) fn new(dir: &Path, stores: &str) -> Self {
         let (dir, stores) = (dir.to_owned(), stores.to_owned());
         Self { dir, stores, running: Vec::new(), started: 0, printed: Vec::new(), reported: Vec::new() }

@@ -21,7 +21,7 @@ pub(crate) struct Restored {
 }
 
 impl Restored {
-    /// A SQLite database in this directory, with a file as its witness.
+    /// Creates a SQLite database in this directory, with a file as its witness.
     pub(crate) fn sqlite(dir: &Path) -> Self {
         let data = dir.join("ids.db");
         let url = format!("sqlite:{}?busy_timeout=5s", data.display());
@@ -29,7 +29,7 @@ impl Restored {
         Self { name: "sqlite", url, guard, engine: None, data }
     }
 
-    /// The data of this engine. For some engines, the witness is a database.
+    /// Uses the data of this engine. For some engines, the witness is a database.
     pub(crate) fn engine(name: &'static str, engine: Engine, dir: &Path) -> Self {
         let address = engine.address();
         let (url, data) = match name {
@@ -57,7 +57,7 @@ impl Restored {
         has_modes.then(|| format!("{}&mode=ro", self.url))
     }
 
-    /// Whether no process may have the store open during a restore.
+    /// Returns whether no process may have the store open during a restore.
     pub(crate) fn needs_an_end(&self) -> bool {
         self.engine.is_none()
     }
@@ -65,7 +65,7 @@ impl Restored {
     pub(crate) async fn down(&self) {
         let Some(engine) = &self.engine else { return };
         if self.name == "postgres" {
-            // SIGINT, because after SIGKILL child processes would still write while the files are copied.
+            // Send SIGINT: after SIGKILL, child processes would still write while the files are copied.
             let pid = engine.pid().expect("it runs").to_string();
             ran(Command::new("kill").args(["-INT", &pid]));
             while self.data.join("postmaster.pid").exists() {

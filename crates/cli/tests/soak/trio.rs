@@ -20,7 +20,7 @@ const LONG: Duration = Duration::from_secs(120);
 pub(crate) struct Trio {
     name: &'static str,
     engine: Engine,
-    /// Between the servers and the engine.
+    /// The proxy between the servers and the engine.
     proxy: Proxy,
     place: Place,
     store: String,

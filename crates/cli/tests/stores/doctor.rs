@@ -19,10 +19,10 @@ async fn postgres() -> Option<(Engine, String, Client, User)> {
     Some((engine, url, admin, user))
 }
 
-/// The user's own rows and the table of sequences in one database, then a second table in a schema that comes
-/// first.
+/// The database has the user's own rows and the table of sequences. Later, a second table is created in a
+/// schema that comes first on the search path of another user.
 #[tokio::test]
-async fn a_doctor_of_postgres() {
+async fn doctor_finds_ids_in_use_on_postgres() {
     let _one = ONE.lock().await;
     let Some((_engine, url, admin, user)) = postgres().await else { return };
     user.done(&["next", "orders", "-n", "5"]);
@@ -58,7 +58,8 @@ async fn a_doctor_of_postgres() {
     assert_eq!(user.run(&["doctor"]).code, 0);
 }
 
-/// A `smallint` column, one with few decimal digits, one with its own default, and hidden rows.
+/// Tests a `smallint` column, a column with few decimal digits, a column with its own default, and hidden
+/// rows.
 #[tokio::test]
 async fn columns_of_postgres_limit_the_remedies() {
     let _one = ONE.lock().await;
@@ -96,7 +97,7 @@ async fn columns_of_postgres_limit_the_remedies() {
     for (column, default) in
         [("old.id", "nextval('old_id_seq'::regclass)"), ("own.id", "nextval('public.own_id_seq')")]
     {
-        // The warning appears even if there is nothing to raise, or it was raised.
+        // The warning appears even if there is nothing to raise, or the sequence was raised.
         let (code, found) = look("orders", &url, column, &["--fix"]);
         let warned = found.iter().find(|found| found["kind"] == "column_default").expect("a warning");
         assert!(code == 6 && warned["found"].as_str().unwrap().contains(default), "{found:?}");
@@ -110,7 +111,8 @@ async fn columns_of_postgres_limit_the_remedies() {
     assert_eq!(kinds(look("orders", &app, "mine.id", &[])), ["incomplete"]);
 }
 
-/// The state after the promotion of a standby, or after a dump was restored into another cluster.
+/// The store is in the state after the promotion of a standby, or after a dump was restored into another
+/// cluster.
 #[tokio::test]
 async fn refused_reserves_are_found_without_a_write() {
     let _one = ONE.lock().await;
@@ -130,7 +132,7 @@ async fn refused_reserves_are_found_without_a_write() {
     assert_eq!(user.run(&["doctor"]).code, 0);
 }
 
-/// Each look times out long before the query would end.
+/// Each examination times out long before the query would end.
 #[tokio::test]
 async fn watching_a_slow_column_leaves_one_query() {
     let _one = ONE.lock().await;
@@ -155,7 +157,7 @@ async fn watching_a_slow_column_leaves_one_query() {
 
 /// The store's file is restored, but the window is not.
 #[tokio::test]
-async fn a_doctor_of_windows() {
+async fn doctor_finds_a_window_ahead_of_its_store() {
     let _one = ONE.lock().await;
     for scheme in ["redis", "memcached"] {
         let Some(engine) = Engine::start(scheme).await else { return };
@@ -166,7 +168,7 @@ async fn a_doctor_of_windows() {
         user.done(&["next", "users", "-n", "5"]);
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
         std::fs::copy(file("ids.db"), file("copy.db")).unwrap();
-        // One by one, so that the window still has ids.
+        // Draw one id at a time, so that the window still has ids.
         let drawn = user.done(&["next", "orders", "-n", "40", "--step", "1"]);
         let last: u64 = drawn.lines().last().unwrap().parse().unwrap();
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");

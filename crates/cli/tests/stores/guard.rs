@@ -1,4 +1,4 @@
-//! A witness that is in the same place as the store is refused, by whatever name.
+//! A witness that is in the same place as the store is refused, even under another name.
 
 use idmill_testing::engines::Engine;
 
@@ -27,7 +27,8 @@ async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     }
 }
 
-/// One promotion rolls both back, whatever the database, the schema or the user is called.
+/// One promotion rolls back both the store and the witness, whatever the database, the schema or the user
+/// is called.
 #[tokio::test]
 async fn witness_on_the_same_postgres_is_refused() {
     let store = "postgres://postgres@{}/postgres?timeout=30s";
@@ -54,7 +55,7 @@ async fn witness_on_the_same_redis_is_refused() {
     refused("redis", &pairs, "on the same server, Redis server").await;
 }
 
-/// MariaDB does not identify its server, so the probe detects it.
+/// MariaDB does not identify its server, so a probe detects the shared database.
 #[tokio::test]
 async fn witness_in_the_same_mariadb_database_is_refused() {
     let pairs = [["mysql://root@{}/ids?timeout=30s", "mariadb://root@localhost:{port}/ids?timeout=30s"]];

@@ -272,7 +272,7 @@ impl Case {
         }
     }
 
-    /// Ids that one process draws are visible to the next.
+    /// Asserts that ids drawn by one process are visible to the next.
     fn draw(&self, user: &User) {
         assert_eq!(user.done(&["next", "orders", "-n", "5"]), "1\n2\n3\n4\n5\n");
         assert_eq!(user.done(&["next", "orders", "-n", "5"]), "6\n7\n8\n9\n10\n");
@@ -302,9 +302,10 @@ impl Case {
         assert_eq!(user.run(&["show", "others"]).code, 4);
     }
 
-    /// The engine is down: errors report this, and the address.
+    /// Asserts that errors report the address of an engine that is down.
     fn suffer(&self, user: &User, address: &str) {
-        // The store behind a window is contacted first. The engine of that store is up, but may be busy.
+        // The store behind a window is contacted first. The engine of this store is running, but may be
+        // busy.
         let (url, timeout) = match self.down {
             Down::Window => (user.url.clone(), "12s"),
             Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),
@@ -332,7 +333,8 @@ impl Case {
     }
 }
 
-/// Sequences are moved to another kind of store, drawn from there, and moved back with their position.
+/// Moves sequences to another kind of store, draws from them there, and moves them back with their
+/// position.
 fn move_and_return(user: &User) {
     const ELSEWHERE: &str = "sqlite:elsewhere.db";
     let elsewhere = |args: &[&str]| {
@@ -355,7 +357,8 @@ fn move_and_return(user: &User) {
     assert_eq!(next(&user.done(&["show", "orders", "--json"])), there);
 }
 
-/// Runs the measurements. All operations are allowed, and reports name the store, but not its password.
+/// Runs the measurements. Asserts that all operations are allowed, and that reports name the store, but
+/// not its password.
 fn measure(user: &User) {
     let report = user.json(&["check", "--samples", "5"]);
     assert!(
@@ -418,7 +421,7 @@ impl User {
 
 /// A listener that accepts connections for every store, and never answers.
 #[test]
-fn a_timeout_bounds_connecting_too() {
+fn timeout_includes_the_time_to_connect() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap();
     std::thread::spawn(move || silent.incoming().collect::<Vec<_>>());
@@ -443,7 +446,7 @@ fn a_timeout_bounds_connecting_too() {
                 let ran = place.run(&["next", "s", "--timeout", "2s", "--store", &url]);
                 assert_eq!((ran.code, ran.out.as_str()), (75, ""), "{url}: {ran:?}");
                 assert!(!ran.err.contains(PASSWORD), "{}", ran.err);
-                // A guard against hanging: the drivers' own limits are half a minute and more.
+                // The limit detects a hang: the drivers' own limits are half a minute and more.
                 assert!(begun.elapsed().as_secs() < 25, "{url}: {:?}", begun.elapsed());
             });
         }

@@ -38,7 +38,7 @@ impl From<BitReversal> for Mapping {
 }
 
 impl Mapping {
-    /// Returns the numbers that it accepts and produces.
+    /// Returns the numbers that the codec accepts and produces.
     pub fn domain(&self) -> Domain {
         match self {
             Self::Permutation(permutation) => permutation.domain(),
@@ -67,8 +67,8 @@ impl Mapping {
 ///
 /// # As a text
 ///
-/// Codecs are separated by `|` and applied from left to right: first those from numbers to numbers, then the
-/// base and its layout, then prefix and suffix.
+/// Codecs are separated by `|` and applied from left to right: first the codecs from numbers to numbers,
+/// then the base and its layout, then prefix and suffix.
 ///
 /// | codec | does |
 /// | --- | --- |
@@ -112,8 +112,8 @@ impl Format {
     /// Adds a codec from numbers to numbers after the existing ones.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the codecs before it produce larger numbers than
-    /// it accepts.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if the preceding codecs produce larger numbers
+    /// than `mapping` accepts.
     pub fn then(mut self, mapping: impl Into<Mapping>) -> Result<Self> {
         let mapping = mapping.into();
         let makes = self.mappings.last().map(Mapping::domain);
@@ -173,7 +173,7 @@ impl Format {
         Ok(self)
     }
 
-    /// Returns the ids that it accepts.
+    /// Returns the ids that the format accepts.
     pub fn domain(&self) -> Domain {
         self.mappings.first().map_or(Domain::ALL, Mapping::domain)
     }
@@ -257,7 +257,7 @@ impl Format {
         if self.layout.base.ignores_case() { text.eq_ignore_ascii_case(affix) } else { text == affix }
     }
 
-    /// Returns the length of the common prefix of the text and the expected prefix.
+    /// Returns the length of the common beginning of the text and the expected prefix.
     fn agree(&self, text: &str) -> usize {
         let mut both = text.char_indices().zip(self.prefix.chars());
         let differs = both.find(|((_, c), expected)| {

@@ -40,13 +40,13 @@ impl Format {
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid format, with the position and a
-    /// suggestion, and without any key; those of `keys`.
+    /// suggestion. The error never contains a key. Also the errors of `keys`.
     pub fn parse_with(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<Self> {
         format(text, keys).map_err(|error| error.during(Operation::Configure))
     }
 }
 
-/// Parses a format without external keys. For those, use [`Format::load`].
+/// Parses a format without external keys. For external keys, use [`Format::load`].
 impl FromStr for Format {
     type Err = Error;
 
@@ -128,7 +128,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
             "group" => format.group(self.symbols(call)?),
             "prefix" => format.prefix(self.value(call, "write `prefix(TEXT)`")?),
             "suffix" => format.suffix(self.value(call, "write `suffix(TEXT)`")?),
-            // The base was parsed before.
+            // The base was parsed earlier.
             _ => Ok(format),
         };
         added.map_err(|error| self.wrong(call.at, &error))
@@ -142,7 +142,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
                 Some("key") if key.is_none() => key = Some(self.key(argument)?),
                 Some("bits") if domain.is_none() => domain = Some(self.bits(argument)?),
                 Some("below") if domain.is_none() => domain = Some(self.below(argument)?),
-                // `permute` means version 1, permanently.
+                // Without `v`, `permute` means version 1, permanently.
                 Some("v") if argument.value == "1" => {}
                 _ => return Err(wrong(self.text, argument.at, usage)),
             }

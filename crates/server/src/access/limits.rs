@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The fill rate and the size of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
-    /// Nanoseconds until one more fits.
+    /// Time per unit, in nanoseconds.
     every: u64,
     /// Nanoseconds in which an empty bucket fills up.
     room: u64,
@@ -33,23 +33,23 @@ impl Flow {
 /// A token bucket in one number: the time at which it is full again, in nanoseconds since the start of the
 /// [clock](super::Clock). Each take moves this time ahead.
 ///
-/// Relaxed throughout: no other data depends on it.
+/// All accesses are relaxed, because no other data depends on this value.
 #[derive(Debug, Default)]
 pub(crate) struct Bucket(AtomicU64);
 
 impl Bucket {
-    /// Takes one.
+    /// Takes one unit.
     ///
     /// # Errors
-    /// The time until one is available.
+    /// Returns the time until one unit is available.
     pub(crate) fn take(&self, flow: Flow, now: u64) -> Result<(), Duration> {
         self.take_some(flow, 1, now)
     }
 
-    /// Takes this amount, or nothing.
+    /// Takes `amount` units, or none.
     ///
     /// # Errors
-    /// The time until this amount is available. The amount must not exceed the [size](Flow::most).
+    /// Returns the time until this amount is available. The amount must not exceed the [size](Flow::most).
     pub(crate) fn take_some(&self, flow: Flow, amount: u64, now: u64) -> Result<(), Duration> {
         let time = flow.every.saturating_mul(amount);
         let mut seen = self.0.load(Ordering::Relaxed);
@@ -65,13 +65,13 @@ impl Bucket {
         }
     }
 
-    /// Fits the bucket to a new flow. Limits the debt of the bucket to that of an empty one, and thus also
-    /// the wait.
+    /// Adapts the bucket to a new flow. The bucket is then full after at most the time that an empty
+    /// bucket needs, which also limits the wait.
     pub(crate) fn fit(&self, flow: Flow, now: u64) {
         self.0.fetch_min(now.saturating_add(flow.room), Ordering::Relaxed);
     }
 
-    /// Returns one that was taken but not used.
+    /// Puts back one unit that was taken but not used.
     pub(crate) fn give_back(&self, flow: Flow) {
         let back = |full: u64| Some(full.saturating_sub(flow.every));
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, back);
@@ -104,14 +104,14 @@ impl Clock {
         (self.day)()
     }
 
-    /// Nanoseconds since the start.
+    /// Returns the nanoseconds since the start.
     pub(crate) fn elapsed(&self) -> u64 {
         nanos(self.began.elapsed())
     }
 }
 
-/// The usage of one token. It is kept by the token's hash when tokens are reloaded, so new limits apply to
-/// the usage so far. It lasts as long as the server.
+/// The usage of one token. Reloading the tokens keeps the usage of each token hash, so new limits also
+/// apply to earlier usage. The usage is lost when the server ends.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     pub(super) requests: Bucket,
@@ -121,7 +121,7 @@ pub(crate) struct Usage {
     pub(super) held: AtomicUsize,
 }
 
-/// A sequence that counts towards the limit of created sequences.
+/// A sequence that counts towards its token's limit of new sequences.
 #[derive(Debug)]
 pub(crate) struct Created {
     pub(super) usage: Arc<Usage>,
@@ -137,7 +137,7 @@ impl Created {
     }
 }
 
-/// Bytes that a connection holds, until this is dropped.
+/// Bytes that a connection holds. Dropping this value subtracts them from the token's count.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub(super) usage: Arc<Usage>,
@@ -150,7 +150,7 @@ impl Drop for Memory {
     }
 }
 
-/// A connection that counts towards the limit, until this is dropped.
+/// A connection that counts towards its token's limit until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Place(pub(super) Arc<Usage>);
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_so_much_and_fills_so_fast() {
+    fn bucket_holds_its_burst_and_refills_at_its_rate() {
         let (bucket, flow) = (Bucket::default(), flow(10, 30));
         assert_eq!(taken(&bucket, flow, 5 * SECOND), 30);
         assert_eq!(bucket.take(flow, 5 * SECOND), Err(Duration::from_millis(100)));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn several_are_taken_together_or_not_at_all() {
+    fn take_some_takes_the_whole_amount_or_nothing() {
         let (bucket, flow) = (Bucket::default(), flow(10, 30));
         assert_eq!(flow.most(), 30);
         assert_eq!(bucket.take_some(flow, 30, 5 * SECOND), Ok(()));
@@ -209,9 +209,9 @@ mod tests {
     }
 
     proptest! {
-        /// At any time, no more are taken than the bucket held at the start plus the amount that flowed in.
+        /// The units taken never exceed the initial size of the bucket plus the inflow so far.
         #[test]
-        fn no_more_are_taken_than_came_in(amount in 1..1000_u32, most in 1..100_u32, pauses in prop::collection::vec(0..SECOND / 4, 1..200)) {
+        fn takes_never_exceed_initial_size_plus_inflow(amount in 1..1000_u32, most in 1..100_u32, pauses in prop::collection::vec(0..SECOND / 4, 1..200)) {
             let (bucket, flow) = (Bucket::default(), flow(amount, most));
             let (mut now, mut taken) = (0, 0_u64);
             for pause in pauses {

@@ -51,7 +51,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// The token's name, for logs. Never the token itself.
+    /// Returns the token's name, for logs. The secret is never logged.
     pub(crate) fn name(&self) -> &str {
         &self.held.token.name
     }
@@ -77,12 +77,13 @@ impl Caller {
         }
     }
 
-    /// Whether requests must be [paid](Self::pays) for.
+    /// Returns whether requests must be [paid](Self::pays) for.
     pub(crate) fn is_metered(&self) -> bool {
         self.held.requests.is_some()
     }
 
-    /// Pays for this number of requests, at this time of the [clock](Access::clock).
+    /// Counts this number of requests against the token's rate. `now` is a time of the
+    /// [clock](Access::clock).
     pub(crate) fn pays(&self, requests: u64, now: u64) -> Result<(), Refusal> {
         let Some(flow) = self.held.requests else { return Ok(()) };
         if requests > 1 && requests > flow.most() {
@@ -91,7 +92,8 @@ impl Caller {
         self.held.usage.requests.take_some(flow, requests, now).map_err(Refusal::Rate)
     }
 
-    /// Counts the bytes that one connection holds for its client. They replace the bytes in `before`.
+    /// Counts the bytes that one connection holds for its client. The new count replaces the bytes in
+    /// `before`.
     pub(crate) fn holds(&self, bytes: usize, before: &mut Option<Memory>) -> Result<(), Refusal> {
         *before = None;
         if bytes > 0 {
@@ -104,19 +106,19 @@ impl Caller {
         Ok(())
     }
 
-    /// Whether the number of sequences that it creates is limited.
+    /// Returns whether the token limits the number of new sequences.
     pub(crate) fn creates_some_only(&self) -> bool {
         self.held.token.new_sequences.is_some()
     }
 
-    /// Counts one created sequence. Report a failure to the returned value.
+    /// Counts one created sequence. If the creation fails, call `failed` on the returned value.
     pub(crate) fn creates(&self, now: u64) -> Result<Created, Refusal> {
         let (flow, usage) = (self.held.created.ok_or(Refusal::NoneNew)?, self.held.usage.clone());
         usage.created.take(flow, now).map_err(Refusal::Created)?;
         Ok(Created { usage, flow })
     }
 
-    /// Takes a place among the token's connections. Keeps the place if it already is one of this token's.
+    /// Counts the connection towards the token's maximum, unless `place` already counts towards it.
     pub(crate) fn connects(&self, place: &mut Option<Place>) -> Result<(), Refusal> {
         let usage = &self.held.usage;
         if place.as_ref().is_some_and(|Place(of)| Arc::ptr_eq(of, usage)) {
@@ -173,7 +175,7 @@ struct Shared {
 }
 
 impl Access {
-    /// Returns rules that allow everything to anyone.
+    /// Creates rules that grant every caller all rights.
     pub fn open() -> Self {
         let anybody = Token::new("anybody", TokenHash::of(""), Rights::ALL, vec![Pattern::any()]);
         let anybody = Held::of(anybody, Arc::default());
@@ -209,7 +211,7 @@ impl Access {
         }
     }
 
-    /// Returns the old and the new tokens.
+    /// Replaces the tokens, and returns the old and the new tokens.
     fn exchange(&self, tokens: impl IntoIterator<Item = Token>) -> (Arc<Known>, Arc<Known>) {
         let (mut usage, now) = (self.shared.usage.lock(), self.clock.elapsed());
         let mut held = |token: Token| {
@@ -228,7 +230,7 @@ impl Access {
         (self.shared.known.swap(known.clone()), known)
     }
 
-    /// Returns whether anyone may do anything.
+    /// Returns whether every caller has all rights, without a token.
     pub fn is_open(&self) -> bool {
         self.shared.known.load().anybody.is_some()
     }
@@ -244,8 +246,8 @@ impl Access {
         Ok(Caller { held, known })
     }
 
-    /// Returns the owner of this token. Hashes are compared, so the response time does not depend on how much
-    /// of a guess is right.
+    /// Returns the owner of this token. Tokens are compared by hash, so the response time does not reveal
+    /// how much of a guess is right.
     pub(crate) fn caller(&self, secret: &str) -> Result<Caller, Refusal> {
         let known = self.shared.known.load_full();
         let held = known.by_hash.get(&TokenHash::of(secret)).cloned().ok_or(Refusal::Wrong)?;
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expired_token_is_none() {
+    fn expired_token_is_rejected() {
         let now = SystemTime::now();
         let mut past = token("s", &[Right::Draw], &["*"]);
         past.expires = Some(now);

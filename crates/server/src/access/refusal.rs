@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
     /// The request is for more ids than the token allows.
     #[display("the token allows {_0} ids per request; send several requests")]
     Ids(u64),
-    /// The request rate is exceeded, for this time.
+    /// The request rate is exceeded. Retry after this time.
     #[display(
         "the token allows fewer requests per second; retry in {} ms, or draw more ids per request",
         _0.as_millis() + 1
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     /// The token has its maximum number of connections.
     #[display("the token allows {_0} connections, and all are open; close or share one")]
     Connections(u32),
-    /// The token has created its maximum number of sequences, for this time.
+    /// The token has created its maximum number of sequences. Retry after this time.
     #[display(
         "the token may create no more sequences for now; retry in {} s, or ask an operator to create it",
         self.retry_after()
@@ -57,7 +57,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The reason, as a label of metrics.
+    /// Returns the reason as a metric label.
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Nobody => "no_token",
@@ -73,7 +73,7 @@ impl Refusal {
         }
     }
 
-    /// The kind of error.
+    /// Returns the kind of error.
     pub(crate) fn kind(self) -> ErrorKind {
         match self {
             Self::Rate(_) | Self::Memory | Self::Connections(_) | Self::Created(_) => ErrorKind::Overloaded,
@@ -81,12 +81,12 @@ impl Refusal {
         }
     }
 
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub(crate) fn is_transient(self) -> bool {
         self.kind().status() == Status::Transient
     }
 
-    /// Whether the token may have been guessed.
+    /// Returns whether the refusal counts as a guess of a token.
     pub(crate) fn is_guess(self) -> bool {
         matches!(self, Self::Wrong | Self::Ended)
     }

@@ -8,7 +8,7 @@ use derive_more::{Debug, Display};
 use idmill::{Error, Result, SequenceName};
 use sha2::{Digest, Sha256};
 
-/// The secret of a token: 256 random bits. It is printed once, and only its hash is stored.
+/// The secret of a token: 256 random bits. The secret is printed once, and only its hash is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[debug("Secret(…)")]
 pub struct Secret(String);
@@ -57,7 +57,7 @@ impl FromStr for TokenHash {
     fn from_str(text: &str) -> Result<Self> {
         let mut hash = [0; 32];
         let read = text.strip_prefix("sha256:").map(|digits| hex::decode_to_slice(digits, &mut hash));
-        // Not repeated in the message: it may be the secret itself.
+        // The message omits the text, because it may be the secret itself.
         let message = "a token's hash is `sha256:` and 64 hexadecimal digits, as `idmill token` prints it";
         if read == Some(Ok(())) { Ok(Self(hash)) } else { Err(Error::invalid(message)) }
     }
@@ -81,8 +81,8 @@ pub struct Token {
     pub requests_per_second: Option<NonZeroU32>,
     /// Maximum burst of requests; `None` for the requests of one second.
     pub burst: Option<NonZeroU32>,
-    /// Maximum number of connections over both protocols. A connection counts for the token that it showed
-    /// last.
+    /// Maximum number of connections over both protocols. A connection counts towards the last token that
+    /// it sent.
     pub max_connections: Option<u32>,
     /// Maximum number of sequences per day that its draws create, if the server creates sequences at all.
     pub new_sequences: Option<u32>,
@@ -113,7 +113,7 @@ idmill::string_enum! {
     pub enum Right, "right" {
         /// Draw ids, and read the position of a sequence.
         Draw = "draw",
-        /// Reserve ranges, as a process does that uses this server as its store.
+        /// Reserve ranges, for processes that use this server as their store.
         Reserve = "reserve",
         /// Create, set, revoke and remove sequences.
         Administer = "administer",
@@ -166,7 +166,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns the pattern for its names that begin with `prefix`; `None` if there are none.
+    /// Returns the pattern for those of its names that begin with `prefix`; `None` if there are none.
     pub(crate) fn within(&self, prefix: &str) -> Option<Self> {
         if self.is_prefix && prefix.starts_with(&*self.text) {
             return Some(Self { text: prefix.into(), is_prefix: true });
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_at_the_end_is_any_rest() {
+    fn pattern_with_a_trailing_star_matches_a_prefix() {
         let pattern = |text: &str| text.parse::<Pattern>().unwrap();
         assert!(pattern("*").matches("orders") && Pattern::any().matches("orders"));
         assert!(pattern("shop.*").matches("shop.orders") && !pattern("shop.*").matches("shops"));
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn each_right_is_one_alone() {
+    fn rights_are_independent() {
         for &right in Right::ALL {
             let rights: Rights = [right].into_iter().collect();
             assert!(Right::ALL.iter().all(|other| rights.has(*other) == (*other == right)));

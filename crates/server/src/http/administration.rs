@@ -1,7 +1,7 @@
 //! `/v1/sequences`: lists, creates, changes and removes sequences.
 //!
-//! A sequence's `ETag` is its identity: its incarnation, and the number of resets. With `If-Match`, a change
-//! is refused unless the sequence has one of these identities.
+//! A sequence's `ETag` is its identity: its incarnation and its epoch. With `If-Match`, a change is
+//! refused unless the header is `*` or lists the current identity.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ struct Shown {
     next: Option<Number>,
     start: Number,
     max: Number,
-    /// A string, because a double cannot hold it exactly.
+    /// A string, because a double cannot hold this number exactly.
     incarnation: String,
     epoch: Number,
 }
@@ -180,8 +180,8 @@ pub(super) async fn remove(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let removed = async {
-        // Not atomic, because stores remove by name: a sequence created between these two steps is removed
-        // too.
+        // These steps are not atomic, because stores remove by name. A sequence created between the two
+        // steps is removed too.
         met(&state, &name, &headers).await?;
         if state.draws.remove(&name).await? { Ok(None) } else { Err(missing(&name)) }
     };
@@ -229,11 +229,13 @@ fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
 enum Precondition {
     /// No header, or `*`: the sequence must exist, which every change requires.
     Exists,
-    /// The sequence must have one of these identities. Empty if no tag is one of this server's.
+    /// The sequence must have one of these identities. The list is empty if all tags are foreign.
     OneOf(Vec<Identity>),
 }
 
 impl Precondition {
+    /// Parses the condition.
+    ///
     /// # Errors
     /// If the header is not a list of tags.
     fn of(headers: &HeaderMap) -> Result<Self, Problem> {
@@ -250,6 +252,8 @@ impl Precondition {
         })
     }
 
+    /// Checks the condition for this sequence.
+    ///
     /// # Errors
     /// If the condition does not hold.
     fn holds(&self, info: &SequenceInfo) -> Result<(), Problem> {

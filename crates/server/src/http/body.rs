@@ -13,7 +13,7 @@ use serde::{Serialize, Serializer};
 
 use super::problem::Problem;
 
-/// Many JSON parsers read numbers as doubles, which hold integers exactly only up to this one.
+/// Many JSON parsers read numbers as doubles, which hold every integer exactly only up to this value.
 const EXACT: u64 = 1 << 53;
 
 /// The sequence name in the path.
@@ -31,13 +31,15 @@ impl<S: Send + Sync> FromRequestParts<S> for Name {
 /// The extractor's result for a body.
 pub(super) type Body<T> = Result<Json<Object<T>>, JsonRejection>;
 
+/// Returns the value in a body.
+///
 /// # Errors
 /// If the body is not a JSON object with these fields.
 pub(super) fn object<T>(body: Body<T>) -> Result<T, Problem> {
     body.map(|Json(Object(value))| value).map_err(|error| Problem::invalid(error.body_text()))
 }
 
-/// A JSON object. Derived `Deserialize` implementations accept arrays as well.
+/// A JSON object. Without this type, derived `Deserialize` implementations would accept arrays too.
 pub(super) struct Object<T>(T);
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
@@ -60,8 +62,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
     }
 }
 
-/// A JSON number up to 2^53, and a string of digits beyond: a rounded id would be a different id. Both forms
-/// are accepted for any size.
+/// A number that is written as a JSON number up to 2^53, and as a string of digits above. Otherwise some
+/// clients would round an id to a different id. Both forms are accepted for any size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(pub(super) u64);
 
@@ -106,8 +108,8 @@ impl Visitor<'_> for Digits {
     }
 }
 
-/// Whether the number was probably rounded by a double: one prints like this but holds another number. For
-/// example, 2^63 prints as 9223372036854776000.
+/// Returns whether a double has probably rounded the number: the number is the decimal form of a double
+/// with another value. For example, 2^63 is printed as 9223372036854776000.
 #[allow(clippy::float_cmp, clippy::cast_possible_truncation, clippy::cast_sign_loss)] // of whole numbers
 fn is_rounded(number: u64) -> bool {
     let double = number as f64;
@@ -119,14 +121,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beyond_what_a_double_holds_it_is_text() {
+    fn number_above_2_53_is_written_as_a_string() {
         let json = |number| serde_json::to_string(&Number(number)).unwrap();
         assert_eq!(json(1 << 53), "9007199254740992");
         assert_eq!(json((1 << 53) + 1), "\"9007199254740993\"");
     }
 
     #[test]
-    fn number_and_text_read_alike_and_rounded_ones_are_refused() {
+    fn numbers_and_strings_parse_and_rounded_ones_fail() {
         let read = |json: &str| serde_json::from_str::<Number>(json).ok().map(|Number(number)| number);
         for number in [0, 1, 1 << 53, (1 << 53) + 1, 1 << 60, i64::MAX as u64, u64::MAX] {
             assert_eq!(read(&number.to_string()), Some(number));

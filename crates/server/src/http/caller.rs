@@ -51,7 +51,7 @@ fn peer(extensions: &Extensions) -> Arc<Peer> {
     extensions.get::<Arc<Peer>>().cloned().unwrap_or_default()
 }
 
-/// The caller of an administrative request, even if it is refused: refusals are audited too.
+/// The caller of an administrative request. A refused caller is kept too, because refusals are audited.
 pub(super) struct Administrator {
     caller: Result<Caller, Problem>,
     /// The owner of the token, even if the token is over its limits.
@@ -78,7 +78,7 @@ impl Administrator {
         Ok(caller.may(Right::Administer, sequence)?)
     }
 
-    /// Writes the audit line.
+    /// Writes the audit line of an act.
     pub(super) fn did(
         &self,
         state: &ServerState,
@@ -91,8 +91,8 @@ impl Administrator {
     }
 }
 
-/// Refuses requests that a browser sends for a page of another site. Such a page could draw ids from a server
-/// that only this machine can reach, or detect a sequence through an element that loads.
+/// Refuses requests that a browser sends for a page of another site. Otherwise a page could draw ids from
+/// a server that only this machine can reach, or detect a sequence through an element that loads.
 pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem> {
     if !is_foreign(request.headers()) && !is_fetched(request) {
         return None;
@@ -103,7 +103,7 @@ pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem>
     Some(Problem::new(StatusCode::FORBIDDEN, ErrorKind::Denied, detail))
 }
 
-/// Audits the change that was refused.
+/// Writes an audit line if the refused request is a change.
 fn note_foreign(state: &ServerState, request: &Request) {
     let Some(did) = act(request.method()) else { return };
     let path = request.uri().path();
@@ -112,7 +112,7 @@ fn note_foreign(state: &ServerState, request: &Request) {
     state.audit.note(act, Outcome::Refused(&"the request came from a page of another site"));
 }
 
-/// Returns the administrative act of a method.
+/// Returns the administrative act of a method; `None` if the method changes nothing.
 fn act(method: &Method) -> Option<&'static str> {
     match *method {
         Method::PUT => Some("create"),
@@ -130,7 +130,8 @@ fn is_foreign(headers: &HeaderMap) -> bool {
     authority.is_none() || authority != text(header::HOST)
 }
 
-/// Whether the browser reports a fetch by another site. Links to the page for operators are allowed.
+/// Returns whether the browser reports a fetch by another site. Links to the page for operators are
+/// allowed.
 fn is_fetched(request: &Request) -> bool {
     let is = |name: &str, value: &str| request.headers().get(name).is_some_and(|found| found == value);
     let is_visit = request.method() == Method::GET

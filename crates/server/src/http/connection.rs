@@ -26,7 +26,7 @@ use crate::peer::Peer;
 
 /// Timeout for the next request, for the rest of a request, and for a client that does not read.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Timeout for a client beyond the maximum.
+/// Timeout for a client beyond the maximum number of connections.
 const MOMENT: Duration = Duration::from_secs(5);
 /// Buffer size for a request's head, and for unread answers.
 const HELD: usize = 64 * 1024;
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// Answers one request of a client beyond the maximum: `/healthz` as usual, everything else with 503.
+/// Answers one request of a client beyond the maximum: `/healthz` as usual, any other path with 503.
 pub(crate) async fn refuse<S>(stream: S)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -106,7 +106,7 @@ mod tests {
 
     /// The answer is larger than the buffers between client and server.
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_does_not_read_is_dropped() {
+    async fn client_that_does_not_read_is_disconnected() {
         let endless = || async {
             Body::from_stream(stream::repeat(Ok::<_, std::convert::Infallible>("x".repeat(1000))))
         };

@@ -36,7 +36,7 @@ fn one() -> u64 {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Form {
-    /// Every id.
+    /// Lists every id.
     #[default]
     Ids,
     /// The first and the last id of each range.
@@ -89,7 +89,7 @@ fn ends(range: &IdRange<i64>) -> Option<Ends> {
     Some(Ends { first: range.first()?.into(), last: range.last()?.into() })
 }
 
-/// Writes `{"sequence":"orders","ids":[1,2,3]}`, as fast as the client reads.
+/// Returns `{"sequence":"orders","ids":[1,2,3]}`. A long answer is streamed as fast as the client reads.
 fn in_parts(name: &str, ranges: &Ranges<i64>) -> Response {
     if ranges.len() <= PART as u64 {
         return whole(name, ranges.ids());
@@ -102,7 +102,7 @@ fn in_parts(name: &str, ranges: &Ranges<i64>) -> Response {
 }
 
 struct Parts {
-    /// The start of the body, until the first part.
+    /// The start of the body; `None` after the first part.
     head: Option<Vec<u8>>,
     ids: Box<dyn Iterator<Item = i64> + Send>,
     left: u64,

@@ -19,16 +19,17 @@ use crate::state::ServerState;
 /// The path of the liveness probe.
 pub(super) const ALIVE: &str = "/healthz";
 
-/// Maximum number of sequences in an answer that end soon.
+/// Maximum number of sequences that an answer lists as ending soon.
 const MOST_ENDING: usize = 20;
 
-/// Liveness: the process runs.
+/// Answers the liveness probe: the process runs.
 pub(super) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// Readiness: the store answers, or memory lasts without it, and the server does not end. Callers with the
-/// right `observe` also get the sequences that are in trouble or end soon.
+/// Answers the readiness probe. The server is ready if it is not shutting down, and the store answers or
+/// the ids in memory last without the store. Callers with the right `observe` also get the sequences that
+/// are in trouble or end soon.
 pub(super) async fn ready(
     State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,

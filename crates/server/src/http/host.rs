@@ -1,8 +1,9 @@
 //! The host names that the server answers to.
 //!
-//! A page of another site cannot read this server's answers. But its owner can point a domain at this machine
-//! (DNS rebinding), and the browser then treats both as one site. The name stays visible in `Host`. So a
-//! server without tokens that listens on a loopback address answers only to addresses and `localhost`.
+//! A page of another site cannot read this server's answers. But the owner of that site can point its
+//! domain at this machine (DNS rebinding), and the browser then treats both as one site. The `Host` header
+//! still contains the domain. So a server without tokens that listens on a loopback address answers only
+//! to addresses and `localhost`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -25,7 +26,7 @@ impl Hosts {
         Self { names, is_of_this_machine: address.is_some_and(|address| address.ip().is_loopback()) }
     }
 
-    /// Whether a request for this host is answered. `is_open`: no token is required.
+    /// Returns whether a request for this host is answered. `is_open` means that no token is required.
     fn answers(&self, host: &str, is_open: bool) -> bool {
         let is_checked = !self.names.is_empty() || (is_open && self.is_of_this_machine);
         if !is_checked {
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_given_are_the_only_ones() {
+    fn configured_host_names_exclude_other_names() {
         for address in ["127.0.0.1:1", "0.0.0.0:1"] {
             let named = hosts(&["ids.internal"], address);
             assert!(named.answers("ids.internal:7381", false) && named.answers("127.0.0.1", false));

@@ -59,8 +59,8 @@ pub(crate) fn router(state: Arc<ServerState>, hosts: Hosts, parents: Option<Pare
         .with_state(state)
 }
 
-/// Checks each request before it is routed. This is one layer because every layer costs several allocations
-/// per request.
+/// Checks each request before it is routed. All checks are one layer, because every layer costs several
+/// allocations per request.
 async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
     DefaultBodyLimit::max(LONGEST_BODY).apply(&mut request);
     let Front { state, hosts, parents } = &*front;
@@ -80,8 +80,8 @@ async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Nex
     sealed(response)
 }
 
-/// Headers of every answer. An element of another site's page then fails to load whatever the status, so it
-/// reveals nothing.
+/// Headers of every answer. They make an element on another site's page fail to load with any status, so
+/// that the page cannot detect whether a sequence exists.
 const SEALS: [(HeaderName, HeaderValue); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),

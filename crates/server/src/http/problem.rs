@@ -20,15 +20,16 @@ pub(crate) struct Problem {
     status: StatusCode,
     detail: String,
     kind: ErrorKind,
-    /// `transient`: retry. `permanent`: it will never succeed. `unknown`: it may have been done.
+    /// `transient`: retry the request. `permanent`: a retry fails too. `unknown`: the request may have
+    /// taken effect.
     outcome: Status,
-    /// The reason of a refusal, as a label of metrics.
+    /// The reason of a refusal, as a metric label.
     #[serde(skip)]
     refused: Option<&'static str>,
-    /// In seconds.
+    /// The value of `Retry-After`, in seconds.
     #[serde(skip)]
     retry_after: u64,
-    /// Whether the connection is closed afterwards.
+    /// Whether the connection is closed after the response.
     #[serde(skip)]
     ends: bool,
 }
@@ -66,7 +67,8 @@ impl Problem {
         self
     }
 
-    /// The outcome for the audit log: the client's fault, or the store's.
+    /// Returns the outcome for the audit log: refused for a client error, failed for an error of the
+    /// store.
     pub(super) fn outcome(&self) -> Outcome<'_> {
         if self.status.is_client_error() {
             Outcome::Refused(&self.detail)

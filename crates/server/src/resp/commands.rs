@@ -1,7 +1,8 @@
-//! The commands; and `MULTI` and `EXEC`, which many clients send around a pipeline by default.
+//! The Redis commands. Many clients send `MULTI` and `EXEC` around a pipeline by default, so these are
+//! supported.
 //!
-//! `EXEC` executes the queued commands one after the other. As in Redis, a failed command does not undo the
-//! others. Other clients may draw in between, which cannot be detected from the ids.
+//! `EXEC` executes the queued commands one after the other. As in Redis, a failed command does not undo
+//! the other commands. Other clients may draw between two of these commands.
 
 use std::fmt::Write as _;
 
@@ -41,7 +42,7 @@ const GREETINGS: [&str; 5] = ["auth", "hello", "ping", "quit", "reset"];
 /// Maximum length of a client's name in bytes.
 const LONGEST_NAME: usize = 64;
 
-/// Redis commands that would repeat an id, or that need data which is not stored here.
+/// Rejected Redis commands: they would repeat an id, or need data that is not stored here.
 const REFUSED: &str = "set setnx setex psetex getset getdel getex mset msetnx append setrange del unlink decr decrby incrbyfloat \
                        expire pexpire expireat pexpireat persist rename renamenx copy move restore flushdb flushall";
 
@@ -49,8 +50,8 @@ impl Session {
     /// Executes a command, which has at least a name.
     pub(super) async fn outcome(&mut self, command: Command<'_>) -> Outcome {
         if is_http(command) {
-            // This is a browser, probably directed here by a page. Nothing that follows may be executed as a
-            // command.
+            // The client is a browser, probably directed here by a page. Nothing that follows may be
+            // executed as a command.
             self.ends = true;
             return Err(Failure::usage("this port speaks the Redis protocol; HTTP has its own port"));
         }
@@ -116,7 +117,7 @@ impl Session {
         Ok(n)
     }
 
-    /// Returns the last id that this server handed out; `Null` if there is none.
+    /// Returns the largest id that this server handed out; `Null` if there is none.
     fn get(&self, name: &[u8]) -> Outcome {
         let name = text(name)?;
         self.caller()?.may(Right::Draw, name)?;
@@ -143,7 +144,7 @@ impl Session {
         Ok(Answer::OK)
     }
 
-    /// `HELLO [2|3 [AUTH USER TOKEN] [SETNAME NAME]]`.
+    /// Answers `HELLO [2|3 [AUTH USER TOKEN] [SETNAME NAME]]`.
     async fn hello(&mut self, command: Command<'_>) -> Outcome {
         let version = match command.word(1) {
             None => None,
@@ -208,8 +209,8 @@ impl Session {
         Ok(())
     }
 
-    /// Libraries send `INFO` with each connection, so it does not depend on the number of open sequences.
-    /// `INFO sequences` lists them.
+    /// Libraries send `INFO` with each connection, so the size of the answer does not depend on the number
+    /// of open sequences. `INFO sequences` lists the open sequences.
     fn info(&self, command: Command<'_>) -> Outcome {
         let caller = self.caller()?;
         let mut text = format!(
@@ -238,19 +239,19 @@ impl Session {
     }
 }
 
-/// Whether a client without a token may send this command.
+/// Returns whether a client without a token may send this command.
 fn is_greeting(command: Command<'_>) -> bool {
     GREETINGS.iter().any(|greeting| command.is(0, greeting))
 }
 
 /// Returns the number of requests that a command counts as: one per name that is looked up in the store.
-/// Entries of `IDMILL.STORE` are paid for when they are decoded.
+/// The entries of `IDMILL.STORE` are counted when they are decoded.
 fn requests(command: Command<'_>) -> u64 {
     if command.is(0, "exists") { (command.len() as u64).saturating_sub(1).max(1) } else { 1 }
 }
 
-/// Detects HTTP: the first line of a request ends with its version. `GET /x` without it reads the sequence
-/// `/x`.
+/// Detects HTTP: the first line of a request ends with its version. `GET /x` without a version reads the
+/// sequence `/x`.
 fn is_http(command: Command<'_>) -> bool {
     let begins = |at, how: &[u8]| command.word(at).is_some_and(|word| word.starts_with(how));
     command.is(0, "host:") || begins(1, b"/") && begins(2, b"HTTP/")
@@ -272,7 +273,7 @@ fn is_known(command: Command<'_>) -> Result<(), Failure> {
     known(command).map(drop)
 }
 
-/// There is only one database, 0.
+/// Answers `SELECT`. The only database is 0.
 fn select(index: &[u8]) -> Outcome {
     match index {
         b"0" => Ok(Answer::OK),
@@ -282,7 +283,8 @@ fn select(index: &[u8]) -> Outcome {
     }
 }
 
-/// Answers the settings that `redis-benchmark` and clients read. Nothing is saved here: the store does that.
+/// Answers `CONFIG GET` for the settings that `redis-benchmark` and clients read. The values state that
+/// nothing is saved, because the store saves everything.
 fn config(command: Command<'_>) -> Outcome {
     if !command.is(1, "get") {
         return Err(Failure::usage(
@@ -319,7 +321,7 @@ impl Session {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
-        // `RESET` and `QUIT` end a transaction. They are free, so they work beyond the limit.
+        // `RESET` and `QUIT` end a transaction. Both are free, so clients can send them beyond the limit.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
         if let Some(queue) = self.queue.as_mut().filter(|_| !leaves) {
             return queue.add(command);
@@ -338,7 +340,8 @@ impl Session {
         Answer::OK
     }
 
-    /// For `EXEC`, pays for the queued commands and returns them, or an error. `None` for other commands.
+    /// Returns the queued commands for `EXEC`, after it has counted their requests; `None` for other
+    /// commands.
     pub(super) fn exec(&mut self, command: Command<'_>) -> Option<Result<Queue, Answer>> {
         if command.len() != 1 || !command.is(0, "exec") {
             return None;
@@ -369,7 +372,7 @@ impl Queue {
     fn add(&mut self, command: Command<'_>) -> Answer {
         let length = command.bytes().len() + 2;
         let refused = if command.is(0, "auth") || command.is(0, "hello") {
-            // The following commands would be charged to another token.
+            // Otherwise the following commands would count towards another token.
             Some(Failure::usage("AUTH and HELLO are refused within MULTI; send them before it"))
         } else if self.bytes.len() + length > LONGEST {
             let message = format!("the transaction is larger than {LONGEST} bytes; send EXEC more often");

@@ -20,11 +20,11 @@ use crate::state::ServerState;
 
 /// Capacity of an idle connection's buffers.
 const KEPT: usize = 4 * 1024;
-/// Size of a read.
+/// Maximum number of bytes per read.
 const READ: usize = 16 * 1024;
-/// Answers of this size are written before more is read.
+/// If the pending answers have this size, they are written before more commands are read.
 const FULL: usize = 64 * 1024;
-/// A client that sends nothing for this long has nothing in flight.
+/// A client that sends nothing for this long counts as idle, with nothing in flight.
 const QUIET: Duration = Duration::from_millis(200);
 /// Timeout for the rest of a command, and for writing answers.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,7 +60,7 @@ struct Connection<S> {
     session: Session,
 }
 
-/// Counts unread ids however the connection ends: a client may also be cut off during an answer.
+/// Counts unread ids however the connection ends, even if the client is cut off during an answer.
 impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         let lost = self.ids + self.session.drawn;
@@ -73,7 +73,7 @@ impl<S> Drop for Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self, ending: &CancellationToken) -> io::Result<()> {
         let mut ending = pin!(ending.cancelled());
-        // The deadline for the rest of a command or of a transaction, however small its pieces are.
+        // The deadline for the rest of a command or of a transaction. Further bytes do not extend it.
         let mut due = None;
         // The deadline for a valid token. A wrong token or `RESET` does not extend it.
         let mut login = None;
@@ -183,12 +183,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(())
     }
 
-    /// Answers each command as soon as it is executed: all answers together may exceed the buffer of a
-    /// client.
+    /// Answers each command as soon as it is executed, because all answers together may exceed the buffer
+    /// of a client.
     async fn carry_out(&mut self, queue: &Queue) -> io::Result<()> {
         self.replies.list(queue.commands);
         let (mut words, mut rest) = (Words::default(), &queue.bytes[..]);
-        // Cannot fail: each command was parsed when it was queued.
+        // Parsing cannot fail, because each command was parsed when it was queued.
         while let Ok(Some(past)) = parse(rest, &mut words, LONGEST) {
             let outcome = Box::pin(self.session.outcome(words.of(rest)));
             rest = &rest[past..];

@@ -24,7 +24,7 @@ impl Answer {
         Self::Text(text.into())
     }
 
-    /// Returns an error of the general code `ERR`.
+    /// Returns an error with the general code `ERR`.
     pub(crate) fn error(message: impl Into<Cow<'static, str>>) -> Self {
         Self::Error("ERR", message.into())
     }
@@ -47,7 +47,7 @@ impl Replies {
         &self.bytes
     }
 
-    /// Clears the buffer, and shrinks it to `keep` bytes.
+    /// Clears the buffer, and shrinks its capacity to `keep` bytes.
     pub(crate) fn clear(&mut self, keep: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(keep);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_has_its_own_form() {
+    fn each_protocol_version_has_its_own_encoding() {
         let map = Answer::Map(vec![("proto", Answer::Integer(3)), ("none", Answer::Null)]);
         assert_eq!(written(3, &map), "%2\r\n$5\r\nproto\r\n:3\r\n$4\r\nnone\r\n_\r\n");
         assert_eq!(written(2, &map), "*4\r\n$5\r\nproto\r\n:3\r\n$4\r\nnone\r\n$-1\r\n");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_whatever_it_says() {
+    fn error_is_encoded_in_one_line() {
         assert_eq!(written(2, &Answer::error("two\r\nlines")), "-ERR two  lines\r\n");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Returns the error message, in Redis's words if it has some.
+    /// Returns the error message, with the text of Redis if Redis has the same error.
     pub(crate) fn message(self) -> &'static str {
         match self {
             Self::Words => "Protocol error: invalid multibulk length",
@@ -45,13 +45,13 @@ pub(crate) struct Words {
     part: Part,
 }
 
-/// The progress in an incomplete command. Without it, a client that sends single bytes would cause the whole
-/// command to be parsed each time.
+/// The progress in an incomplete command. Without this state, the parser would start from the beginning
+/// for each byte of a client that sends single bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Part {
     /// Number of missing words of an array; `None` before its first line is complete.
     left: Option<usize>,
-    /// Where the next word begins.
+    /// The position at which the next word begins.
     at: usize,
     /// The current line does not end before this position.
     scanned: usize,
@@ -78,7 +78,7 @@ impl Words {
         longest: usize,
     ) -> Result<Option<(Range<usize>, usize)>, Fault> {
         let start = from.max(self.part.scanned);
-        // Only a line of words can be this long: the digits of a length cannot.
+        // Only a line of words can exceed this limit: a line with a length is always shorter.
         match bytes.get(start..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
             Some(len) if start + len <= longest => {
                 let end = start + len;
@@ -115,7 +115,7 @@ impl<'a> Command<'a> {
         self.words.get(at).map(|place| &self.bytes[place.clone()])
     }
 
-    /// Whether the word at this position is `word`, ignoring case.
+    /// Returns whether the word at this position is `word`, ignoring case.
     pub(crate) fn is(self, at: usize, word: &str) -> bool {
         self.word(at).is_some_and(|found| found.eq_ignore_ascii_case(word.as_bytes()))
     }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_its_words() {
+    fn line_is_split_into_words() {
         assert_eq!(read(b"INCR  orders\r\nrest"), Ok(Some((vec![b"INCR".to_vec(), b"orders".to_vec()], 14))));
         assert_eq!(read(b"PING\n"), Ok(Some((vec![b"PING".to_vec()], 5))));
         assert_eq!(read(b"\r\n"), Ok(Some((vec![], 2))));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_of_an_unfinished_line_is_read_twice() {
+    fn incomplete_line_is_not_scanned_twice() {
         let (mut words, bytes) = (Words::default(), vec![b'x'; 1_000]);
         for len in 1..=bytes.len() {
             assert_eq!(parse(&bytes[..len], &mut words, LONGEST), Ok(None));
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_command_is_said_to_be_none() {
+    fn malformed_command_is_rejected() {
         for (bytes, fault) in [
             (&b"*-1\r\n"[..], Fault::Words),
             (b"*x\r\n", Fault::Words),
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_and_any_part_of_it_is_not_whole(
+        fn command_round_trips_and_its_prefixes_are_incomplete(
             words in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 1..8),
             behind in prop::collection::vec(any::<u8>(), 0..40),
         ) {
@@ -265,9 +265,9 @@ mod tests {
             prop_assert_eq!(read(&bytes), Ok(Some((words, len))));
         }
 
-        /// An incremental parse returns the same as a parse of the whole.
+        /// An incremental parse returns the same result as a parse of all bytes.
         #[test]
-        fn command_in_pieces_is_read_as_the_whole(
+        fn command_in_pieces_parses_like_the_whole(
             bytes in prop_oneof![
                 prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8).prop_map(|words| written(&words)),
                 "[ -~]{0,60}\n".prop_map(String::into_bytes),

@@ -15,7 +15,7 @@ use crate::state::ServerState;
 
 pub(super) struct Session {
     pub(super) state: Arc<ServerState>,
-    /// `None` until a valid token was sent, if one is required.
+    /// The caller; `None` until a valid token was sent, if a token is required.
     pub(super) caller: Option<Caller>,
     pub(super) peer: Arc<Peer>,
     pub(super) id: i64,
@@ -27,7 +27,8 @@ pub(super) struct Session {
     pub(super) drawn: u64,
     /// The open transaction, from `MULTI` to `EXEC`.
     pub(super) queue: Option<Queue>,
-    /// When bytes last arrived, since the start; `None` if commands are free.
+    /// The time at which bytes last arrived, in nanoseconds since the start; `None` if the token does not
+    /// limit requests.
     metered: Option<u64>,
     /// Whether the current command is paid for.
     paid: bool,
@@ -44,9 +45,9 @@ pub(super) struct Session {
 pub(super) struct Queue {
     pub(super) bytes: Vec<u8>,
     pub(super) commands: usize,
-    /// The number of requests that they count as.
+    /// The number of requests that the commands count as.
     pub(super) requests: u64,
-    /// A command was invalid: `EXEC` executes nothing.
+    /// Whether a command was invalid, so that `EXEC` executes nothing.
     pub(super) broken: bool,
 }
 
@@ -70,7 +71,8 @@ impl Session {
         }
     }
 
-    /// Fast path for `INCR` of the last sequence, if memory has an id: no lock, no allocation, no wait.
+    /// Returns the next id on the fast path: for `INCR` of the last sequence, if memory has an id. Needs
+    /// no lock, no allocation and no wait.
     #[inline]
     pub(super) fn incr(&mut self, command: Command<'_>) -> Option<i64> {
         if command.len() != 2 || !command.is(0, "incr") || self.queue.is_some() {
@@ -87,7 +89,7 @@ impl Session {
         id
     }
 
-    /// Pays for a command that the fast path did not answer, as this number of requests.
+    /// Counts a command that the fast path did not answer as this number of requests.
     pub(super) fn pay(&mut self, requests: u64) -> Result<(), Refusal> {
         let paid = std::mem::take(&mut self.paid);
         match &self.caller {
@@ -205,7 +207,7 @@ impl Failure {
 }
 
 /// Returns the error code for clients. `TRYAGAIN` is transient, `UNKNOWN` has an unknown outcome, and all
-/// others are permanent.
+/// other codes are permanent.
 fn code(error: &Error) -> &'static str {
     match (error.status(), error.kind()) {
         (Status::Transient, _) => "TRYAGAIN",

@@ -86,7 +86,7 @@ impl Session {
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name).await?,
-            // Handled by the caller.
+            // The caller handles reserves.
             Ask::Reserve(_) => Err(ErrorKind::InvalidInput.into()),
         })
     }
@@ -139,7 +139,8 @@ impl Session {
         all.into_iter().map(Outcome::of).collect()
     }
 
-    /// Returns which requests would create a sequence, if the token's creations are limited.
+    /// Returns whether each request would create a sequence; always `false` if the token does not limit
+    /// new sequences.
     async fn new_among(&self, caller: &Caller, requests: &[Reserve]) -> Vec<Result<bool>> {
         if !caller.creates_some_only() {
             return requests.iter().map(|_| Ok(false)).collect();
@@ -152,8 +153,8 @@ impl Session {
         found.into_iter().zip(requests).map(is_new).collect()
     }
 
-    /// Checks the rights and limits of a request. If it is new, it takes a place among the sequences that the
-    /// token may create.
+    /// Checks the rights and limits of a request. A request that creates a sequence counts towards the
+    /// token's limit of new sequences.
     fn allowed(&self, caller: &Caller, request: &Reserve, is_new: bool) -> Result<Option<Created>> {
         let allowed = caller.may(Right::Reserve, &request.name).and_then(|()| caller.may_take(request.count));
         let created = || is_new.then(|| caller.creates(self.state.access.clock().elapsed())).transpose();
@@ -162,7 +163,7 @@ impl Session {
             .map_err(|refusal| refused(refusal, &request.name, Operation::Reserve))
     }
 
-    /// Each entry counts as a request. The command has paid for the first.
+    /// Counts an entry as a request. The first entry is free, because the command itself was counted.
     fn pays_for_entry(&self, caller: &Caller, at: usize) -> Result<(), Refusal> {
         if at == 0 { Ok(()) } else { self.state.pays(caller) }
     }
@@ -231,7 +232,7 @@ impl Session {
     }
 }
 
-/// Nothing was done.
+/// Returns the error for a request that cannot be decoded. Nothing was changed.
 fn unread(error: &Error) -> Failure {
     Failure::usage(format!("the request is not one of version {VERSION}: {error}"))
 }
@@ -249,7 +250,7 @@ fn refused(refusal: Refusal, name: &SequenceName, operation: Operation) -> Error
     Error::new(refusal.kind(), refusal.to_string()).of(name).during(operation)
 }
 
-/// Any right over a sequence includes the right to see it.
+/// Returns whether the caller may see the sequence: any right over a sequence includes this.
 fn sees(caller: &Caller, name: &str) -> bool {
     [Right::Draw, Right::Reserve, Right::Administer].iter().any(|right| caller.may(*right, name).is_ok())
 }
@@ -258,7 +259,8 @@ fn sees_all(caller: &Caller) -> bool {
     caller.patterns().contains(&Pattern::any())
 }
 
-/// Lists records. The cursor of a page is a name, so only callers that may see every name may list them.
+/// Lists records. The cursor of a page is a name, so only callers that may see every name may list
+/// records.
 async fn records(proxy: &StoreProxy, caller: &Caller, page: Page) -> Result<Said> {
     if !sees_all(caller) {
         let message = "the token is not for all sequences, so it may not list records; use a token for `*`";
@@ -273,7 +275,7 @@ fn limited(page: Page) -> Page {
     page.limit(limit)
 }
 
-/// A failed lookup has reserved nothing, so its outcome is not unknown.
+/// Turns an unknown outcome into `Unavailable`, because a failed lookup has reserved nothing.
 fn unreserved(error: Error) -> Error {
     match error.status() {
         Status::Unknown => Error::from(ErrorKind::Unavailable).because(error),

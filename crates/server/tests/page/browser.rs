@@ -138,7 +138,7 @@ impl Browser {
         assert_eq!(self.value(foreign).await, json!([]), "the page requested a foreign resource");
         assert_eq!(self.value("forbidden").await, json!([]), "the page violated its policy");
         let log = self.driver.browser_log().await.unwrap();
-        // The browser also logs failed requests. The page reports those itself.
+        // The browser also logs failed requests, which the page reports itself.
         let broken: Vec<_> = log
             .iter()
             .filter(|line| line.level == "SEVERE" && line.source.as_deref() != Some("network"))
@@ -171,7 +171,7 @@ fn chromedriver() -> (Process, u16) {
     let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
         line.split_once("started successfully on port ")?.1.trim_end_matches('.').parse().ok()
     });
-    // Read on: the driver would block on a full pipe.
+    // Continue to read, because the driver would block on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     (Process(child), port.expect("chromedriver names its port"))
 }

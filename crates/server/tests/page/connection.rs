@@ -55,7 +55,7 @@ async fn ended_server_shows_not_connected_and_is_polled_again() {
     again.abort();
 }
 
-/// A host that is gone closes no connection, and neither does a stopped process.
+/// Neither a host that has disappeared nor a stopped process closes its connections.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_server_is_shown_as_not_connected() {
     let server = Running::over(with_orders().await).await;
@@ -69,7 +69,7 @@ async fn silent_server_is_shown_as_not_connected() {
     browser.until("document.body.dataset.link === 'live'").await;
 }
 
-/// Forwards connections to `server`. While the returned flag is `true`, it passes nothing on.
+/// Forwards connections to `server`. While the returned flag is `true`, nothing is forwarded.
 async fn way_to(server: SocketAddr) -> (SocketAddr, watch::Sender<bool>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, (hold, held)) = (listener.local_addr().unwrap(), watch::channel(false));

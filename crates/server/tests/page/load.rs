@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use crate::common::Client;
 
-/// Draws these amounts repeatedly, whatever the answers are. Ends with the test.
+/// Draws these amounts repeatedly, and ignores the answers. The task ends with the test.
 pub(crate) fn draws(address: SocketAddr, each: &'static [(&'static str, u64)]) -> JoinHandle<()> {
     tokio::spawn(async move {
         let mut client = Client(TcpStream::connect(address).await.unwrap());

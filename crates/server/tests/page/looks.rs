@@ -49,7 +49,7 @@ const FAINT: &str = "(() => {
 })()";
 
 async fn is_readable(browser: &Browser, what: &str) {
-    // Backgrounds are animated.
+    // Backgrounds are animated, so wait until the animations have ended.
     browser.until("document.getAnimations().length === 0").await;
     let found = browser.value(FAINT).await;
     assert!(found[0].as_u64() > Some(8), "{what}: {found}");
@@ -68,14 +68,14 @@ async fn system(browser: &Browser, scheme: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
+async fn text_is_readable_in_both_themes_and_every_state() {
     let store = FaultyStore::new();
     for (name, max) in [("fine", u64::MAX), ("empty", u64::MAX), ("failing", u64::MAX), ("ended", 3)] {
         store.create(&name.parse().unwrap(), Bounds::new(1, max).unwrap()).await.unwrap();
     }
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    // A high rate lets the server keep many ids in memory, which lasts.
+    // At a high rate, the server keeps many ids in memory, so that they last.
     for _ in 0..20 {
         client.id("INCRBY failing 1000").await;
         sleep(Duration::from_millis(100)).await;
@@ -129,7 +129,7 @@ async fn each_text_can_be_read_in_both_themes_whatever_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_is_asked_for_a_token_can_read_that_as_well() {
+async fn token_form_is_readable_in_both_themes() {
     let server =
         Running::with(FaultyStore::new(), |server| server.access(idmill_server::Access::by([]))).await;
     let browser = Browser::at(&server.url("/")).await;

@@ -1,4 +1,4 @@
-//! The page for operators, in a real browser. `ci/steps/page` installs it and runs these.
+//! The page for operators, in a real browser. `ci/steps/page` installs the browser and runs these tests.
 
 mod browser;
 #[allow(dead_code)] // each of the two targets uses some of it

@@ -16,7 +16,7 @@ use crate::load::draws;
 
 const I32: u64 = i32::MAX.unsigned_abs() as u64;
 
-/// The last id that each has handed out, and its max. None ends within a month at its rate.
+/// The name, the last id and the max of each sequence. None ends within 30 days at its rate.
 const SEQUENCES: [(&str, u64, u64); 8] = [
     ("customers", 48_210, I32),
     ("events", 190_244_731, i64::MAX as u64),

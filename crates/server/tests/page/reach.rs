@@ -29,7 +29,7 @@ async fn with_many() -> Running {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keyboard_is_enough() {
+async fn page_is_usable_with_only_a_keyboard() {
     let server = with_many().await;
     let browser = Browser::at(&server.url("/")).await;
     browser.until("document.querySelectorAll('#rows tr').length === 50").await;
@@ -78,7 +78,7 @@ async fn a_keyboard_is_enough() {
     browser.press("S11").await;
     browser.until("document.querySelectorAll('#rows tr').length === 10").await;
     browser.until("document.getElementById('news').textContent.includes('10 open sequences')").await;
-    // The address leads to the same view.
+    // The URL opens the same view.
     browser.driver.refresh().await.unwrap();
     browser.until("document.querySelectorAll('#rows tr').length === 10").await;
     assert_eq!(browser.value("document.getElementById('search').value").await, json!("S11"));
@@ -86,7 +86,7 @@ async fn a_keyboard_is_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_script_there_is_the_table_or_what_to_do() {
+async fn page_without_scripts_shows_the_table_or_advice() {
     let server = with_many().await;
     let secret = Secret::fresh().unwrap();
     let access = Access::by([Token::new("t", secret.hash(), Rights::ALL, vec![Pattern::any()])]);
@@ -111,7 +111,8 @@ async fn without_script_there_is_the_table_or_what_to_do() {
 async fn narrow_page_fits_and_stays_an_accessible_table() {
     let server = with_many().await;
     let browser = Browser::start().await;
-    // A small phone, and a font of twice the size in a window of 1280.
+    // The sizes are a small phone, a window of 1280 pixels with text of twice the size, and a normal
+    // window.
     for (width, scale) in [(320, 1), (640, 2), (1280, 1)] {
         let metrics = json!({ "width": width, "height": 800, "deviceScaleFactor": scale, "mobile": false });
         browser.cdp("Emulation.setDeviceMetricsOverride", metrics).await;

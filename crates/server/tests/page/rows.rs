@@ -13,7 +13,7 @@ use crate::load::draws;
 const HOSTILE: &str = "<img src=x onerror=window.hit=1>\"'{{rows}}";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_goes_on_is_shown_as_it_goes_on() {
+async fn table_is_updated_while_ids_are_drawn() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     store.create(&"orders".parse().unwrap(), Bounds::new(1, 1_000_000).unwrap()).await.unwrap();
     let server = Running::with(store, |server| server.store_url("postgres://app:secret@db1/shop")).await;
@@ -64,8 +64,9 @@ async fn read_aloud(browser: &Browser) -> Value {
 async fn store_outage_and_recovery_are_shown_with_the_reason() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_secs(1))).await;
-    // The second client takes the ids that are too few for the first. When the first gives up, it puts its
-    // ids back, and the sequence is `failing` until the second has taken them: wait for each text.
+    // The second client takes the ids that are too few for the first client. When the first client gives
+    // up, it puts its ids back. The sequence is then `failing` until the second client has taken them, so
+    // wait for each text.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("orders", "health", "it === 'serving'").await;
@@ -80,7 +81,7 @@ async fn store_outage_and_recovery_are_shown_with_the_reason() {
     browser.until("document.getElementById('news').textContent.includes('orders is empty')").await;
     browser.until_cell("orders", "since", r"/^since \d\d:\d\d:\d\d UTC, /.test(it)").await;
     browser.until_cell("orders", "failing", r"/^[\d.]+ fail$/.test(it)").await;
-    // The title identifies the tab, and the name the server.
+    // The title identifies the tab, and the name identifies the server.
     let name = browser.text("[data-field=name]").await;
     assert!(name.ends_with(&format!(":{}", server.http.port())), "{name}");
     let title = format!("■ Not ready, 1 in trouble – {name} – idmill");
@@ -99,7 +100,7 @@ async fn store_outage_and_recovery_are_shown_with_the_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sequence_that_nears_its_end_and_ends_is_told() {
+async fn sequence_near_its_end_and_exhausted_is_shown() {
     let store = FaultyStore::new();
     store.create(&"short".parse().unwrap(), Bounds::new(1, 3000).unwrap()).await.unwrap();
     let server = Running::over(store).await;
@@ -117,7 +118,7 @@ async fn a_sequence_that_nears_its_end_and_ends_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_is_text_for_the_script_as_well() {
+async fn script_renders_names_as_text() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{HOSTILE}\r\n", HOSTILE.len())).await;
@@ -126,7 +127,7 @@ async fn a_name_is_text_for_the_script_as_well() {
     let browser = Browser::at(url.as_str()).await;
     browser.until_cell(HOSTILE, "last", "it === '1'").await;
     browser.until("document.body.dataset.link === 'live'").await;
-    // Again, this time rendered by the script.
+    // Check again after the script has rendered the row.
     browser.driver.execute("document.getElementById('rows').replaceChildren()", Vec::new()).await.unwrap();
     browser.until_cell(HOSTILE, "last", "it === '1'").await;
     assert!(browser.text("#summary").await.contains("“<img”"));
@@ -139,9 +140,9 @@ async fn a_name_is_text_for_the_script_as_well() {
     assert_eq!(browser.value(markup).await, json!("TypeError"));
 }
 
-/// Otherwise the name would be shown as `orders.exe`, like another name.
+/// Without escapes, the name would be shown as `orders.exe`, like another name.
 #[tokio::test(flavor = "multi_thread")]
-async fn unseen_characters_of_a_name_are_written_out() {
+async fn invisible_characters_in_names_are_escaped() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     let name = "orders.\u{202e}exe\u{200b}";

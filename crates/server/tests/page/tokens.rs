@@ -13,7 +13,7 @@ fn token(secret: &Secret, rights: Rights) -> Token {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
+async fn token_is_stored_only_in_the_tab() {
     let (operator, shop) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let access =
         Access::by([token(&operator, Rights::ALL), token(&shop, [Right::Draw].into_iter().collect())]);
@@ -22,7 +22,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
     assert_eq!(client.ask(&format!("AUTH {}", operator.reveal())).await, "+OK");
     assert_eq!(client.id("INCR orders").await, 1);
     let browser = Browser::at(&server.url("/")).await;
-    // The field has the focus, so a keyboard is enough.
+    // The field has the focus, so that the page is usable with only a keyboard.
     browser.until("document.activeElement.id === 'token'").await;
     assert_eq!(browser.value("document.body.innerText.includes('orders')").await, json!(false));
     for (secret, told) in [("wrong", "token is unknown"), (shop.reveal(), "lacks the right `observe`")] {
@@ -63,7 +63,7 @@ async fn a_token_is_asked_for_kept_in_the_tab_and_nowhere_else() {
 
 /// The token is valid, so the page must not ask for another.
 #[tokio::test(flavor = "multi_thread")]
-async fn token_over_its_connections_is_refused_by_that_name() {
+async fn connection_limit_is_shown_without_a_token_form() {
     let secret = Secret::fresh().unwrap();
     let mut only = token(&secret, Rights::ALL);
     only.max_connections = Some(1);

@@ -34,8 +34,8 @@ impl io::Write for Log {
     }
 }
 
-/// A second subscriber. With several, `tracing` combines their filters. With only one, it caches the filter
-/// of the first thread, which may belong to a test without a subscriber.
+/// A second subscriber. With several subscribers, `tracing` combines their filters. With only one, it
+/// caches the filter of the first thread, which may belong to a test without a subscriber.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
     Dispatch::new(subscriber.with_writer(io::sink).finish())
@@ -130,7 +130,7 @@ async fn each_administrative_request_is_audited_with_its_outcome() {
 }
 
 #[tokio::test]
-async fn each_act_on_the_store_behind_the_server_has_a_line_too() {
+async fn acts_on_the_store_behind_the_server_are_audited() {
     let ((log, _guard), tokens, store) = (Log::begin(), Tokens::new(), with_orders().await);
     let server = Running::with(store.clone(), |server| server.access(tokens.access())).await;
     let name = || "a".parse().unwrap();
@@ -255,7 +255,7 @@ async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
         (labels == [("reason", "right")] && what.is_some()).then_some(value)
     });
     assert_eq!(refused, Some(DebugValue::Counter(100)));
-    // Refusals with a token and without one have separate limits.
+    // Refusals of callers with a token and without a token have separate limits.
     assert_eq!(administer(&server, Method::DELETE, "orders", "wrong", "").await.as_u16(), 401);
     assert_eq!((&log.last()["by"], &log.last()["outcome"]), (&Value::Null, &"refused".into()));
     // Completed acts are always logged.
@@ -294,7 +294,7 @@ async fn turned_away_clients_write_a_few_lines() {
 }
 
 #[tokio::test]
-async fn tokens_that_come_and_go_are_told_by_name() {
+async fn added_and_removed_tokens_are_audited_by_name() {
     let ((log, _guard), tokens, new) = (Log::begin(), Tokens::new(), Secret::fresh().unwrap());
     let access = tokens.access();
     access.replace([Token::new("new", new.hash(), Rights::ALL, vec![Pattern::any()])]);
@@ -302,7 +302,7 @@ async fn tokens_that_come_and_go_are_told_by_name() {
     assert_eq!((&line["came"], &line["went"]), (&"[\"new\"]".into(), &"[\"operator\", \"shop\"]".into()));
 }
 
-/// Not even at the most verbose level, and not if a token is wrong by one letter.
+/// Logs at the most verbose level contain no token, not even a token that is wrong by one letter.
 #[tokio::test]
 async fn no_secret_is_in_a_log_or_in_what_debugging_shows() {
     let ((log, _guard), tokens) = (Log::begin(), Tokens::new());

@@ -14,7 +14,7 @@ use crate::tls::{Authority, asked};
 
 const INCR: &str = "INCR s\r\nQUIT\r\n";
 
-/// A validity period in the past.
+/// Sets a validity period in the past.
 fn ended(params: &mut rcgen::CertificateParams) {
     (params.not_before, params.not_after) =
         (rcgen::date_time_ymd(2020, 1, 1), rcgen::date_time_ymd(2021, 1, 1));
@@ -49,7 +49,7 @@ async fn expired_server_certificate_is_rejected_until_replaced() {
 }
 
 #[test]
-fn the_first_of_a_chain_to_end_ends_it() {
+fn chain_expires_with_its_first_expiring_certificate() {
     let authority = Authority::new();
     let [certificate, key] = authority.signs("server");
     let [other, _] = authority.signs_with("intermediate", ended);
@@ -107,7 +107,7 @@ async fn older_versions_of_tls_are_refused() {
         stream.write_all(&greeting(version)).await.unwrap();
         let mut answer = [0; 7];
         stream.read_exact(&mut answer).await.unwrap();
-        // A fatal alert about the protocol version, or else the server's own greeting.
+        // The answer is a fatal alert about the protocol version, or else the server's own greeting.
         assert_eq!(answer[0], if refused { 21 } else { 22 }, "3.{version}: {answer:?}");
         assert!(!refused || answer.ends_with(&[2, 70]), "3.{version}: {answer:?}");
     }
@@ -116,8 +116,8 @@ async fn older_versions_of_tls_are_refused() {
 fn greeting(version: u8) -> Vec<u8> {
     let mut hello = vec![3, version];
     hello.extend([7; 32]);
-    // No session, ECDHE with ECDSA and AES, no compression. Groups, points and signatures are known to both
-    // sides.
+    // The greeting has no session id, two ciphers (ECDHE with ECDSA and AES), and no compression. Both
+    // sides support the groups, points and signatures.
     hello.extend([0, 0, 4, 0xc0, 0x2b, 0xc0, 0x09, 1, 0]);
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3, 0, 23, 0, 0];
     hello.extend([0, u8::try_from(extensions.len()).unwrap()]);

@@ -111,7 +111,7 @@ async fn removed_sequence_is_not_drawn_from_memory() {
 }
 
 #[tokio::test]
-async fn created_sequence_is_not_drawn_from_what_memory_had() {
+async fn recreated_sequence_does_not_use_old_ids_in_memory() {
     for way in Way::ALL {
         let (server, store, mut client, _) = drawn().await;
         // Another process removes the sequence, while this server still has ids in memory.
@@ -144,7 +144,7 @@ async fn revoked_ids_in_memory_are_not_drawn() {
 }
 
 #[tokio::test]
-async fn sequence_that_is_set_back_is_drawn_from_there() {
+async fn sequence_set_backwards_continues_from_there() {
     for way in Way::ALL {
         let (server, _, mut client, _) = drawn().await;
         let change = Change::new().next(Some(5)).backwards(true);

@@ -71,7 +71,7 @@ async fn token_expires_by_the_clock_and_ids_stay_unique() {
     assert_eq!(ids.last(), Some(&19), "a gap");
 }
 
-/// Rate limits neither loosen nor block when the clock jumps.
+/// A jump of the clock neither loosens rate limits nor blocks requests.
 #[tokio::test]
 async fn request_limit_ignores_the_wall_clock() {
     let (secret, clock) = (Secret::fresh().unwrap(), Clock::new());

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// A guard against hanging.
+/// Timeout after which a hanging test fails.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) struct Running {
@@ -56,7 +56,7 @@ impl Running {
         format!("http://{}{path}", self.http)
     }
 
-    /// Ends the server. Await the task to wait for the end.
+    /// Ends the server. Await the returned task to wait until the server has ended.
     pub(crate) fn end(mut self) -> JoinHandle<()> {
         self.end.take().unwrap().send(()).unwrap();
         self.task
@@ -70,7 +70,7 @@ pub(crate) async fn with_orders() -> FaultyStore {
     store
 }
 
-/// A memory store that counts requests, and can be made to reject them all.
+/// A memory store that counts requests, and can be made to reject all requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) memory: FaultyStore,
@@ -133,7 +133,7 @@ impl Client {
         self.line().await
     }
 
-    /// Like `ask`; returns an empty string if the server has disconnected.
+    /// Asks like `ask`; returns an empty string if the server has disconnected.
     pub(crate) async fn ask_or_end(&mut self, words: &str) -> String {
         let _ = self.0.write_all(format!("{words}\r\n").as_bytes()).await;
         self.rest_of_line().await
@@ -184,7 +184,7 @@ impl Client {
     /// Reads until the server disconnects.
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = Vec::new();
-        // A server that leaves with bytes unread resets the connection.
+        // Ignore the error: a server that disconnects with bytes unread resets the connection.
         let _ = timeout(TIMEOUT, self.0.read_to_end(&mut rest)).await.unwrap();
         String::from_utf8(rest).unwrap()
     }

@@ -43,7 +43,7 @@ async fn running_pipeline_is_answered_to_its_last_whole_command() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let ended = server.end();
     let answers = String::from_utf8(reader.await.unwrap()).unwrap();
-    // The server reads on while the client still sends.
+    // The server continues to read while the client still sends.
     writer.abort();
     ended.await.unwrap();
     let (whole, cut) = answers.rsplit_once("\r\n").unwrap();
@@ -85,9 +85,9 @@ async fn unreachable_store_serves_memory_then_tryagain() {
     assert!(next > last, "{next} after {last}");
 }
 
-/// The client keeps its connection open for the next request, which would not be answered.
+/// The idle client keeps its connection open for a next request, which would not be answered.
 #[tokio::test]
-async fn a_client_of_http_that_is_idle_does_not_hold_up_the_end() {
+async fn idle_http_client_does_not_delay_shutdown() {
     let server = Running::over(with_orders().await).await;
     let http = reqwest::Client::new();
     let drawn = http.post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();

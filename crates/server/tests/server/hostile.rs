@@ -94,7 +94,7 @@ async fn names_of_clients_are_short() {
     assert_eq!(client.ask("CLIENT GETNAME").await, "$64");
 }
 
-/// A line without an end, and a word of a gigabyte: neither is buffered.
+/// Neither a line without an end nor a word of a gigabyte is buffered.
 #[tokio::test]
 async fn endless_input_is_disconnected_early() {
     let server = Running::over(FaultyStore::new()).await;
@@ -143,7 +143,7 @@ async fn more_clients_than_there_are_places_for_are_turned_away() {
     }
 }
 
-/// Half a request and then silence, over both protocols. Other clients are still served.
+/// Clients send half of a request over both protocols, and then nothing. Other clients are still served.
 #[tokio::test]
 async fn incomplete_commands_do_not_block_other_clients() {
     let server = Running::over(FaultyStore::new()).await;

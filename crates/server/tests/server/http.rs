@@ -14,7 +14,7 @@ async fn body(response: Response) -> Value {
 }
 
 #[tokio::test]
-async fn ids_come_one_by_one_many_and_as_ranges() {
+async fn ids_are_drawn_singly_in_bulk_and_as_ranges() {
     let server = Running::over(with_orders().await).await;
     let http = Client::new();
     let draw = |query: &str| http.post(server.url(&format!("/v1/sequences/orders/ids{query}"))).send();
@@ -22,14 +22,14 @@ async fn ids_come_one_by_one_many_and_as_ranges() {
     assert_eq!(body(draw("?n=3").await.unwrap()).await["ids"], json!([2, 3, 4]));
     let ranges = body(draw("?n=6&form=ranges").await.unwrap()).await;
     assert_eq!(ranges["ranges"], json!([{"first": 5, "last": 10}]));
-    // Enough ids for several parts.
+    // The answer has enough ids for several parts.
     let many = body(draw("?n=20000").await.unwrap()).await;
     let many: Vec<u64> = many["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
     assert!(many.len() == 20_000 && many.is_sorted() && many[0] == 11, "{} from {}", many.len(), many[0]);
 }
 
 #[tokio::test]
-async fn ids_beyond_what_a_double_holds_are_strings() {
+async fn ids_above_2_53_are_strings() {
     let store = FaultyStore::new();
     let bounds = Bounds::new((1 << 53) - 1, u64::MAX).unwrap();
     store.create(&"big".parse().unwrap(), bounds).await.unwrap();
@@ -42,7 +42,7 @@ async fn ids_beyond_what_a_double_holds_are_strings() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_a_problem_that_says_what_to_do() {
+async fn errors_are_problem_details_with_a_remedy() {
     let server = Running::over(Existing::of(with_orders().await)).await;
     let http = Client::new();
     let post = |path: &str| http.post(server.url(path));
@@ -131,7 +131,7 @@ async fn sequences_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn if_match_holds_for_each_change_in_each_form() {
+async fn if_match_is_checked_for_each_change() {
     let store = with_orders().await;
     let server = Running::over(store).await;
     let (http, url) = (Client::new(), server.url("/v1/sequences/orders"));

@@ -52,7 +52,7 @@ async fn pipeline_beyond_the_request_limit_gets_tryagain() {
         answers.push(shop.line().await);
     }
     let ids: Vec<_> = answers.iter().filter(|answer| answer.starts_with(':')).cloned().collect();
-    // Each second lets in one more request. On a slow machine several may pass.
+    // One more request is accepted each second. On a slow machine, several seconds may pass.
     assert!((100..200).contains(&ids.len()), "{} requests were let in", ids.len());
     assert_eq!(
         ids,
@@ -137,7 +137,7 @@ async fn store_command_pays_for_each_entry() {
         let (server, _) = with(store.clone(), [limited(&secret, limits)]).await;
         let answer = client(&server, &secret).await.ask_store(ask).await;
         let refused = answer.matches("fewer requests per second").count();
-        // Each second lets in one more request. On a slow machine several may pass.
+        // One more request is accepted each second. On a slow machine, several seconds may pass.
         assert!((200..=246).contains(&refused), "{refused} refused: {answer}");
     }
     let next = store.inspect(&orders).await.unwrap().unwrap().next.unwrap();
@@ -269,9 +269,9 @@ async fn new_sequence_limit_keeps_existing_ones_served() {
     assert!(store.inspect(&"c".parse().unwrap()).await.unwrap().is_none());
 }
 
-/// If nothing is created, a mistyped name costs nothing.
+/// A mistyped name that creates nothing does not count.
 #[tokio::test]
-async fn what_was_not_created_does_not_count() {
+async fn failed_creation_does_not_count() {
     let secret = Secret::fresh().unwrap();
     let token = limited(&secret, |token| token.new_sequences = Some(1));
     let (server, _) = with(Existing::of(with_orders().await), [token]).await;

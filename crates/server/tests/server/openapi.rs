@@ -1,4 +1,4 @@
-//! Each answer fits the schema of its operation in `/openapi.json`.
+//! Each response matches the schema of its operation in `/openapi.json`.
 
 use std::collections::BTreeSet;
 
@@ -77,7 +77,7 @@ impl Described {
 }
 
 #[tokio::test]
-async fn each_answer_is_as_described() {
+async fn each_response_matches_its_schema() {
     let store = FaultyStore::new();
     let administered = Sequences::new(store.clone()).unwrap();
     let server = Running::with(Existing::of(store), |server| {

@@ -65,7 +65,7 @@ fn row<'a>(look: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn each_second_it_is_told_what_goes_on() {
+async fn events_report_the_state_every_second() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(3)));
     store.create(&"orders".parse().unwrap(), Bounds::new(1, 100_000).unwrap()).await.unwrap();
     let server = Running::with(store, |server| server.store_url("postgres://app:secret@db1/shop")).await;
@@ -94,7 +94,7 @@ async fn each_second_it_is_told_what_goes_on() {
 }
 
 #[tokio::test]
-async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
+async fn events_show_waiting_callers_and_the_reason() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_secs(30))).await;
     let mut events = Events::at(&server, "").await;
@@ -120,7 +120,7 @@ async fn who_waits_and_why_is_told_and_the_server_is_not_ready() {
 }
 
 #[tokio::test]
-async fn it_ends_with_the_server_and_says_so() {
+async fn event_stream_ends_with_the_server() {
     let server = Running::over(with_orders().await).await;
     let mut events = Events::at(&server, "").await;
     events.next().await.unwrap();
@@ -140,7 +140,7 @@ async fn it_ends_with_the_server_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_token_shows_what_it_is_for_until_it_is_taken_away() {
+async fn events_show_only_sequences_of_a_valid_token() {
     let (operator, shop) = (Secret::fresh().unwrap(), Secret::fresh().unwrap());
     let token = |secret: &Secret, right, pattern: &str| {
         let patterns: Vec<Pattern> = vec![pattern.parse().unwrap()];
@@ -187,7 +187,7 @@ async fn a_token_shows_what_it_is_for_until_it_is_taken_away() {
 }
 
 #[tokio::test]
-async fn names_are_text_wherever_they_stand() {
+async fn names_are_always_rendered_as_text() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     client.send(format!("*2\r\n$4\r\nINCR\r\n${}\r\n{HOSTILE}\r\n", HOSTILE.len())).await;
@@ -202,7 +202,7 @@ async fn names_are_text_wherever_they_stand() {
 }
 
 #[tokio::test]
-async fn hundreds_are_shown_in_pages_and_found_by_name() {
+async fn many_sequences_are_shown_in_pages_and_found_by_name() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     for at in 0..120 {
@@ -226,9 +226,9 @@ async fn hundreds_are_shown_in_pages_and_found_by_name() {
     }
 }
 
-/// With more sequences than rows, those in trouble are shown first, and a search finds all.
+/// If there are more sequences than rows, sequences in trouble are shown first, and a search covers all.
 #[tokio::test]
-async fn trouble_is_shown_and_any_found_among_thousands() {
+async fn trouble_comes_first_and_search_covers_thousands() {
     let store = FaultyStore::new();
     store.create(&"zz-ended".parse().unwrap(), Bounds::new(1, 3).unwrap()).await.unwrap();
     let server = Running::over(store).await;
@@ -254,7 +254,7 @@ async fn trouble_is_shown_and_any_found_among_thousands() {
 }
 
 #[tokio::test]
-async fn trouble_has_its_beginning_and_its_rate() {
+async fn trouble_has_a_start_time_and_a_rate() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(20))).await;
     let mut client = server.client().await;

@@ -24,7 +24,7 @@ async fn until_ready(server: &Running) {
 }
 
 #[tokio::test]
-async fn a_server_is_not_ready_before_its_store_has_answered() {
+async fn server_is_not_ready_before_its_store_has_answered() {
     let store = with_orders().await;
     store.set_faults(Faults::outage());
     let server = Running::over(store.clone()).await;
@@ -36,7 +36,7 @@ async fn a_server_is_not_ready_before_its_store_has_answered() {
 
 /// A hanging store counts as unreachable.
 #[tokio::test]
-async fn a_server_is_not_ready_while_its_store_hangs() {
+async fn server_is_not_ready_while_its_store_hangs() {
     let store = with_orders().await;
     store.set_faults(Faults::none().always(idmill_testing::faulty::Fault::HangBefore));
     let server = Running::over(store).await;
@@ -49,7 +49,7 @@ async fn server_is_unready_before_its_memory_runs_empty() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    // Enough draws to measure a rate.
+    // Draw enough ids to measure a rate.
     for _ in 0..150 {
         client.id("INCR orders").await;
         sleep(Duration::from_millis(20)).await;
@@ -75,7 +75,7 @@ async fn server_is_unready_before_its_memory_runs_empty() {
     }
     assert!(was_ready_without, "the server was not ready as soon as the store was unreachable");
     assert!(client.ask("INCR orders").await.starts_with(':'));
-    // Without draws, the remaining ids last forever. This must not make the server ready again.
+    // Without draws, the remaining ids last forever, which must not make the server ready again.
     sleep(Duration::from_secs(4)).await;
     let (is_ready, text) = ready(&server).await;
     assert!(!is_ready, "{text}");
@@ -100,7 +100,7 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     assert!(log.text().contains("the store answers again"));
 }
 
-/// A permanent error that is not about a sequence, for example a replaced file.
+/// The store returns a permanent error that does not concern one sequence, as for a replaced file.
 #[tokio::test]
 async fn server_is_not_ready_while_its_store_refuses_everything() {
     let ((log, _guard), store) = (Log::begin(), Watched::default());
@@ -124,7 +124,7 @@ async fn server_is_not_ready_while_its_store_refuses_everything() {
     until_ready(&server).await;
 }
 
-/// A removed sequence has the same kind of error, but other sequences are served.
+/// A removed sequence fails with the same kind of error, but other sequences are served.
 #[tokio::test]
 async fn removed_sequence_does_not_make_the_server_unready() {
     let store = with_orders().await;
@@ -141,7 +141,7 @@ async fn removed_sequence_does_not_make_the_server_unready() {
 }
 
 #[tokio::test]
-async fn sequence_that_ends_soon_is_told_by_its_days() {
+async fn sequence_ending_soon_is_listed_with_its_days() {
     let recorder = DebuggingRecorder::new();
     let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
     let store = with_orders().await;
@@ -181,7 +181,7 @@ async fn empty_server_is_ready_after_recovery_without_draws() {
     until_ready(&server).await;
 }
 
-/// No other server could serve it either, and the other sequences are served.
+/// No other server could serve the exhausted sequence either, and other sequences are served.
 #[tokio::test]
 async fn exhausted_sequence_keeps_the_server_ready() {
     let store = with_orders().await;
@@ -216,7 +216,7 @@ async fn ending_server_serves_unready_during_the_shutdown_delay() {
 }
 
 #[tokio::test]
-async fn after_the_shutdown_delay_it_ends() {
+async fn server_ends_after_the_shutdown_delay() {
     let store = with_orders().await;
     let server =
         Running::with(store.clone(), |server| server.shutdown_delay(Duration::from_millis(300))).await;
@@ -230,7 +230,7 @@ async fn after_the_shutdown_delay_it_ends() {
 }
 
 #[tokio::test]
-async fn listeners_that_are_open_already_are_taken_over() {
+async fn open_listeners_are_taken_over() {
     let open = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (resp, http) = (open(), open());
     let addresses = (resp.local_addr().unwrap(), http.local_addr().unwrap());

@@ -6,7 +6,7 @@ use redis::AsyncCommands;
 use crate::common::Running;
 
 #[tokio::test]
-async fn the_client_for_rust_counts() {
+async fn rust_redis_client_draws_ids() {
     let server = Running::over(FaultyStore::new()).await;
     for version in ["", "?protocol=resp3"] {
         let client = redis::Client::open(format!("redis://{}/0{version}", server.resp)).unwrap();

@@ -1,4 +1,4 @@
-//! Slow clients, with paused time: it jumps to the next timer when no task can run.
+//! Slow clients, in paused time, which jumps to the next timer when no task can run.
 
 use std::time::Duration;
 
@@ -16,13 +16,13 @@ const HOUR: Duration = Duration::from_secs(3600);
 /// Returns the bytes until the server disconnects, and the time that passed.
 async fn until_it_leaves(stream: &mut TcpStream) -> (Vec<u8>, Duration) {
     let (begun, mut answer) = (Instant::now(), Vec::new());
-    // Unread bytes turn the end of the connection into a reset.
+    // Ignore the error: unread bytes turn the end of the connection into a reset.
     let _ = stream.read_to_end(&mut answer).await;
     (answer, begun.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_command_is_given_up_after_a_minute() {
+async fn incomplete_command_times_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
     for half in ["*2\r\n$4\r\nINCR\r\n$6\r\nord", "INCR ord", "PING\r\nPING\r\n*1"] {
         let mut client = server.client().await.0;
@@ -35,7 +35,7 @@ async fn half_a_command_is_given_up_after_a_minute() {
 
 /// The minute limits the whole command, not each piece.
 #[tokio::test(start_paused = true)]
-async fn a_command_that_trickles_in_is_given_up_after_a_minute() {
+async fn slowly_sent_command_times_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     client.set_nodelay(true).unwrap();
@@ -107,7 +107,8 @@ async fn client_may_be_idle_between_commands_for_an_hour() {
     assert_eq!(&answer, b":2\r\n");
 }
 
-/// The timeout is per command: this client completes one every half minute, and begins the next.
+/// The timeout is per command: this client completes a command every half minute, and begins the next
+/// command.
 #[tokio::test(start_paused = true)]
 async fn slow_client_is_served_while_it_makes_progress() {
     let server = Running::over(FaultyStore::new()).await;
@@ -133,7 +134,7 @@ async fn unread_replies_time_out_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn half_a_request_is_given_up_after_a_minute() {
+async fn incomplete_request_times_out_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
     for (half, status) in [
         ("POST /v1/sequences/s/ids HTTP/1.1\r\nHo", ""),

@@ -41,7 +41,7 @@ impl Authority {
         self.signs_with(name, |_| {})
     }
 
-    /// Like `signs`, with changed parameters.
+    /// Signs a certificate like `signs`, with changed parameters.
     pub(crate) fn signs_with(&self, name: &str, with: impl FnOnce(&mut CertificateParams)) -> [PathBuf; 2] {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -125,7 +125,7 @@ async fn client_certificate_is_required_with_an_authority() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_exchanged_while_clients_are_connected() {
+async fn certificate_is_replaced_while_clients_are_connected() {
     let (old, new) = (Authority::new(), Authority::new());
     let tls_of = |authority: &Authority| {
         let [certificate, key] = authority.signs("server");
@@ -146,7 +146,7 @@ async fn a_certificate_is_exchanged_while_clients_are_connected() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_named() {
+fn error_names_the_unusable_tls_file() {
     let authority = Authority::new();
     let ([certificate, key], [_, other]) = (authority.signs("server"), authority.signs("other"));
     let (none, empty) = (authority.file("none.pem"), authority.file("empty.pem"));

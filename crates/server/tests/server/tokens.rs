@@ -50,7 +50,7 @@ async fn removed_token_aborts_an_open_transaction() {
 }
 
 #[tokio::test]
-async fn a_transaction_does_not_outlast_the_token_that_began_it() {
+async fn transaction_ends_with_the_token_that_began_it() {
     let (server, access, secret, store) = served().await;
     let other = Secret::fresh().unwrap();
     let mut none = token(&other);

@@ -39,7 +39,7 @@ async fn split_pipeline_is_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_transaction_is_carried_out_at_its_end_or_not_at_all() {
+async fn transaction_runs_at_exec_or_not_at_all() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("INCR s").await, ":1");
@@ -81,7 +81,7 @@ async fn what_is_kept_of_a_transaction_has_a_limit() {
 
 /// Libraries send `INFO` with each connection.
 #[tokio::test]
-async fn info_lists_sequences_where_it_is_asked_to() {
+async fn info_lists_sequences_on_request() {
     let secrets = [Secret::fresh().unwrap(), Secret::fresh().unwrap()];
     let token = |at: usize, right: Right| {
         Token::new("t", secrets[at].hash(), [Right::Draw, right].into_iter().collect(), vec![Pattern::any()])
@@ -105,7 +105,7 @@ async fn info_lists_sequences_where_it_is_asked_to() {
 }
 
 #[tokio::test]
-async fn each_client_gets_other_ids() {
+async fn concurrent_clients_get_different_ids() {
     let server = Running::over(FaultyStore::new()).await;
     let mut clients = Vec::new();
     for _ in 0..20 {
@@ -177,7 +177,7 @@ async fn missing_sequence_is_an_error_without_create() {
 }
 
 #[tokio::test]
-async fn both_versions_of_the_protocol_are_spoken() {
+async fn both_protocol_versions_are_supported() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("HELLO 4").await, "-NOPROTO unsupported protocol version; use 2 or 3");

@@ -81,11 +81,11 @@ async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<
 struct Totals {
     values: u64,
     retries: u64,
-    /// From the common start to the end of the slowest thread.
+    /// The time from the common start to the end of the slowest thread.
     elapsed: Duration,
     /// Latencies in nanoseconds, as measured.
     times: Histogram<u64>,
-    /// The same, corrected for coordinated omission.
+    /// Latencies in nanoseconds, corrected for coordinated omission.
     corrected: Histogram<u64>,
 }
 
@@ -117,7 +117,8 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
             Ok(values) => {
                 let took = nanos(before.elapsed()).clamp(1, LONGEST);
                 seen.times.saturating_record(took);
-                // The correction assumes that transactions should start this often.
+                // The correction assumes that one transaction should start in each interval of this
+                // length.
                 seen.corrected.record_correct(took, nanos(hold)).expect("within the bounds");
                 seen.values += values;
                 made += 1;
@@ -150,7 +151,7 @@ struct Row {
     corrected_ms: Percentiles<f64>,
     /// Latencies of transactions, as measured.
     times_ms: Percentiles<f64>,
-    /// For modes that keep no ids in memory, `null` except for the reserves.
+    /// Modes that keep no ids in memory count only reserves; their other counts are `null`.
     #[serde(flatten)]
     counts: Counts,
     retries: u64,

@@ -50,7 +50,7 @@ pub(super) fn settings(args: Bench) -> Bench {
     }
 }
 
-/// A run, next to the published one.
+/// A measured run, and the published run with the same settings.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Compared {
     pub(super) mode: Mode,
@@ -77,7 +77,7 @@ impl Compared {
     }
 }
 
-/// Compares each published run with the matching one of `rows`, which must have been measured with its
+/// Compares each published run with the matching row. The rows must have been measured with the published
 /// settings.
 pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
     let row = |mode: Mode, threads: u16| {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_published_ratios_are_those_of_the_published_figures() {
+    fn published_ratios_match_the_published_figures() {
         let ratio = |mode, threads| {
             let run = PUBLISHED.iter().find(|run| (run.0, run.1) == (mode, threads)).unwrap();
             digits(ratios(threads, run.2).throughput_over_in_transaction)

@@ -55,7 +55,7 @@ impl Report {
         text
     }
 
-    /// Returns a picture of the throughput and the latencies by mode.
+    /// Returns an SVG chart of the throughput and the latencies by mode.
     pub(super) fn svg(&self) -> String {
         let shown = ["p50", "p90", "p99", "max"];
         let rates = self.runs.iter().map(|row| (row.mode, row.threads, vec![row.values_per_second]));
@@ -68,7 +68,7 @@ impl Report {
             bars("Milliseconds a transaction", &shown, digits, times),
         ];
         if let Some(compared) = &self.published {
-            // The reference mode would always be a bar of 1.
+            // Skip the reference mode, which would always be a bar of 1.
             let others = compared.iter().filter(|run| run.mode != Mode::InTransaction);
             pictures.push(bars(
                 "Values per second, relative to in-transaction with the same number of threads",

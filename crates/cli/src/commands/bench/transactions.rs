@@ -33,10 +33,10 @@ pub(super) fn are_known(store: &Measured) -> bool {
     matches!(store.url.scheme(), "sqlite" | "postgres" | "mysql" | "spanner")
 }
 
-// Only Spanner awaits its connection.
+// Spanner is the only store that awaits its connection.
 #[cfg_attr(not(feature = "spanner"), allow(clippy::unused_async))]
 pub(super) async fn open(store: &Measured, sequence: &str) -> Result<Transactions> {
-    // The given URL, because the printed one has no password.
+    // Use the given URL, because the printed URL has no password.
     let url = store.given.as_str();
     match store.url.scheme() {
         "sqlite" => sqlite(url, sequence),
@@ -75,7 +75,7 @@ fn sqlite(url: &str, sequence: &str) -> Result<Transactions> {
 fn connected(file: &Path) -> Result<RefCell<Connection>> {
     let connection = Connection::open(file).map_err(of_sqlite)?;
     connection.busy_timeout(Duration::from_secs(30)).map_err(of_sqlite)?;
-    // The same durability as the store's.
+    // Use the same durability as the store.
     connection.pragma_update(None, "synchronous", "EXTRA").map_err(of_sqlite)?;
     Ok(RefCell::new(connection))
 }
@@ -87,7 +87,8 @@ fn of_sqlite(error: rusqlite::Error) -> Error {
     })(error.into())
 }
 
-/// Uses one connection per thread. Takes all ids in one statement: others wait during each round trip.
+/// Uses one connection per thread. Takes all ids in one statement, because other threads wait during each
+/// round trip.
 #[cfg(feature = "postgres")]
 fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
     use idmill_postgres::{InTransaction, PostgresOptions, driver};
@@ -101,7 +102,7 @@ fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
     let failed = |error: driver::Error| failed(ErrorKind::StoreViolation)(error.into());
     let connect = async move || {
         let client = options.client().await?;
-        // The same durability as the store's.
+        // Use the same durability as the store.
         client.batch_execute("SET synchronous_commit = on").await.map_err(failed)?;
         Ok::<_, Error>(RefCell::new(client))
     };
@@ -132,7 +133,7 @@ fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
         let begun = pool.start_transaction(TxOpts::default()).await;
         let mut transaction = begun.map_err(|error| failed(ErrorKind::Unavailable)(error.into()))?;
         if let Err(error) = ids.reserve(&mut transaction, values).await {
-            // The first error has the cause.
+            // Ignore a failed rollback, because the first error has the cause.
             let _ = transaction.rollback().await;
             return Err(error);
         }

@@ -1,4 +1,4 @@
-//! `--metrics`: the findings of the last look, for Prometheus.
+//! `--metrics`: the findings of the last examination, for Prometheus.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ type Labels = [String; 3];
 /// Serves metrics until the process ends.
 pub(super) struct Metrics {
     recorder: PrometheusRecorder,
-    // All findings so far: a resolved one must be served as 0.
+    // All findings so far, because a resolved finding must be served as 0.
     findings: HashMap<Labels, u32>,
     days_left: HashMap<String, f64>,
 }
@@ -65,7 +65,7 @@ impl Metrics {
     }
 }
 
-/// A finding about the store has an empty sequence name.
+/// Returns the labels of a finding. The sequence name is empty if the finding is about the store.
 fn labels(finding: &Finding) -> Labels {
     let sequence = finding.sequence.clone().unwrap_or_default();
     [sequence, finding.kind.to_string(), finding.severity.to_string()]

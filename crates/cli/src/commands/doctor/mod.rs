@@ -43,8 +43,8 @@ async fn once(mut patient: Patient, args: &Doctor, report: &Report) -> Outcome {
     }
 }
 
-/// Repeats the examination and reports changes, until a signal. Then returns the verdict of the last complete
-/// one.
+/// Repeats the examination and reports changes, until a signal. Then returns the verdict of the last
+/// complete examination.
 async fn watch(mut patient: Patient, args: &Doctor, report: &Report, pause: Duration) -> Outcome {
     let (mut last, metrics) = (Examined::default(), args.metrics.map(Metrics::serve).transpose()?);
     tokio::select! {
@@ -84,7 +84,7 @@ async fn looks(
     }
 }
 
-/// Whether two findings are the same except for their numbers.
+/// Returns whether two findings are the same except for their numbers.
 fn is_same(one: &Finding, other: &Finding) -> bool {
     let key =
         |finding: &Finding| (finding.kind, finding.severity, finding.sequence.clone(), finding.asked.clone());
@@ -96,7 +96,8 @@ fn new_in<'a>(one: &'a Examined, other: &Examined) -> impl Iterator<Item = &'a F
     one.findings.iter().filter(|finding| !other.findings.iter().any(|known| is_same(known, finding)))
 }
 
-/// Returns the exit status: errors first, then sequences that could not be examined, then warnings.
+/// Returns the exit status. Errors take precedence over sequences that could not be examined, which take
+/// precedence over warnings.
 fn verdict(seen: &Examined) -> Outcome {
     let count = |of: &dyn Fn(&Finding) -> bool| seen.findings.iter().filter(|finding| of(finding)).count();
     let unknown = count(&|finding| finding.kind == FindingKind::NotSeen);

@@ -22,7 +22,7 @@ const EMPTIED_OF_BOUNDS: &str = "correct `--store`, or restore the store; if it 
 struct Line<'a> {
     kind: &'static str,
     severity: &'static str,
-    /// `null` if it is about the store.
+    /// `null` if the finding is about the store.
     sequence: Option<&'a str>,
     asked: &'a str,
     found: &'a str,
@@ -30,7 +30,7 @@ struct Line<'a> {
     command: Option<String>,
     /// The remedy in words, or advice before the command; `null` if the command is enough.
     advice: Option<&'a str>,
-    /// Whether `--fix` applies it.
+    /// Whether `--fix` applies the remedy.
     raises: bool,
 }
 
@@ -102,9 +102,9 @@ impl Report {
         }
     }
 
-    /// Returns the command that recreates a sequence. It removes the sequence through the guard, which
-    /// updates the witness. A process that retries may create the sequence before the second command. That
-    /// command raises existing sequences, and creates missing ones.
+    /// Returns the command that recreates a sequence. The first part removes the sequence through the
+    /// guard, which updates the witness. A process that retries may create the sequence before the second
+    /// part runs, so the second part raises an existing sequence, and creates a missing one.
     fn recreate(&self, name: &SequenceName, next: u64, bounds: Option<Bounds>) -> String {
         let bounds = bounds.unwrap_or_else(Bounds::of::<u64>);
         let entry = Entry { name: name.clone(), bounds, reached: next.into() };

@@ -7,7 +7,7 @@ use idmill_doctor::Examined;
 
 use crate::failure::{Failure, Outcome};
 
-/// Never constructed.
+/// A type that is never constructed.
 pub(super) struct Metrics(Infallible);
 
 impl Metrics {

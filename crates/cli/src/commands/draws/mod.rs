@@ -104,7 +104,7 @@ fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) 
 #[derive(Debug)]
 struct Totals {
     ids: u64,
-    /// From the common start to the end of the slowest thread.
+    /// The time from the common start to the end of the slowest thread.
     elapsed: Duration,
     /// Latencies of draws in nanoseconds.
     draws: Histogram<u64>,

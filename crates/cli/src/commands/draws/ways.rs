@@ -26,7 +26,7 @@ pub(super) trait Draw {
     fn draw(&mut self) -> Result<Option<Duration>>;
 }
 
-/// The reference instruction. It has its own cache line, like the allocator's cursor.
+/// The reference instruction. Its counter has its own cache line, like the allocator's cursor.
 #[allow(clippy::disallowed_types)] // the bare atomic itself is what is measured
 pub(super) mod bare {
     use std::hint::black_box;
@@ -48,7 +48,7 @@ pub(super) mod bare {
     }
 }
 
-/// Draws from memory. If memory is empty, waits for the store, timed.
+/// Draws from memory. If memory is empty, waits for the store, and times this wait.
 macro_rules! draws {
     ($ty:ty) => {
         impl Draw for $ty {
@@ -75,7 +75,7 @@ draws!(Handle);
 draws!(IdBlock);
 draws!(&Allocator);
 
-/// Several ids per call.
+/// Draws several ids per call.
 pub(super) struct Take<'a> {
     pub(super) allocator: &'a Allocator,
     pub(super) ids: u64,

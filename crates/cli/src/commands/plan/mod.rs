@@ -26,7 +26,7 @@ pub(super) async fn run(global: &Global, args: Plan) -> Outcome {
     }
     let planned = Planned::of(args)?;
     let (workload, away, bounds) = (planned.workload, planned.args.outage, planned.bounds);
-    // The simulation pauses time on its runtime, so it needs its own.
+    // The simulation pauses time on its runtime, so it needs a runtime of its own.
     let simulated = tokio::task::spawn_blocking(move || simulate::outage(&workload, away, bounds));
     let outage = simulated.await.expect("the simulation does not panic")?;
     if let Some(file) = &planned.args.plot {
@@ -43,7 +43,7 @@ struct Planned {
     workload: Workload,
     sizes: Sizes,
     bounds: Bounds,
-    /// The window of each datacenter, if there are several.
+    /// The window of each datacenter, if there are several datacenters.
     window: Option<RangeSize>,
     /// Ids per year: drawn, and lost by restarts.
     drawn: f64,
@@ -67,7 +67,7 @@ impl Planned {
         Ok(Self { args, workload, sizes, bounds: Bounds::new(1, max)?, window, drawn, wasted })
     }
 
-    /// Returns how long memory lasts at least if the store is unreachable.
+    /// Returns the minimum time that memory lasts while the store is unreachable.
     fn lasts(&self) -> Duration {
         self.sizes.lasts(self.workload.rate)
     }
@@ -85,7 +85,7 @@ impl Planned {
         size.outlasts(self.args.rate / f64::from(self.args.datacenters)).as_secs_f64()
     }
 
-    /// Returns the smallest waste cap that survives the outage, if it is larger than the given one.
+    /// Returns the smallest waste cap that survives the outage, if it is larger than the given cap.
     fn needed(&self) -> Option<u64> {
         Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_buffered)
     }
@@ -108,7 +108,7 @@ impl Planned {
             "ids_per_second_and_process": self.workload.rate,
             "step": self.sizes.step,
             "watermark": self.sizes.watermark,
-            // The most ids that a crash of one process loses.
+            // The maximum number of ids that a crash of one process loses.
             "waste_bound": self.sizes.most_in_memory(),
             "lasts_seconds": self.lasts().as_secs_f64(),
             "reserves_per_hour": self.reserves_per_hour(),
@@ -116,7 +116,8 @@ impl Planned {
             "drawn_per_year": self.drawn,
             "wasted_per_year": self.wasted,
             "years_until_exhaustion": self.years(),
-            // Per datacenter; `held` is the sum over all. `null` for one datacenter.
+            // The sizes for one datacenter; `held` is the sum over all datacenters. `null` for one
+            // datacenter.
             "window": self.window.as_ref().map(|size| json!({
                 "range": size.range,
                 "threshold_percent": size.threshold,
@@ -174,7 +175,7 @@ impl Planned {
         format!("{option}: a window lasts {lasts} cut off; all hold at most {held} ids")
     }
 
-    /// Fails if the plan does not hold.
+    /// Returns an error if the plan does not hold.
     fn verdict(&self, outage: &Outage) -> Outcome {
         let Some(why) = self.broken(outage) else { return Ok(()) };
         let hint = match self.needed() {

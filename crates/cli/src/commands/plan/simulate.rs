@@ -14,7 +14,7 @@ use crate::planning::Workload;
 /// Number of draws during the outage.
 const DRAWS: u32 = 4_000;
 const FINEST: Duration = Duration::from_millis(1);
-/// Number of refills until the step is stable. It grows at most fourfold per refill.
+/// Number of refills until the step is stable. The step grows at most fourfold per refill.
 const SETTLED: u32 = 30;
 /// Maximum number of draws until the sizes settle.
 const LONGEST: u32 = 4_000_000;
@@ -151,7 +151,7 @@ impl Simulation {
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
-    /// Draws through the outage, and half as long afterwards.
+    /// Draws during the outage, and for half of its length afterwards.
     async fn outage(&mut self) -> Result<Outage> {
         let budget = self.outage;
         let began = Instant::now();
@@ -168,7 +168,7 @@ impl Simulation {
             let at = began.elapsed();
             let waited = self.draw().await?;
             let remaining = self.remaining();
-            // Longer than a refill takes: memory was empty and the store unreachable.
+            // The draw waited longer than a refill takes, so memory was empty and the store unreachable.
             if waited > 2 * self.workload.latency && seen.empty_after.is_none() && !healed {
                 seen.empty_after = Some(at);
             }

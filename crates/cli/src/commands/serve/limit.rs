@@ -1,4 +1,4 @@
-//! The limit of open files. Each client needs one.
+//! The limit of open files. Each client needs one open file.
 
 use rlimit::Resource;
 
@@ -31,7 +31,7 @@ fn raised(needed: u64) -> Option<u64> {
     Some(Resource::NOFILE.set(wanted, hard).map_or(soft, |()| wanted))
 }
 
-/// Returns the number of clients for a limit that is too small.
+/// Returns the number of clients that fit into a limit that is too small for all.
 fn places_of(limit: u64) -> usize {
     let places = limit - RESERVE.min(limit / 2);
     usize::try_from(places).unwrap_or(usize::MAX)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserve_is_kept_of_any_limit() {
+    fn any_limit_keeps_a_reserve() {
         assert_eq!([64, 256, 1024].map(places_of), [32, 128, 896]);
         assert_eq!(places(0), 0);
     }

@@ -4,7 +4,7 @@
 mod limit;
 #[cfg(not(unix))]
 mod limit {
-    /// Open files are not limited here.
+    /// Returns `wanted`, because this system does not limit open files.
     pub(super) fn places(wanted: usize) -> usize {
         wanted
     }
@@ -47,11 +47,11 @@ const IDLE: Duration = Duration::from_secs(600);
 const UPKEEP: Duration = Duration::from_secs(5);
 /// How long an unreachable store is retried at the start.
 const REACHED_WITHIN: Duration = CONNECT_TIMEOUT;
-/// Pause between two attempts.
+/// Pause between two attempts to open the store.
 const RETRY: Duration = Duration::from_millis(500);
-/// Gaps of reserves with an unknown outcome.
+/// The label of gaps from reserves with an unknown outcome.
 const UNKNOWN: &str = "reason=\"unknown\"";
-/// Gaps of ids that are also counted as draws.
+/// The label of gaps from ids that are also counted as draws.
 const DROPPED: &str = "reason=\"dropped\"";
 
 /// Open listeners from the service manager.
@@ -188,9 +188,9 @@ fn told_twice() -> impl Future<Output = ()> {
     }
 }
 
-/// Logs the fate of all granted ids at the end. Each was handed out, given back, or is a gap. Ids that were
-/// handed out but not read, or skipped, are gaps too. The ids of unanswered reserves are unknown: the store
-/// may have granted all of them or none.
+/// Logs the use of all granted ids at the end. Each id was handed out, given back, or is a gap. Ids that
+/// were handed out but not read, or skipped, are gaps too. The ids of unanswered reserves are unknown: the
+/// store may have granted all of them or none.
 fn report(metrics: &str) {
     let all = |name| sum(metrics, name, |_| true);
     let gaps = |counts: fn(&str) -> bool| sum(metrics, "idmill_gaps_total", counts);
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sequences_and_reasons_are_added_up() {
+    fn samples_are_summed_over_sequences_and_reasons() {
         let metrics = "# TYPE idmill_gaps_total counter\nidmill_gaps_total{sequence=\"a\",reason=\"dropped\"} 3\n\
                        idmill_gaps_total{sequence=\"a\",reason=\"unknown\"} 100\nidmill_gaps_total{sequence=\"b\",reason=\"revoked\"} 4\n\
                        idmill_gaps_total_more 50\nidmill_server_unread_ids_total 7\n";

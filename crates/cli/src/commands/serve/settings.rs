@@ -140,7 +140,8 @@ impl Settings {
     }
 }
 
-/// Files and hashes of their contents. A new file can have the time and the size of the old one.
+/// Files and hashes of their contents. The time and the size do not suffice, because a new file can have
+/// the same time and size as the old file.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     paths: Vec<PathBuf>,
@@ -156,7 +157,7 @@ impl Files {
         files
     }
 
-    /// Whether a file has changed since the last call.
+    /// Returns whether a file has changed since the last call.
     pub(super) fn have_changed(&mut self) -> bool {
         let hash = |path| fs::read(path).ok().map(|content| self.hasher.hash_one(content));
         let now: Vec<_> = self.paths.iter().map(hash).collect();
@@ -202,7 +203,7 @@ impl Certificate {
     }
 }
 
-/// Rejects an address that other machines can reach. Not called if both TLS and tokens are configured.
+/// Rejects an address that other machines can reach. Call it only if TLS or tokens are missing.
 fn of_this_machine((key, address): (&str, Option<SocketAddr>)) -> Outcome {
     match address {
         Some(address) if !address.ip().is_loopback() => Err(Failure::usage(format!(
@@ -222,7 +223,7 @@ mod tests {
 
     /// The help text is the same in every build, so it cannot use the server's constants.
     #[test]
-    fn the_help_has_the_servers_own_defaults() {
+    fn help_states_the_defaults_of_the_server() {
         let mut command = Cli::command();
         let help = command.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
         let time = |time| humantime::format_duration(time).to_string();

@@ -46,7 +46,7 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping: answering pending requests")]);
 }
 
-/// The timestamp distinguishes this reload from the previous one.
+/// Reports that a reload has begun. The timestamp distinguishes this reload from the previous one.
 pub(super) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => tell(&[NotifyState::Reloading, now]),
@@ -57,7 +57,7 @@ pub(super) fn reloading() {
 /// Reports the status, and pings the watchdog.
 pub(super) async fn keep(figures: &Figures) {
     let watched = sd_notify::watchdog_enabled();
-    // Half of the watchdog timeout, as systemd recommends.
+    // Use half of the watchdog timeout, as systemd recommends.
     let mut ticks = interval(watched.map_or(TELL, |time| TELL.min(time / 2)).max(Duration::from_millis(1)));
     let mut reported = String::new();
     loop {

@@ -76,7 +76,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Like [`read`], but rejects an empty file, which would lock out every client.
+/// Reads tokens like [`read`], but rejects an empty file, which would lock out every client.
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {
@@ -105,14 +105,14 @@ fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
 pub(super) fn in_toml<T: DeserializeOwned>(file: &Path) -> Outcome<T> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
-    // The error's own text shows the line, which may contain a password.
+    // Do not print the error's own text: it shows the line, which may contain a password.
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         Failure::usage(format!("{}, line {line}: {}", file.display(), error.message()))
     })
 }
 
-/// `idmill token`: creates a token, and prints its entry for the file.
+/// Creates a token for `idmill token`, and prints its entry for the file.
 pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
     parsed::<Right, Rights>(&args.rights)?;
     parsed::<Pattern, Vec<_>>(&args.sequences)?;

@@ -14,7 +14,7 @@ use tracing_subscriber::{Layer, Registry};
 
 use crate::failure::{Failure, Outcome};
 
-/// The variables with the collector's address. Without one, spans are not exported.
+/// The variables with the collector's address. Spans are exported only if one of these variables is set.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 const SERVICE: &str = "idmill";
 
@@ -44,7 +44,8 @@ impl Traces {
         Some(layer.with_filter(Targets::new().with_target("idmill", LevelFilter::DEBUG)))
     }
 
-    /// Sends the remaining spans. The exporter's own timeout limits this if the collector is unreachable.
+    /// Sends the remaining spans. If the collector is unreachable, the exporter's own timeout limits the
+    /// wait.
     pub(super) async fn end(self) {
         let Some(provider) = self.0 else { return };
         match tokio::task::spawn_blocking(move || provider.shutdown()).await {
@@ -55,11 +56,11 @@ impl Traces {
     }
 }
 
-/// Makes the span of a request a child of the one in its `traceparent` header.
+/// Makes the span of a request a child of the span in the request's `traceparent` header.
 pub(super) fn adopt(server: ServerBuilder) -> ServerBuilder {
     let propagator = TraceContextPropagator::new();
     server.parents(move |span, headers| {
-        // Fails if no subscriber collects spans.
+        // Ignore the error, which means that no subscriber collects spans.
         let _ = span.set_parent(propagator.extract(&HeaderExtractor(headers)));
     })
 }

@@ -69,13 +69,13 @@ pub(super) fn share(part: f64) -> String {
         ..=0.0 => "0 %".to_owned(),
         ..0.01 => "< 0.01 %".to_owned(),
         ..10.0 => format!("{percent:.2} %"),
-        // Less than all must not be rounded to 100 %.
+        // A part below the whole must not be rounded to 100 %.
         ..100.0 => format!("{:.1} %", percent.min(99.9)),
         _ => "100 %".to_owned(),
     }
 }
 
-/// Returns the UTC date after this time has passed; `None` beyond the year 9999.
+/// Returns the UTC date at `now` plus `to_come`; `None` beyond the year 9999.
 pub(super) fn date(now: SystemTime, to_come: Duration) -> Option<String> {
     Some(stamp(now.checked_add(to_come)?)?[..10].to_owned())
 }
@@ -92,7 +92,8 @@ pub(super) fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Control characters, direction marks, joiners, fillers and other characters without a width.
+/// Returns whether the character is invisible: a control character, a direction mark, a joiner, a filler
+/// or another character without a width.
 fn is_unseen(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}')
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short_and_not_wrong() {
+    fn figures_are_short_and_correctly_rounded() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!([0.0, 0.04, 0.25, 9.96, 1234.6].map(rate), ["0", "0", "0.2", "10.0", "1,235"]);
@@ -132,20 +133,20 @@ mod tests {
     }
 
     #[test]
-    fn unseen_characters_are_written_out() {
+    fn invisible_characters_are_escaped() {
         assert_eq!(plain("orders.é.עם <b>"), "orders.é.עם <b>");
         assert_eq!(plain("a\u{202e}b\u{200b}\u{feff}\n"), "a\\u{202e}b\\u{200b}\\u{feff}\\u{a}");
     }
 
     #[test]
-    fn beginning_has_its_day_once_it_is_old() {
+    fn old_start_time_includes_the_date() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         assert_eq!(since(at(3 * 3600 + 300), at(3 * 3600)), "since 03:00:00 UTC, 5 min");
         assert_eq!(since(at(2 * DAY), at(3600)), "since 1970-01-01 01:00 UTC, 47 h");
     }
 
     #[test]
-    fn a_date_beyond_four_digits_is_none() {
+    fn date_beyond_the_year_9999_is_none() {
         let day = |days: u64| date(SystemTime::UNIX_EPOCH, Duration::from_secs(days * DAY));
         assert_eq!(day(0).as_deref(), Some("1970-01-01"));
         assert_eq!(day(19_782).as_deref(), Some("2024-02-29"));

@@ -25,8 +25,8 @@ use crate::state::ServerState;
 use crate::status::Look;
 use view::{Asked, View};
 
-/// The page loads nothing from other hosts and has no inline code or styles. It cannot be framed, and text
-/// never becomes script or markup.
+/// The page loads nothing from other hosts, has no inline code or styles, and cannot be framed. Text never
+/// becomes script or markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
      form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; \
      trusted-types 'none'";
@@ -59,8 +59,8 @@ async fn guarded(mut response: Response) -> Response {
     response
 }
 
-/// Serves the page. The browser's first request cannot carry a token. If one is required, the page with the
-/// token form is returned.
+/// Serves the page. The browser's first request cannot carry a token. If the server requires a token, the
+/// page with the token form is returned.
 async fn page(
     State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,
@@ -121,7 +121,7 @@ impl Reader {
         if is_over { (event("ending", &view.json), None) } else { (event("look", &view.json), Some(self)) }
     }
 
-    /// Checks the token again: it may be removed while the page is open.
+    /// Checks the token again, because it may be removed while the page is open.
     fn confirm(&mut self) -> Result<(), Problem> {
         self.state.access.confirm(&mut self.caller)?;
         Ok(self.caller.has(Right::Observe)?)

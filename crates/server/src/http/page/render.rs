@@ -81,14 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in_is_not_read_again_and_is_escaped() {
+    fn inserted_text_is_escaped_and_not_expanded() {
         let shown = json!({ "name": "{{ shown.health }}<\"'&", "health": "serving" });
         let row = filled("row.html", &json!({ "shown": shown }));
         assert!(row.contains(">{{ shown.health }}&lt;&quot;&#x27;&amp;</bdi>"), "{row}");
     }
 
     #[test]
-    fn a_locked_page_has_no_rows() {
+    fn locked_page_has_no_rows() {
         let page = locked();
         assert!(page.contains("data-access=\"locked\"") && !page.contains("{{"), "{page}");
         assert!(!page.split_once("<tbody").unwrap().1.split_once("</tbody>").unwrap().0.contains("<tr"));

@@ -1,4 +1,4 @@
-//! The data of the page for one reader: one page of the sequences it may see, sorted.
+//! The data of the page for one reader: one page of the sequences that the reader may see, sorted.
 
 use std::cmp::Ordering;
 use std::time::{Duration, SystemTime};
@@ -32,8 +32,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// Reads the query of a link. Other programs add parameters to links, so unknown and invalid ones are
-    /// ignored.
+    /// Reads the query of a link. Other programs add parameters to links, so unknown and invalid
+    /// parameters are ignored.
     pub(super) fn of_link(query: &str) -> Self {
         let mut asked = Self::default();
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -59,7 +59,7 @@ pub(super) struct Sort {
 
 type Figure = fn(&Row) -> Option<f64>;
 
-/// Each column's name, whether it is sorted in descending order first, and its figure. Sorted by health,
+/// Each column's name, whether its default order is descending, and its figure. In the order by health,
 /// sequences in trouble come first.
 pub(super) const COLUMNS: [(&str, bool, Figure); 11] = [
     ("health", false, |_| None),
@@ -120,7 +120,7 @@ enum State {
 }
 
 impl State {
-    /// Returns the name for programs, and the one for people.
+    /// Returns the name for programs and the name for people.
     fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Ready => ("ready", "Ready"),
@@ -232,7 +232,7 @@ fn server(state: &ServerState, look: &Look, visible: &[&Row], troubles: usize, t
     })
 }
 
-/// Returns the title of the tab. Trouble comes first: a tab shows only a few words.
+/// Returns the title of the tab. Trouble comes first, because a tab shows only a few words.
 fn title(state: State, troubles: usize, name: &str) -> String {
     let wrong = match (state, troubles) {
         (State::Ready, 0) => None,
@@ -264,7 +264,7 @@ fn sequence(row: &Row, now: SystemTime) -> Value {
     json!({
         "name": row.name,
         "health": row.health,
-        // Whether it ends within 30 days at its present rate.
+        // Whether the sequence ends within 30 days at its present rate.
         "ends_soon": row.ends_soon(),
         "reason": row.reason,
         "since": row.since.and_then(format::stamp),
@@ -308,7 +308,7 @@ fn shown(row: &Row, now: SystemTime, exhausted_on: Option<&str>) -> Value {
         "p99": known(row.latency.map(|[_, most]| format::latency(most))),
         "gaps": format::count(row.gaps.total()),
         "used": known(row.used.map(format::share)),
-        // The width of its bar in percent.
+        // The width of the bar of the used part, in percent.
         "part": format!("{:.2}", row.used.unwrap_or_default() * 100.0),
         "exhausted": known(ends.map(|_| exhausted_on.unwrap_or("after 9999").to_owned())),
         "exhausted_in": ends.filter(|_| exhausted_on.is_some())
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn each_column_has_its_own_name() {
+    fn column_names_are_unique() {
         for (name, ..) in COLUMNS {
             let sort = Sort::try_from(format!("-{name}")).unwrap();
             assert_eq!(sort.to_string(), format!("-{name}"));
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn title_says_first_what_is_wrong() {
+    fn title_begins_with_the_trouble() {
         assert_eq!(title(State::Ready, 0, "db1:7381"), "db1:7381 – idmill");
         assert_eq!(title(State::Ready, 2, "db1:7381"), "▲ 2 in trouble – db1:7381 – idmill");
         assert_eq!(title(State::NotReady, 1, ""), "■ Not ready, 1 in trouble – idmill");
