@@ -4,6 +4,7 @@
 mod common;
 mod doctor;
 mod guard;
+mod migrate;
 
 use common::{Place, Ran};
 use idmill_testing::engines::Engine;
