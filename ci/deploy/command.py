@@ -2,8 +2,11 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 
 import yaml
 
@@ -83,6 +86,37 @@ def commands():
     run(started.replace("/etc/idmill/", "").split())
     tried = re.search(r"^#   docker run .*?IDMILL_STORE=(\S+) idmill \\\n#\s+(.*)$", text("Dockerfile"), re.M)
     run(tried[2].split(), {"IDMILL_STORE": tried[1]})
+
+
+def probes():
+    """The probes and health checks succeed on a real server."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = subprocess.Popen([IDMILL, "serve", "--store", "sqlite:probed.db", "--resp=none", f"--http=127.0.0.1:{port}"],
+                              cwd=HOME, env=WITHOUT, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(port)
+        for container in kubernetes()["Deployment"]["spec"]["template"]["spec"]["containers"]:
+            paths = [container[probe]["httpGet"]["path"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
+            for path in paths:
+                urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5).close()
+        for service in yaml.safe_load(text("compose.yaml"))["services"].values():
+            if service["image"] == "idmill" and "test" in (check := service["healthcheck"]):
+                command = [part.replace("$$", "$").replace("7381", str(port)) for part in check["test"][1:]]
+                subprocess.run(command, check=True, timeout=5)
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def wait_for(port):
+    for _ in range(100):
+        with socket.socket() as client:
+            if client.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.1)
+    sys.exit("the server does not start within 10 s")
 
 
 globals()[CHECK]()

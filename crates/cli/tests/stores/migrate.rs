@@ -30,7 +30,7 @@ fn idmill(user: &User, command: &str) -> String {
     user.done(&args)
 }
 
-/// A writer that inserts rows until it is told to end. It fails at the first failed insert.
+/// A writer that inserts rows until `end`. It fails at the first failed insert.
 struct Writer(Arc<AtomicBool>, JoinHandle<usize>);
 
 impl Writer {
