@@ -1,10 +1,12 @@
 """Writes the texts that Vale cannot find by itself, and prints what is too long. See ci/steps/prose.
 
 texts.py SCRATCH FILE…
+texts.py --messages FILE…    prints all messages, sorted, to be read in a row
 
 SCRATCH/texts.txt gets messages in string literals of Rust, comments of scripts and configuration, pages of help, and
 subjects of commits, a paragraph each; line N of SCRATCH/places is the place that line N of texts.txt comes from.
-Prints `PLACE:Rule:message` for each message, comment, test name and commit subject that is over its limit.
+Prints `PLACE:Rule:message` for each message, comment, test name and commit subject that is over its limit, and for each
+message that differs from another only in case, articles or punctuation.
 """
 import re, subprocess, sys
 
@@ -76,7 +78,26 @@ def limit(path, line, rule, text, length, most, advice):
         print(f"{path}:{line}:{rule}:'{text[:60]}' has {length} characters, and may have {most}: {advice}.")
 
 
+def all_messages(files):
+    """Each message of the sources with its place."""
+    for path in files:
+        if path.endswith('.rs') and SOURCES.match(path):
+            yield from ((' '.join(text).strip(), f'{path}:{line}') for line, text in messages(open(path).read()))
+
+
+def variants(files):
+    """Messages for the same cause have the same words."""
+    first = {}
+    for text, place in all_messages(files):
+        text = re.sub(r'`?\{[^{}]*\}:?`?', '{}', text)
+        key = re.sub(r'\b(?:the|a|an)\b|[^a-z0-9{} ]', '', text.lower()).split()
+        other, where = first.setdefault(tuple(key), (text, place))
+        if other.strip('; ') != text.strip('; '):
+            print(f"{place}:MessageVariant:'{text[:60]}' has the words of '{other[:60]}' at {where}: write both alike.")
+
+
 def main(scratch, files):
+    variants(files)
     texts, places = open(f'{scratch}/texts.txt', 'w'), open(f'{scratch}/places', 'w')
 
     def put(path, line, lines, step=1):
@@ -112,4 +133,7 @@ def main(scratch, files):
             print(f"commit {commit}:1:CommitSubject:'{subject}' does not begin with `part: verb`.")
 
 
-main(sys.argv[1], sys.argv[2:])
+if sys.argv[1] == '--messages':
+    print(*(f'{text}  ({place})' for text, place in sorted(all_messages(sys.argv[2:]))), sep='\n')
+else:
+    main(sys.argv[1], sys.argv[2:])

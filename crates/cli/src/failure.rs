@@ -228,13 +228,13 @@ fn hint(error: &Error, message: &str) -> Option<String> {
         }
         ErrorKind::Conflict => format!("`idmill show {name}` shows the stored sequence"),
         ErrorKind::UnknownOutcome => {
-            format!("it may have been done or not: check with `idmill show {name}` before you retry")
+            format!("the change may have been made: check with `idmill show {name}` before you retry")
         }
         ErrorKind::StoreViolation => {
-            "hand out no more ids until you know the cause: was a backup restored, or a file moved?"
+            "stop handing out ids until you know the cause, such as a restored backup or a moved file"
                 .to_owned()
         }
-        kind if kind.status() == Status::Transient => "retry later; nothing was lost".to_owned(),
+        kind if kind.status() == Status::Transient => "retry later; no id was lost".to_owned(),
         _ => return None,
     })
 }

@@ -17,7 +17,7 @@ fn order_is_chosen_by_name() {
         assert_eq!(ids, [1, 2, 3], "{order}");
     }
     let ran = place.run(&["next", "s", "--order", "none"]);
-    assert!(ran.code == 2 && ran.err.contains("there are process, thread, global"), "{ran:?}");
+    assert!(ran.code == 2 && ran.err.contains("use process, thread or global"), "{ran:?}");
 }
 
 #[test]

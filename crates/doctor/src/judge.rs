@@ -100,9 +100,9 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
         );
     };
     match holders.hold() {
-        Some(holds) if holds <= used => {
-            Remedy::advice(format!("its column or type ends at {holds}: widen that first, then raise max"))
-        }
+        Some(holds) if holds <= used => Remedy::advice(format!(
+            "its column or type holds ids up to {holds}: widen it first, then raise max"
+        )),
         holds => match holds.or_else(|| wider(used)) {
             Some(max) => {
                 let next = largest.filter(|largest| *largest >= stored.reached()).map(|_| used + 1);
@@ -263,9 +263,8 @@ pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Find
 
 /// Reports a sequence whose reserves the store rejects, with the error.
 pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
-    let remedy = Remedy::advice(
-        "follow the error; first compare with the ids in use (`--check`), or with the witness",
-    );
+    let remedy =
+        Remedy::advice("fix the error; first compare with the ids in use (`--check`), or with the witness");
     about(name, FindingKind::Refused, "whether the store accepts its reserves", error.to_string(), remedy)
 }
 
@@ -347,7 +346,7 @@ pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> 
 /// Reports another object with the store's name, as described by the store.
 pub(super) fn ambiguous(found: String) -> Finding {
     let remedy = Remedy::advice(
-        "find out which one is used; select it in the URL of every process, as in `schema=NAME`, or drop the other",
+        "find the one in use; select it in the URL of every process, as in `schema=NAME`, or drop the other",
     );
     Finding::new(FindingKind::Ambiguous, None, LOOKALIKES, found, remedy)
 }
@@ -370,7 +369,7 @@ pub(super) fn not_seen(asked: impl Into<String>, sequence: Option<&SequenceName>
             && error.operation() == Some(Operation::Connect);
     let kind = if refused { FindingKind::Refused } else { FindingKind::NotSeen };
     let remedy = match error.status() {
-        Status::Permanent => "follow the error; the result is unknown until this check succeeds",
+        Status::Permanent => "fix the error; the result is unknown until this check succeeds",
         _ => "retry later; the result is unknown until this check succeeds",
     };
     let sequence = sequence.map(ToString::to_string);

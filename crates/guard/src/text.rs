@@ -74,7 +74,7 @@ pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, Stri
     let (lines, sum) = lines.rsplit_once(LAST).ok_or("is truncated")?;
     let covered = &text[..FIRST.len() + lines.len()];
     if sum.strip_suffix('\n') != Some(&format!("{:08x}", crc32fast::hash(covered.as_bytes()))) {
-        return Err("is corrupt: its checksum is wrong".to_owned());
+        return Err("is corrupt: its checksum does not match".to_owned());
     }
     let read = |line| read(line).ok_or_else(|| format!("has an invalid line: {line:?}"));
     lines.lines().map(read).collect()

@@ -57,8 +57,8 @@ async fn explain(store: &dyn Store, requests: &[Reserve], granted: &mut [Result<
 }
 
 fn absent(name: &SequenceName) -> Error {
-    let message = "no such sequence, and `existing` does not create it; correct the name, or create it \
-                   without `existing`";
+    let message = "no such sequence, and `existing` prevents its creation; correct the name, or create \
+                   it first";
     Error::new(ErrorKind::NotFound, message).of(name)
 }
 

@@ -7,7 +7,7 @@ use idmill::{Error, ErrorKind, SequenceName};
 
 /// The reason why a stored row is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "another version's, or wrong: there is nothing else")]
+#[expect(clippy::exhaustive_enums, reason = "from another version, or invalid")]
 pub enum Fault {
     /// The format is unknown, perhaps of a later version.
     Format,

@@ -46,8 +46,11 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
         match timeout_at(deadline, attempt.wait_for(Option::is_some)).await {
             Ok(Ok(outcome)) => outcome.clone().expect("waited for"),
             // The task was dropped with its runtime.
-            Ok(Err(_)) => Err(Error::new(ErrorKind::Unavailable, "the attempt to connect was given up")),
-            Err(_) => Err(Error::new(ErrorKind::Unavailable, "no connection in the time that the call has")),
+            Ok(Err(_)) => Err(Error::new(ErrorKind::Unavailable, "the attempt to connect was cancelled")),
+            Err(_) => Err(Error::new(
+                ErrorKind::Unavailable,
+                "no connection was free within the timeout of the call",
+            )),
         }
     }
 

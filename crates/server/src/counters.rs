@@ -11,7 +11,7 @@ const EXPIRY: &str = "idmill_server_certificate_expiry_timestamp_seconds";
 /// Registers the descriptions and units of the metrics.
 pub(crate) fn describe() {
     describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped, by sequence");
-    describe_counter!(UNREAD, Unit::Count, "Ids in answers that could not be written");
+    describe_counter!(UNREAD, Unit::Count, "Ids in replies that could not be written");
     describe_counter!(REFUSED, Unit::Count, "Requests and connections that were refused, by reason");
     describe_gauge!(ENDING, Unit::Count, "Sequences that end within 30 days at their present rate");
     describe_gauge!(EXPIRY, Unit::Seconds, "When the server's certificate ends, in seconds since 1970");

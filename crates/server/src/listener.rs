@@ -102,7 +102,7 @@ impl Clients {
         let told: io::Result<usize> = stream.try_write(full);
         if let Some(unlogged) = self.turned_away.one_more(&self.clock) {
             let told = told.is_ok();
-            tracing::warn!(told, unlogged, "a client was refused: the maximum number of connections is open");
+            tracing::warn!(told, unlogged, "a connection was rejected: the maximum number is open");
         }
     }
 }

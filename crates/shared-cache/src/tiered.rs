@@ -287,6 +287,7 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
 }
 
 fn not_recalled(name: &SequenceName, error: Error) -> Error {
-    let message = format!("it is set, but the window may still hand out earlier ids; set it again: {error}");
+    let message =
+        format!("the next id is set, but the window may still hand out earlier ids; set it again: {error}");
     Error::new(ErrorKind::UnknownOutcome, message).because(error).of(name).during(Operation::Set)
 }

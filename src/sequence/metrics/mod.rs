@@ -16,19 +16,19 @@ use crate::store::Grant;
 use crate::sync::{Arc, Counter, Ordering};
 
 const COUNTERS: [(&str, Unit, &str); 10] = [
-    ("idmill_draws_total", Unit::Count, "Ids handed out, with those that callers then gave up"),
+    ("idmill_draws_total", Unit::Count, "Ids handed out, including ids whose callers had stopped waiting"),
     ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
     (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
-    ("idmill_waits_total", Unit::Count, "Calls that found nothing in memory"),
+    ("idmill_waits_total", Unit::Count, "Calls that found no ids in memory"),
     (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
     ("idmill_given_back_total", Unit::Count, "Ids that the store took back at the end"),
     ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
-    ("idmill_healed_total", Unit::Count, "Times that a guarded store had gone back in time"),
+    ("idmill_healed_total", Unit::Count, "Times that the guard found that its store had gone back in time"),
     (
         "idmill_history_changes_total", // counted by idmill-kit
         Unit::Count,
-        "Reserves of a sequence that was last written in another history of its store, by decision",
+        "Reserves after a failover or restore of the store, by decision",
     ),
 ];
 const GAUGES: [(&str, Unit, &str); 7] = [
@@ -38,11 +38,7 @@ const GAUGES: [(&str, Unit, &str); 7] = [
     (EXHAUSTION, Unit::Seconds, "How long the sequence lasts, if this were its only process"),
     (LAST_GRANT, Unit::Seconds, "When the store last granted ids, in seconds since 1970"),
     ("idmill_failures_in_a_row", Unit::Count, "Reserves that failed since the last grant"),
-    (
-        HEALTH,
-        Unit::Count,
-        "2 while the store answers, 1 while it fails and memory lasts, 0 while callers find nothing",
-    ),
+    (HEALTH, Unit::Count, "2: the store answers; 1: it fails, and ids are in memory; 0: memory is empty"),
 ];
 const FAILURES: &str = "idmill_reserve_failures_total";
 const EMPTY: &str = "idmill_empty_milliseconds_total";

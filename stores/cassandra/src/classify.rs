@@ -121,7 +121,7 @@ fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
 
 fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {
     let remedy = Some(match kind {
-        ErrorKind::UnknownOutcome => "it may have been applied, or may still be",
+        ErrorKind::UnknownOutcome => "it may have been applied, or may still be applied",
         ErrorKind::Denied => {
             "grant SELECT and MODIFY on the tables (CREATE on the keyspace to create them), or correct the \
              credentials"

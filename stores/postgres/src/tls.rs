@@ -31,8 +31,8 @@ pub enum SslMode {
 impl Word for SslMode {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Disable, "disable", "not encrypted"),
-        (Self::Prefer, "prefer", "encrypted if the server can"),
-        (Self::Require, "require", "encrypted, but to whom is not checked"),
+        (Self::Prefer, "prefer", "encrypted if the server supports it"),
+        (Self::Require, "require", "encrypted, but the server's identity is not checked"),
         (Self::VerifyFull, "verify-full", "encrypted, and the certificate and the host's name are checked"),
     ];
 }

@@ -125,9 +125,9 @@ impl RedisOptions {
 
 impl Word for Keeps {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
-        (Self::Disk, "disk", "checks the server's settings, and refuses a server without them"),
+        (Self::Disk, "disk", "checks the server's settings, and rejects a server without them"),
         (Self::Trust, "trust", "assumes the settings, for servers that forbid `CONFIG GET`"),
-        (Self::Process, "process", "does not need them; a crash then repeats ids"),
+        (Self::Process, "process", "does not require them; a crash then repeats ids"),
     ];
 }
 

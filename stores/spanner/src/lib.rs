@@ -237,7 +237,7 @@ impl SpannerStore {
             // detect it.
             if stored.layout == Layout::Plain {
                 return Err(
-                    table.lacks_columns(&wanted, "telling it from one of the same name that comes later")
+                    table.lacks_columns(&wanted, "which distinguishes it from a later one of this name")
                 );
             }
             Ok((true, vec![table.delete(&wanted)]))

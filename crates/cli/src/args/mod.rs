@@ -283,12 +283,12 @@ impl Command {
         match self {
             Self::Next(_) => "ids that were reserved and not printed are a gap",
             Self::Create(_) | Self::Set(_) | Self::Remove(_) | Self::Revoke(_) => {
-                "the change was made or not: check with `idmill show`"
+                "the change may have been made: check with `idmill show`"
             }
             Self::Import(_) => {
                 "each sequence was imported or left as it was: import the file again for the rest"
             }
-            _ => "it did not come to its end",
+            _ => "the command did not finish",
         }
     }
 }

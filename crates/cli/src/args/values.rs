@@ -29,7 +29,7 @@ pub(crate) fn spelled(value: &impl ValueEnum) -> String {
 }
 
 pub(super) fn order(text: &str) -> Result<Order, String> {
-    text.parse().map_err(|_| "there are process, thread, global".to_owned())
+    text.parse().map_err(|_| "use process, thread or global".to_owned())
 }
 
 /// Parses a rate from 0 to a trillion. `_` may group the digits.

@@ -219,7 +219,7 @@ impl Done {
         if refused > 0 {
             let what = if refused == 1 { "sequence was" } else { "sequences were" };
             return Err(Failure::refused(format!("{refused} {what} not imported"))
-                .hint("each is reported above with its fix; the others were imported"));
+                .hint("the rejected sequences are listed above with their fixes; the others were imported"));
         }
         if bad > 0 {
             let what = if bad == 1 { "line" } else { "lines" };

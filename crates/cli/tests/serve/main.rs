@@ -416,7 +416,7 @@ fn server_is_the_store_of_remote_commands() {
     let url = format!("idmill://{}?timeout=60s", server.resp);
     let run = |args: &[&str]| elsewhere.run(&[args, &["--store", &url]].concat());
     let refused = run(&["next", "orders"]);
-    assert!(refused.code == 4 && refused.err.contains("does not create it"), "{refused:?}");
+    assert!(refused.code == 4 && refused.err.contains("prevents its creation"), "{refused:?}");
     for (args, out) in [
         (&["create", "orders", "--start", "7"][..], None),
         (&["next", "orders", "-n", "2"], Some("7\n8\n")),

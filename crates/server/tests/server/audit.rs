@@ -289,7 +289,7 @@ async fn turned_away_clients_write_a_few_lines() {
     for _ in 0..100 {
         assert!(server.client().await.line().await.contains("max number of clients"));
     }
-    let lines = log.text().matches("a client was refused").count();
+    let lines = log.text().matches("a connection was rejected").count();
     assert!((20..40).contains(&lines), "{lines} lines");
 }
 

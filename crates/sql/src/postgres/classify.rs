@@ -193,7 +193,7 @@ fn describe(fault: &Fault) -> String {
     let inside = "the client of the store is in a transaction, whose ROLLBACK would release reserved ids; \
                   the answer was rejected";
     match fault {
-        Fault::Warned(warning) => format!("committed, but with the warning {warning:?}"),
+        Fault::Warned(warning) => format!("committed with the warning {warning:?}"),
         _ => fault.words(engine, inside),
     }
 }

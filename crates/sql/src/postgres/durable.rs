@@ -22,7 +22,7 @@ impl Word for Keeps {
         (
             Self::Trust,
             "trust",
-            "taken for granted, for throwaway test databases that run with `fsync=off`; elsewhere, a machine crash then repeats ids",
+            "not checked; only for throwaway test databases with `fsync=off`: on any other server, a machine crash can repeat ids",
         ),
     ];
 }

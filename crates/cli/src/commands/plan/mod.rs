@@ -172,7 +172,7 @@ impl Planned {
     fn of_window(&self, size: &RangeSize) -> String {
         let (lasts, held) = (whole(self.window_lasts(size)), grouped(size.held));
         let option = format!("range={}&threshold={}%25", size.range, size.threshold);
-        format!("{option}: a window lasts {lasts} cut off; all hold at most {held} ids")
+        format!("{option}: a window lasts {lasts} without the others; all hold at most {held} ids")
     }
 
     /// Returns an error if the plan does not hold.

@@ -146,8 +146,7 @@ impl Simulation {
                 return Ok(());
             }
         }
-        let message =
-            "the sizes did not settle in simulated time; raise `--rate`, so that ids are drawn more often";
+        let message = "the sizes were not stable within the simulated time; raise `--rate`, so that ids are drawn more often";
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 
