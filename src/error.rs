@@ -340,7 +340,7 @@ mod tests {
     use std::error::Error as _;
 
     #[test]
-    fn every_kind_is_sorted_into_one_status_and_named_once() {
+    fn every_kind_has_one_status_and_one_name() {
         use ErrorKind::*;
         let transient = [Empty, Overloaded, Deadline, Unavailable];
         let permanent = [

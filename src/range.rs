@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_come_from_both_ends_and_each_once() {
+    fn iteration_from_both_ends_returns_each_id_once() {
         let range = IdRange::<u64>::new(u64::MAX - 3, 4).unwrap();
         let mut ids = range.into_iter();
         assert_eq!((ids.next(), ids.next_back()), (Some(u64::MAX - 3), Some(u64::MAX)));

@@ -214,7 +214,7 @@ async fn cancelled_callers_cost_a_gap_at_most() {
 }
 
 #[tokio::test]
-async fn revoking_takes_everything_away_at_once() {
+async fn revoke_drops_all_ids_immediately() {
     for order in [Order::Process, Order::Thread] {
         let ids = sequences(&FaultyStore::new());
         let orders = ids.sequence::<u64>("o").step(100).order(order).block_size(10).await.unwrap();

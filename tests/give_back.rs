@@ -42,7 +42,7 @@ fn outcome(allocator: &Allocator<u64>) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn the_rest_is_what_the_next_process_begins_with() {
+async fn next_process_starts_with_the_returned_ids() {
     let store = FaultyStore::new();
     let ids = over(&store);
     let (orders, users) = (drawn(&ids, "orders", 3).await, drawn(&ids, "users", 10).await);
@@ -118,7 +118,7 @@ async fn ids_held_by_a_block_are_not_given_back() {
 
 /// A second attempt would take back a range of the same length that others have reserved since then.
 #[tokio::test]
-async fn an_answer_that_is_lost_is_not_asked_for_again() {
+async fn lost_reply_is_not_requested_again() {
     let store = FaultyStore::new();
     let ids = over(&store);
     let orders = drawn(&ids, "orders", 3).await;

@@ -75,7 +75,7 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
 }
 
 #[tokio::test]
-async fn a_take_is_as_large_as_max_take_says() {
+async fn take_is_limited_by_max_take() {
     let ids = builder(&FaultyStore::new()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).max_take(20).await.unwrap();
     let error = orders.take(21).await.unwrap_err();
@@ -224,7 +224,7 @@ impl Store for HangingReads {
 }
 
 #[tokio::test(start_paused = true)]
-async fn take_needs_no_answer_about_what_is_left() {
+async fn take_does_not_query_the_rest() {
     let ids = Sequences::new(HangingReads(FaultyStore::new())).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     assert_eq!(orders.take(10).await.unwrap().len(), 10);

@@ -56,7 +56,7 @@ async fn one_sequences_failure_is_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_sequences_are_let_go_and_come_back() {
+async fn idle_sequences_are_evicted_and_opened_again() {
     let store = FaultyStore::new();
     let ids = builder(&store).idle_eviction(Duration::from_secs(60)).start().unwrap();
     let kept = ids.sequence::<u64>("kept").step(10).await.unwrap();

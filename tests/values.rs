@@ -21,7 +21,7 @@ struct Bare(i64);
 id_type!(Bare(i64));
 
 #[test]
-fn a_newtype_has_what_an_id_is_expected_to_have() {
+fn newtype_has_the_traits_of_an_id() {
     for (text, raw) in [("0", 0), ("2147483647", 2_147_483_647)] {
         let id: OrderId = text.parse().unwrap();
         assert_eq!(

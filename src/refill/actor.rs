@@ -391,7 +391,7 @@ mod tests {
     use crate::store::MemoryStore;
 
     #[tokio::test(start_paused = true)]
-    async fn a_sequence_has_one_timer_whatever_deadlines_come_and_go() {
+    async fn sequence_has_one_timer_for_all_deadlines() {
         let (mailbox, runtime) = (Arc::new(Mailbox::new()), RuntimeHandle::current());
         let (clock, store) = (Clock::start(&runtime), MemoryStore::new());
         let config = ActorConfig { store_timeout: Duration::MAX, idle: None, can: store.capabilities() };

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_budget_is_kept_where_the_cap_allows() {
+    fn outage_budget_is_met_within_max_buffered() {
         let settings =
             Adaptive { outage_budget: Duration::from_secs(300), max_buffered: 10_000_000, min_step: 32 };
         let plan = steady(settings, 1000, Duration::from_millis(10), 20).plan();

@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sequences_take_a_store_as_it_comes() {
+    async fn sequences_accept_any_form_of_store() {
         let memory = MemoryStore::new();
         let shared: Arc<dyn Store> = Arc::new(memory.clone());
         let all = [

@@ -72,7 +72,7 @@ impl Hooks for Odd {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_say_what_it_can_do_is_refused() {
+async fn store_with_panicking_capabilities_is_rejected() {
     let store = odd(Way::CannotSay);
     assert_eq!(builder(store).start().unwrap_err().kind(), ErrorKind::StoreViolation);
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Builder;
 use crate::{LONG, builder, invalid, returns};
 
 #[tokio::test(start_paused = true)]
-async fn opening_ends_where_the_store_is_silent() {
+async fn opening_times_out_if_the_store_is_silent() {
     let store = FaultyStore::with_faults(Faults::none().always(Fault::HangBefore));
     let ids = builder(store).store_timeout(Duration::from_secs(5)).start().unwrap();
     let orders = ids.sequence::<u64>("orders").timeout(Duration::from_secs(20));

@@ -44,7 +44,7 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
 
 /// Otherwise a window would hold the largest step of any caller, although no caller waits for it.
 #[tokio::test(start_paused = true)]
-async fn ahead_of_need_a_window_takes_what_it_takes_by_itself() {
+async fn prefetch_of_a_window_reserves_its_own_range() {
     let store = FaultyStore::new();
     let shelf = Shelf { low: Some(9), stretches: true, ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);

@@ -51,7 +51,7 @@ fn ids(range: IdRange) -> (u64, u64) {
 /// Several clients write invoices concurrently, and some roll back: no number is missing or
 /// duplicated.
 #[tokio::test]
-async fn numbers_have_no_gaps_whoever_rolls_back() {
+async fn rollbacks_leave_no_gaps() {
     let dir = tempfile::tempdir().unwrap();
     let pool = pool(dir.path(), 4);
     pool.execute("CREATE TABLE invoices (number INTEGER PRIMARY KEY)").await.unwrap();

@@ -91,7 +91,7 @@ async fn a_window_hides_nothing_of_the_store_behind_it() {
 
 #[tokio::test]
 #[cfg(feature = "sqlite")]
-async fn a_url_says_it_for_any_store_and_prints_it() {
+async fn every_store_url_takes_existing_and_prints_it() {
     let dir = tempfile::tempdir().unwrap();
     let place = format!("sqlite:{}", dir.path().join("ids.db").display());
     let url = parse(&format!("{place}?existing=true&table=t")).unwrap();

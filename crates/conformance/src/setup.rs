@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_grow_with_what_a_reserve_takes_but_not_for_ever() {
+    fn limits_grow_with_reserve_latency_up_to_a_maximum() {
         let pause = |slowest| Timeouts::default().scaled(slowest).pause;
         let call = |slowest| Timeouts::default().scaled(slowest).call;
         assert_eq!(call(Duration::from_millis(50)), seconds(60));

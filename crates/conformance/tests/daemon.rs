@@ -78,7 +78,7 @@ fn shell(script: &'static str, port: u16) -> Daemon {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_shows_what_the_engine_said() {
+async fn failed_start_shows_the_output_of_the_engine() {
     let error = shell("echo no licence >&2; exit 3", free_port()).start().await.unwrap_err().to_string();
     assert!(error.contains("exit status: 3") && error.contains("no licence"), "{error}");
     let silent = shell("sleep 600", free_port()).deadline(Duration::from_millis(200));
@@ -90,7 +90,7 @@ async fn a_start_that_fails_shows_what_the_engine_said() {
 }
 
 #[tokio::test]
-async fn what_it_forks_shares_its_fate() {
+async fn child_processes_end_with_the_daemon() {
     let daemon = shell("sleep 600 & sleep 600 & wait", free_port()).deadline(Duration::from_millis(200));
     let (pid, outcome) = tokio::join!(
         async {

@@ -95,7 +95,7 @@ fn framed(bytes: &[u8]) -> Option<usize> {
 }
 
 #[tokio::test]
-async fn each_fault_does_what_it_says() {
+async fn each_fault_has_its_documented_effect() {
     let (engine, mut all) = (Engine::start().await, String::new());
     let proxy = Proxy::start(engine.address).await.unwrap();
     for (fault, arrives) in [(Fault::CutBefore, ""), (Fault::CutAfter, "abc"), (Fault::CutReply, "abc")] {
@@ -114,7 +114,7 @@ async fn each_fault_does_what_it_says() {
 }
 
 #[tokio::test]
-async fn nonsense_is_no_answer_and_then_comes_the_end() {
+async fn invalid_reply_closes_the_connection() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     for nonsense in [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped] {
@@ -128,7 +128,7 @@ async fn nonsense_is_no_answer_and_then_comes_the_end() {
 }
 
 #[tokio::test]
-async fn what_is_withheld_can_be_let_go_or_cut() {
+async fn held_messages_can_be_released_or_cut() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     let (mut stream, mut other, gate) = (connect(&proxy).await, connect(&proxy).await, Gate::new());
@@ -152,7 +152,7 @@ async fn what_is_withheld_can_be_let_go_or_cut() {
 }
 
 #[tokio::test]
-async fn what_is_held_arrives_in_order_when_it_is_let_go() {
+async fn held_messages_arrive_in_order_when_released() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     let (mut stream, gate) = (connect(&proxy).await, Gate::new());
@@ -177,7 +177,7 @@ async fn what_is_held_arrives_in_order_when_it_is_let_go() {
 }
 
 #[tokio::test]
-async fn what_is_held_arrives_although_its_client_is_gone() {
+async fn held_message_arrives_after_its_client_left() {
     for cut in [true, false] {
         let engine = Engine::start().await;
         let proxy = Proxy::start(engine.address).await.unwrap();
@@ -221,7 +221,7 @@ async fn a_message_that_is_held_alone_is_overtaken() {
 }
 
 #[tokio::test]
-async fn messages_are_whole_however_they_come() {
+async fn messages_are_reassembled_from_any_fragments() {
     let engine = Engine::start().await;
     let seen = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let requests = seen.clone();
@@ -272,7 +272,7 @@ async fn hooks_can_rewrite_pieces_and_choose_a_fault() {
 }
 
 #[tokio::test]
-async fn all_connections_can_be_cut_refused_or_led_elsewhere() {
+async fn proxy_cuts_rejects_or_redirects_all_connections() {
     let (engine, other) = (Engine::start().await, Engine::start().await);
     let proxy = Proxy::start(engine.address).await.unwrap();
     let mut stream = connect(&proxy).await;
@@ -332,7 +332,7 @@ async fn connections_that_are_forgotten_are_silent_and_stay() {
 }
 
 #[tokio::test]
-async fn dropped_it_is_gone_and_what_was_held_never_comes() {
+async fn dropped_proxy_discards_held_messages() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     let (mut plain, mut held, mut forgotten) =
@@ -365,7 +365,7 @@ async fn dropped_it_is_gone_and_what_was_held_never_comes() {
 }
 
 #[tokio::test]
-async fn it_listens_where_it_is_told_to() {
+async fn proxy_listens_at_the_given_address() {
     let engine = Engine::start().await;
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let proxy = Proxy::builder(engine.address).listen(address).start().await.unwrap();

@@ -78,7 +78,7 @@ impl Witness for Late {
 }
 
 #[tokio::test]
-async fn concurrent_give_back_reset_or_removal_is_no_finding() {
+async fn concurrent_changes_are_not_reported() {
     let both = Both::new();
     let grant = both.draw("orders", 10).await;
     both.draw("reset", 10).await;

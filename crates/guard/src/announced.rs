@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn opened_ledger_refuses_what_may_be_in_use() {
+    fn opened_ledger_rejects_ids_that_may_be_in_use() {
         let mut stored = SequenceInfo::new("s".parse().unwrap(), idmill::store::Bounds::new(5, 90).unwrap());
         stored.identity = ORDERS;
         assert_eq!(Ledger::opened(&stored).top(), 0);

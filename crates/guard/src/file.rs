@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_claimed_is_there_for_the_next_process() {
+    async fn claims_are_visible_to_the_next_process() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ids.witness");
         let witness = FileWitness::open(&file).unwrap();
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_damaged_or_gone_is_refused_by_name() {
+    async fn damaged_or_missing_file_is_rejected_by_name() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("ids.witness");
         let witness = FileWitness::open(&file).unwrap();

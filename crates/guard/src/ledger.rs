@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_raises_the_floor() {
+    fn overflowing_claims_raise_the_floor() {
         let apart: Vec<_> = (0..=10).map(|n| (1 + n * 10, 2)).collect();
         let ledger = claimed(&apart);
         assert_eq!((ledger.floor, ledger.claims.len()), (23, Ledger::MOST_CLAIMS));
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_is_not_said_to_be_granted_twice() {
+    fn released_ids_are_not_reported_as_duplicates() {
         let nothing = claimed(&[(55, 9)]).release(ORDERS, range(55, 9)).unwrap();
         assert_eq!(
             Ledger::claim(Some(&nothing), ORDERS, range(47, 9)),

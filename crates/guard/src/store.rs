@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_record_that_is_no_ledger_is_refused_by_name() {
+    async fn invalid_ledger_is_rejected_by_name() {
         let other = Durable(MemoryStore::new());
         let witness = StoreWitness::new(other.clone()).unwrap();
         let name = SequenceName::new("orders").unwrap();

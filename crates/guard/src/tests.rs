@@ -28,7 +28,7 @@ async fn starts(store: &Guarded, count: u64) -> Result<u64> {
 }
 
 #[tokio::test]
-async fn a_store_that_went_back_is_raised_above_what_was_claimed() {
+async fn restored_store_is_raised_above_the_claims() {
     let (store, _, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     let backup = store.snapshot();
@@ -64,7 +64,7 @@ async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_reset_is_followed_and_what_is_behind_it_is_refused() {
+async fn reset_is_followed_and_older_epochs_are_rejected() {
     let (store, _, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     let backup = store.snapshot();
@@ -119,7 +119,7 @@ async fn a_batch_is_claimed_as_one_and_each_answer_is_its_own() {
 }
 
 #[tokio::test]
-async fn what_is_given_back_can_be_claimed_again() {
+async fn returned_ids_can_be_claimed_again() {
     let (_, witness, guarded) = guarded();
     let grant = guarded.reserve(&orders(10)).await.unwrap();
     let rest = idmill::IdRange::new(4, 7).unwrap();
@@ -245,7 +245,7 @@ async fn recreated_sequence_starts_above_the_removed_one() {
 }
 
 #[tokio::test]
-async fn recreated_sequence_that_ends_below_the_top_says_so() {
+async fn recreated_sequence_below_the_claims_is_rejected() {
     let (store, _, guarded) = guarded();
     assert_eq!(starts(&guarded, 10).await.unwrap(), 1);
     assert!(guarded.remove(&name()).await.unwrap());
@@ -416,7 +416,7 @@ impl Store for GivesBack {
 }
 
 #[tokio::test]
-async fn rest_given_back_during_a_look_is_no_restore() {
+async fn give_back_during_a_check_is_not_a_restore() {
     let (store, witness, _) = guarded();
     let store =
         GivesBack { store, witness: witness.clone(), is_reserved: false.into(), is_back: false.into() };

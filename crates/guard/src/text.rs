@@ -152,7 +152,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back_and_what_is_damaged_does_not(
+        fn written_ledger_reads_back_and_damage_is_detected(
             names in prop::collection::btree_set("[a-z %\u{e9}=+]{1,12}", 0..4),
             numbers in prop::collection::vec(any::<(u64, u32, u64, Option<u8>)>(), 4),
             at: prop::sample::Index,

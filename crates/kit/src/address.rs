@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_and_port_is_none() {
+    fn invalid_host_and_port_is_none() {
         for text in [
             "", ":", ":1", "db:", "db:0", "db:65536", "db:+1", "db:1:2", "::1", "[::1", "::1]", "[]:1",
             "[db]:1", "[::1]x", "x[::1]:1", "[::1]1:1", "a b", "a/b", "db:1 ", "[::1%]:1", "%2F:1", "ü:1",

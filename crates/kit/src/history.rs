@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_was_seen_and_what_decides() {
+    fn refusal_names_the_history_and_the_option() {
         let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
         let how = "--next ID` above every id in use";
@@ -217,7 +217,7 @@ mod tests {
 
     /// `report` counts the decision; `adopt` does not.
     #[test]
-    fn what_was_decided_is_counted() {
+    fn failover_decisions_are_counted() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
         let recorder = DebuggingRecorder::new();

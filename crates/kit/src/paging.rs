@@ -63,7 +63,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_prefix_ends_where_no_text_begins_with_it(prefix in "\\PC{0,3}", rest in "\\PC{0,3}", other in "\\PC{0,5}") {
+        fn prefix_end_is_above_every_text_with_the_prefix(prefix in "\\PC{0,3}", rest in "\\PC{0,3}", other in "\\PC{0,5}") {
             let end = super::end(&prefix);
             let within = |text: &str| *text >= *prefix && end.as_deref().is_none_or(|end| text < end);
             let longer = [prefix.as_str(), &rest].concat();

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn another_sequence_of_the_name_is_left_alone() {
+    async fn replaced_sequence_is_not_raised() {
         let store = MemoryStore::new();
         let seen = sequence(&store, 1, 100).await;
         store.remove(&seen.name).await.unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn create_at_ends_where_it_should_after_a_lost_reply() {
+    async fn create_at_is_complete_after_a_lost_reply() {
         let (name, bounds) = ("s".parse().unwrap(), Bounds::new(1, 100).unwrap());
         let store = FaultyStore::new();
         store.push_fault(Fault::LostReply);

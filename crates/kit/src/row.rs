@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn one_past_the_last_is_all_used_where_a_store_says_so() {
+    fn next_above_max_means_exhausted() {
         let past = Numbers { next: Some(21), ..GOOD };
         assert_eq!(past.or_used_up(name()).unwrap().next, None);
         assert!(Numbers { next: Some(22), ..GOOD }.or_used_up(name()).is_err());

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_secret_is_hidden() {
+    fn text_like_a_secret_is_hidden() {
         for (text, shown) in [
             ("ids.db", "ids.db"),
             ("postgres//app:hunter2@db/shop", "postgres//***@db/shop"),

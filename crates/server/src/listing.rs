@@ -98,7 +98,7 @@ mod tests {
 
     /// For every page size, each name is listed once, and no cursor contains a hidden name.
     #[tokio::test]
-    async fn pages_have_what_matches_and_their_cursors_nothing_else() {
+    async fn pages_and_cursors_show_only_permitted_names() {
         let store = MemoryStore::new();
         let names = [
             "orders",

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_whose_caller_never_hears_are_counted() {
+    fn ids_of_dropped_callers_are_counted_as_gaps() {
         let count = Count::default();
         drop(count.doubt(3));
         count.doubt(4).ids = 0;

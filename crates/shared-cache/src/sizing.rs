@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_planned_lasts_and_is_the_least_that_does(
+        fn planned_size_is_the_smallest_sufficient(
             rate in 0.01..1e6_f64, hours in 0..1000_u64, percent in 1..=100_u8, datacenters in 1..20_u32,
         ) {
             let sizing = Sizing::new(rate, Duration::from_secs(hours * 3600)).threshold(percent).datacenters(datacenters);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_drawn_beyond_the_end_says_that_it_was_raised() {
+    async fn draw_beyond_the_end_reports_the_raise() {
         let (all, s, known) = (TtlCache::new(Duration::from_secs(5)), name("s"), Bounds::new(1, 10).unwrap());
         all.introduce(&s, |_| ());
         assert_eq!(all.bounds_after(&s, IdRange::new(6, 5).unwrap(), known), known);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ends_survive_and_what_is_beyond_is_refused() {
+    fn ends_fit_the_column_and_larger_ids_are_rejected() {
         for raw in [0, i64::MAX.unsigned_abs()] {
             assert_eq!(from_column::<u64>(to_column::<i64>(raw).unwrap()).unwrap(), raw);
         }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn next_range_is_prepared_by_one_after_what_is_left() {
+    fn one_process_prefetches_the_next_range() {
         let mut kept =
             Some(Kept::Range { fence: 1, base: 1, used: 0, len: 8, mark: 4, ahead: None, next: None });
         assert_eq!(ids(&mut kept, 3), (range(1, 3), false));

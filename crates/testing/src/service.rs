@@ -187,7 +187,7 @@ pub async fn clients_may_disconnect(program: &str) {
 
 /// After SIGTERM, a service gives its remaining ids back, so that the next one continues there, even if a
 /// client never finishes its request. A killed service loses the ids in its memory.
-pub async fn the_next_start_goes_on(program: &str) {
+pub async fn restarted_service_continues_the_ids(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);
     assert_eq!((0..10).map(|_| shop.order()).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());

@@ -24,7 +24,7 @@ async fn next(store: &FaultyStore) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn each_fault_is_applied_or_not_as_it_says() {
+async fn each_fault_is_applied_as_documented() {
     use ErrorKind::{Denied, Unavailable, UnknownOutcome};
     let table = [
         (Fault::LostRequest, Err(Unavailable), 11),

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_its_remedy_until_it_is_there() {
+    fn missing_scheme_names_its_remedy_until_added() {
         for schemes in [&[MISSING][..], &[MISSING, MISSING]] {
             let error = Schemes::default().with(schemes).unwrap().parse("toy:x").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported);

@@ -395,7 +395,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_panics_and_what_is_read_reads_back(
+        fn any_url_parses_without_panic_and_prints_back(
             scheme in prop_oneof!["sqlite:", "SQLITE://", "memory:", "mongodb://", "\\PC{0,5}"],
             rest in prop_oneof!["\\PC{0,30}", "[a-z/%?&=0-9:#+]{0,30}", "\\PC{0,9}\\?(table|mode|busy_timeout)=\\PC{0,9}"],
         ) {

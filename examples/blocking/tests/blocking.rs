@@ -15,7 +15,7 @@ fn run(file: &Path) -> (Vec<u64>, u64) {
 }
 
 #[test]
-fn the_second_run_goes_on_where_the_first_ended() {
+fn second_run_continues_after_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ids.db");
     for ids in [1..=40, 41..=80] {

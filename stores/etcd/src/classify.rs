@@ -330,7 +330,7 @@ mod tests {
     };
 
     #[test]
-    fn statuses_are_sorted() {
+    fn statuses_are_classified() {
         for (code, message, read, write, fate) in STATUSES {
             let failure = || Failure::from(Status::new(*code, *message));
             assert_eq!(read_failed(failure()).kind(), *read, "{message}");

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_requests_sent_side_by_side_come_in_any_order() {
+    fn concurrent_replies_arrive_in_any_order() {
         let guard = Guard::default();
         let (a, b) = (guard.floor().unwrap(), guard.floor().unwrap());
         guard.check(Some(at(10)), b).unwrap();

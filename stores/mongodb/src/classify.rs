@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_a_write_are_sorted() {
+    fn failures_of_a_write_are_classified() {
         for (fault, kind) in from_ferretdb().into_iter().chain(from_documentation()) {
             assert_eq!(classify(&fault, Asked::Write), kind, "{fault}");
             let error = failed(&fault, Asked::Write);

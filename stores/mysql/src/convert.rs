@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_our_own_comes_back_as_it_was() {
+    fn own_error_is_returned_unchanged() {
         let ours = Error::new(ErrorKind::Unsupported, "not durable");
         let through = Carried::by_driver(Fault::Refused(ours));
         assert!(Carried::refusal(&through).is_some() && Carried::refusal(&cut()).is_none());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_what_they_were() {
+    fn values_round_trip() {
         use mysql_async::Value as Theirs;
         for (theirs, ours) in [
             (Theirs::NULL, Value::Null),

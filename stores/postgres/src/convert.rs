@@ -144,7 +144,7 @@ mod tests {
 
     /// Errors of a statement that writes. The tests in tests/postgres get the starred codes from PostgreSQL.
     #[tokio::test]
-    async fn errors_of_a_statement_are_sorted_by_their_code() {
+    async fn statement_errors_are_classified_by_code() {
         for (severity, code, kind) in [
             ("ERROR", "55P03", Unavailable),    // * lock timeout
             ("ERROR", "57014", Unavailable),    // * cancelled, statement timeout

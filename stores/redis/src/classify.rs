@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_a_write_are_sorted() {
+    fn failures_of_a_write_are_classified() {
         let ours = [
             (Fault::Lost("broken pipe".into()), UnknownOutcome),
             (Fault::Silent(Duration::from_secs(1)), UnknownOutcome),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_unknown_where_nothing_was_asked_for() {
+    fn failed_read_is_never_an_unknown_outcome() {
         for (fault, written) in from_redis().into_iter().chain(from_documentation()) {
             let kind = REDIS.classify(&fault, Asked::Read);
             assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn failovers_are_trusted_where_replicas_have_to_know() {
+    fn failovers_are_trusted_if_replicas_must_confirm() {
         let options = RedisOptions::new("x").unwrap();
         assert_eq!(options.after_failover(), Failover::Refuse);
         assert_eq!(options.clone().replicas(1).after_failover(), Failover::Allow);

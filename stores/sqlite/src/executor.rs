@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_the_real_engine_are_sorted() {
+    fn errors_of_the_real_engine_are_classified() {
         use ErrorKind::{Conflict, Denied, InvalidInput, NotFound, StoreViolation, Unavailable};
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path();

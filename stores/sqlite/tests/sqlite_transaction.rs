@@ -21,7 +21,7 @@ fn wal(path: &Path) -> Connection {
 }
 
 #[test]
-fn ids_commit_and_roll_back_with_what_they_number() {
+fn ids_commit_and_roll_back_with_their_rows() {
     let mut db = Connection::open_in_memory().unwrap();
     let tx = begin(&mut db);
     assert_eq!(next_in::<i64>(&tx, "invoices").unwrap(), 1);

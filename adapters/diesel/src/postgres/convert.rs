@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_others_the_text_is_known_or_nothing() {
+    fn errors_without_code_are_classified_by_text() {
         for (text, means) in [
             ("relation \"idmill_sequences\" does not exist", NotFound),
             ("schema \"billing\" does not exist", NotFound),

@@ -14,7 +14,7 @@ use crate::{AnyError, connect, ids, name, numbers, open, pool, reserve, run, ser
 /// Several clients write invoices concurrently, and some roll back: no number is missing or
 /// duplicated.
 #[tokio::test]
-async fn numbers_have_no_gaps_whoever_rolls_back() {
+async fn rollbacks_leave_no_gaps() {
     let Some(engine) = server().await else { return };
     open(&engine).await;
     let (pool, mut admin) = (pool(&engine, 4), connect(&engine).await);

@@ -15,7 +15,7 @@ use crate::{admin, ids, invoice, name, number, open, reserve, server, service, u
 /// Several clients write invoices concurrently, and some roll back: no number is missing or
 /// duplicated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn numbers_have_no_gaps_whoever_rolls_back() {
+async fn rollbacks_leave_no_gaps() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 4).await;
     open(&db).await;

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_warning_of_a_commit_is_heard_and_nothing_else() {
+    async fn only_warnings_of_a_commit_are_reported() {
         assert_eq!(said(WARNING).await.as_deref(), Some(WARNING), "nobody else listens");
         assert_eq!(said("there is already a transaction in progress").await, None);
         assert_eq!(listening(async { 1 }).await, (1, None));

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn values_come_back_as_what_they_are() {
+    async fn values_round_trip_with_their_types() {
         let mut own = memory().await;
         own.execute(Statement::write("CREATE TABLE t (a INTEGER, b TEXT, c, d, e, f)", []).once())
             .await
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn errors_of_the_real_engine_are_sorted() {
+    async fn errors_of_the_real_engine_are_classified() {
         let mut own = memory().await;
         own.execute(Statement::write("CREATE TABLE t (a CHECK (a > 0))", [])).await.unwrap();
         for (sql, kind) in [

@@ -13,7 +13,7 @@ use crate::{admin, ids, name, open, options, pool, reserve, server, until_waitin
 /// Several clients write invoices concurrently, and some roll back: no number is missing or
 /// duplicated.
 #[tokio::test]
-async fn numbers_have_no_gaps_whoever_rolls_back() {
+async fn rollbacks_leave_no_gaps() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 4);
     open(&pool).await;

@@ -146,7 +146,7 @@ fn an_engine_that_forgets_records() {
 
 /// The store refuses the first connections, like an engine after a restart, which trials cause themselves.
 #[test]
-fn an_engine_that_turns_some_away_at_first_is_asked_again() {
+fn engine_that_rejects_first_connections_is_retried() {
     let (store, asked) = (MemoryStore::new(), AtomicU32::new(0));
     let suite = Suite::new("late", move |_| {
         let in_time = asked.fetch_add(1, Ordering::Relaxed) % 3 == 2;

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_is_as_usual_and_is_not_printed() {
+    fn omitted_options_have_defaults_and_are_not_printed() {
         let expected = Toy {
             mode: Mode::Create,
             timeout: Duration::from_secs(5),
@@ -328,7 +328,7 @@ mod tests {
 
     /// The option would have no effect, but its user would rely on it.
     #[test]
-    fn a_store_that_cannot_tell_its_history_says_so() {
+    fn store_without_history_rejects_failover() {
         let error = usual().read("failover=refuse").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert!(error.to_string().contains("unknown option `failover`"), "{error}");
@@ -367,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_and_may_be_reads_back(query in "((timeout|lasts|stub|copies|range|name|ca|mode)=([0-9]{1,4}(ms|s|m|h)?|none|rw|[a-z]{1,9}|\\PC{0,9})&?){0,3}") {
+        fn valid_options_round_trip(query in "((timeout|lasts|stub|copies|range|name|ca|mode)=([0-9]{1,4}(ms|s|m|h)?|none|rw|[a-z]{1,9}|\\PC{0,9})&?){0,3}") {
             if let Ok(toy) = usual().read(&query) {
                 prop_assert!(toy.check_values().is_ok());
                 let printed = toy.url(String::new());

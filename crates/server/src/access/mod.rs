@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_allows_what_it_says_and_nothing_else() {
+    fn token_allows_only_its_rights() {
         let access = Access::by([token("s", &[Right::Draw], &["orders", "shop.*"])]);
         let caller = access.caller("s").unwrap();
         assert_eq!(caller.may(Right::Draw, "orders"), Ok(()));

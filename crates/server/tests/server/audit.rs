@@ -239,7 +239,7 @@ async fn the_clients_certificate_is_in_the_line() {
 
 /// Refused clients can retry without limit, but must not fill the disk.
 #[tokio::test]
-async fn who_is_refused_writes_a_few_lines_and_each_is_counted() {
+async fn rejections_log_few_lines_and_are_all_counted() {
     let recorder = DebuggingRecorder::new();
     let (_recording, seen) = (metrics::set_default_local_recorder(&recorder), recorder.snapshotter());
     let ((log, _guard), tokens) = (Log::begin(), Tokens::new());
@@ -281,7 +281,7 @@ async fn long_names_are_shortened_in_the_log() {
 }
 
 #[tokio::test]
-async fn turned_away_clients_write_a_few_lines() {
+async fn rejected_clients_log_few_lines() {
     let (log, _guard) = Log::begin();
     let server = Running::with(with_orders().await, |server| server.max_connections(1)).await;
     let mut only = server.client().await;

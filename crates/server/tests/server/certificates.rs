@@ -62,7 +62,7 @@ fn chain_expires_with_its_first_expiring_certificate() {
 }
 
 #[tokio::test]
-async fn a_client_whose_certificate_has_ended_is_refused() {
+async fn client_with_an_expired_certificate_is_rejected() {
     let authority = Authority::new();
     let ([certificate, key], known) = (authority.signs("server"), authority.signs("client"));
     let old = authority.signs_with("old", ended);

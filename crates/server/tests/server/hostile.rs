@@ -124,7 +124,7 @@ async fn unread_replies_stop_reading_the_pipeline() {
 }
 
 #[tokio::test]
-async fn more_clients_than_there_are_places_for_are_turned_away() {
+async fn clients_above_the_connection_limit_are_rejected() {
     let server = Running::with(FaultyStore::new(), |server| server.max_connections(2)).await;
     let (mut first, mut second) = (server.client().await, server.client().await);
     assert_eq!(first.ask("PING").await, "+PONG");

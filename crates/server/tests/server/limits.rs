@@ -191,7 +191,7 @@ async fn commands_that_wait_are_bounded_for_each_token() {
 }
 
 #[tokio::test]
-async fn over_http_more_requests_are_told_when_to_come_back() {
+async fn http_request_above_the_limit_gets_retry_after() {
     let secret = Secret::fresh().unwrap();
     let (server, _) = with(with_orders().await, [limited(&secret, |token| few(token, 2))]).await;
     let http = Http::new();

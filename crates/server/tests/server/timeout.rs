@@ -86,7 +86,7 @@ async fn client_without_a_token_is_left_after_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn transaction_that_is_left_open_ends_after_a_minute() {
+async fn open_transaction_ends_after_a_minute() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await.0;
     client.write_all(b"MULTI\r\nINCR s\r\n").await.unwrap();

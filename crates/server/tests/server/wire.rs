@@ -67,7 +67,7 @@ async fn transaction_runs_at_exec_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_transaction_has_a_limit() {
+async fn buffered_transaction_has_a_size_limit() {
     let server = Running::over(FaultyStore::new()).await;
     let mut client = server.client().await;
     assert_eq!(client.ask("MULTI").await, "+OK");
@@ -128,7 +128,7 @@ async fn concurrent_clients_get_different_ids() {
 }
 
 #[tokio::test]
-async fn what_would_repeat_an_id_is_refused_with_what_to_do() {
+async fn request_that_repeats_ids_is_rejected_with_a_fix() {
     let server = Running::over(with_orders().await).await;
     let mut client = server.client().await;
     for command in

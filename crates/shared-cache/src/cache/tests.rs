@@ -77,7 +77,7 @@ fn cache_without_cas_is_rejected_before_a_reserve() {
 }
 
 #[test]
-fn a_number_tells_the_next_id() {
+fn window_number_encodes_the_next_id() {
     assert_eq!(LAYOUT.next_of(encoded(50, 1)), Some(50));
     assert_eq!(LAYOUT.next_of(encoded(50, 0)), None, "empty");
     assert_eq!(Layout::new(u64::MAX).next_of(encoded(50, 1)), None, "beyond 2^64");
@@ -113,7 +113,7 @@ fn a_range_goes_to_the_window_without_the_winners_ids() {
 }
 
 #[test]
-fn what_the_winner_needs_itself_is_not_put_into_the_window() {
+fn winner_keeps_its_own_ids_out_of_the_window() {
     let own = Refill { command: Command::Release { cas: 9 }, own: range(31, 4), unused: 0 };
     assert_eq!(refill(LAYOUT, fence(), 1, range(31, 4), 5), Some(own));
     assert_eq!(refill(Layout::new(100), fence(), 1, range(1, 10), 1), None, "not of this sequence");
@@ -148,7 +148,7 @@ fn one_draw_prepares_the_next_range() {
 }
 
 #[test]
-fn the_end_moves_on_only_where_the_window_still_ends_there() {
+fn window_is_extended_only_from_its_current_end() {
     let seen = |end, left| LookReply::Number { number: encoded(end, left), cas: 8 };
     let moved = |end, size| {
         Some(Extend { command: Command::Put { cas: 8, number: encoded(end, size) }, size, unused: 0 })

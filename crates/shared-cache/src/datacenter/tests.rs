@@ -36,7 +36,7 @@ fn token(generation: u64, empty: bool) -> Token {
 }
 
 #[test]
-fn a_take_is_of_one_range_and_of_what_the_caller_can_hold() {
+fn take_is_one_range_within_the_callers_limit() {
     let row = window(2, span(18, 20), Some(span(40, 50)));
     assert_eq!(take(&row, 1, 99).ids, span(18, 19));
     assert_eq!(take(&row, 5, 99).ids, span(18, 20), "it does not straddle");
@@ -63,7 +63,7 @@ fn a_used_up_range_is_switched_in_the_same_write() {
 }
 
 #[test]
-fn only_what_was_acknowledged_was_taken() {
+fn only_acknowledged_ids_are_taken() {
     let take = take(&window(1, span(1, 9), None), 2, 99);
     assert_eq!(take.after(Outcome::Applied), Taken::Ids(span(1, 3)));
     assert_eq!(take.after(Outcome::Refused), Taken::Again);
@@ -154,7 +154,7 @@ fn an_install_happens_once_for_its_generation() {
 }
 
 #[test]
-fn a_window_is_made_only_where_it_never_had_a_range() {
+fn window_is_created_only_if_it_never_had_a_range() {
     let fresh = global(1, None);
     let empty = WindowRow::empty(ERA, bounds());
     assert_eq!(prepare(None, &fresh, None), Prepare::Create(empty));
@@ -179,7 +179,7 @@ fn a_window_of_a_later_era_than_the_counter_is_refused() {
 }
 
 #[test]
-fn a_window_that_went_back_is_noticed_by_who_saw_it() {
+fn restored_window_is_detected_by_its_earlier_users() {
     let floor = Floor::of_window(&window(3, span(30, 40), None));
     assert!(
         floor.allows(Some(&window(3, span(30, 40), None)))

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_our_own_comes_back_as_it_was() {
+    fn own_error_is_returned_unchanged() {
         let ours = Error::new(ErrorKind::Unsupported, "not durable");
         let carried = failed(Fault::Refused(ours), Asked::Write);
         assert_eq!((carried.kind(), carried.to_string().as_str()), (ErrorKind::Unsupported, "not durable"));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_s_words_come_with_its_number_and_the_remedy() {
+    fn server_error_has_text_code_and_remedy() {
         for (code, asked, text) in [
             (
                 1205,

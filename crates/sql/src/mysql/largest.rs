@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_holds_what_its_bits_do() {
+    fn integer_type_holds_the_ids_of_its_bits() {
         assert_eq!(holds("int", false, None), Some(Some(2_147_483_647)));
         assert_eq!(holds("int", true, None), Some(Some(4_294_967_295)));
         assert_eq!(holds("bigint", true, None), Some(Some(u64::MAX)));

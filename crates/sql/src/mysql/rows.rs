@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_row_is_refused_by_name() {
+    fn invalid_row_is_rejected_by_name() {
         let refusal = |name: Value, column: usize, value: Value| {
             let mut numbers = whole();
             if column > 0 {

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_only_where_all_fits_and_no_id_is_0() {
+    fn row_fits_only_if_all_ids_fit_and_none_is_0() {
         let known = |start, max| Known::of(&SequenceInfo::new(named("s"), Bounds::new(start, max).unwrap()));
         let ask = |count, ceiling| Reserve::new(named("s"), count).ceiling(ceiling);
         for (start, max, count, ceiling, room) in [

@@ -204,7 +204,7 @@ async fn duplicate_key_without_a_row_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_page_ends_where_its_last_row_does() {
+async fn page_cursor_is_the_last_row() {
     let broken = Row::new(vec![Value::Bytes(b"b\xff".into())]);
     let (calls, mut server) = opened([found([row(5), broken]), found([row(5)])]).await;
     let page = calls.list(&mut server, &Page::default().limit(2)).await.unwrap();

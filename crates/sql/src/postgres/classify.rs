@@ -271,7 +271,7 @@ mod tests {
     /// Errors of a statement that writes. The tests of `idmill-postgres` get the starred codes from
     /// PostgreSQL.
     #[test]
-    fn missing_create_right_is_told_from_missing_usage() {
+    fn missing_create_and_usage_rights_are_distinguished() {
         let denied = |message| Fault::from(EngineError::new("42501", message));
         let schema = || denied("permission denied for schema public");
         let (created, read) = (not_created(schema(), Asked::Read), failed(schema(), Asked::Read));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_a_statement_are_sorted_by_their_code() {
+    fn statement_errors_are_classified_by_code() {
         for (severity, code, kind) in [
             ("ERROR", "55P03", Unavailable),    // * lock timeout
             ("ERROR", "57014", Unavailable),    // * cancelled, statement timeout
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_ends_or_is_silent_is_unknown() {
+    fn lost_or_silent_connection_is_an_unknown_outcome() {
         for fault in [
             Fault::broken(io::Error::from(io::ErrorKind::UnexpectedEof)),
             Fault::Silent(Duration::from_secs(1)),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_committed_is_not_used() {
+    fn uncommitted_range_is_not_used() {
         let error = failed(Fault::Uncommitted, Asked::Write);
         assert_eq!(error.kind(), Conflict);
         assert!(

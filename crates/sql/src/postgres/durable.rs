@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_crash_would_take_back_is_refused() {
+    fn commit_that_a_crash_could_lose_is_rejected() {
         for (durable, disk, trust) in [
             ("on on on", None, None),
             ("remote_apply on on", None, None),

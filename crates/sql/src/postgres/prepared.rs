@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_literals_that_end_where_they_end() {
+    fn prepared_values_are_complete_literals() {
         let texts = Value::Texts(vec!["a'".to_owned(), "b\\".to_owned()]);
         let statement = reserve(["x'); DROP".into(), texts, Value::Timeout]);
         let prepared = Prepared::new(&statement, Some("7"));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_reserve_is_not_kept() {
+    fn only_reserves_stay_prepared() {
         assert_eq!(Prepared::wants(&reserve(["a".into()])), Some(true));
         assert_eq!(Prepared::wants(&Statement::write("UPDATE t", []).often()), Some(false));
         assert_eq!(Prepared::wants(&Statement::write("UPDATE t", [])), None);

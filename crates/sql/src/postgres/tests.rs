@@ -219,7 +219,7 @@ async fn reserve_gives_up_after_lost_races_or_hidden_rows() {
 }
 
 #[tokio::test]
-async fn what_a_trigger_has_changed_is_not_granted() {
+async fn row_changed_by_a_trigger_is_not_granted() {
     for (fault, changed) in [
         ("moved less than requested", row("s", "1", "9", DURABLE)),
         ("does not show the reserved ids", row("s", "", "4", DURABLE)),
@@ -236,7 +236,7 @@ async fn what_a_trigger_has_changed_is_not_granted() {
 }
 
 #[tokio::test]
-async fn a_table_is_created_where_the_mode_says_so_and_once() {
+async fn table_is_created_once_if_the_mode_allows_it() {
     let columns = "name, next, reserved_from, start, max, incarnation, epoch, format, history";
     let earlier = columns.trim_end_matches(", history");
     let synced = || Ok(vec![texts(&["on", "on"])]);
@@ -365,7 +365,7 @@ async fn row_of_another_history_is_adopted_once_if_unchanged() {
 
 /// For a role without the privilege, and for an engine without the function.
 #[tokio::test]
-async fn what_the_server_does_not_tell_is_not_asked_for_again() {
+async fn unreported_history_is_queried_once() {
     let open = async |answers: Vec<Answered>, failover| {
         let there = Ok(vec![texts(&[
             "app",

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_that_need_an_accident_are_sorted_by_their_code() {
+    fn rare_errors_are_classified_by_code() {
         for (code, kind) in [
             (code::AUTH, ErrorKind::Denied),
             (code::PERM, ErrorKind::Denied),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_error_of_the_engine_is_sorted_too() {
+    fn errors_of_the_driver_are_classified() {
         use ErrorKind::{Denied, StoreViolation, Unavailable, UnknownOutcome};
         for (fault, kind, of_commit) in [
             (Fault::broken(std::io::Error::other("cut")), Unavailable, UnknownOutcome),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_said_is_the_cause_as_it_is() {
+    fn driver_error_is_the_unchanged_cause() {
         let error = failed(Fault::broken(std::io::Error::other("cut")), Asked::InTransaction);
         assert!(error.source().is_some_and(<dyn StdError>::is::<std::io::Error>));
         let said = EngineError::new("5", "database is locked").because(std::io::Error::other("its own"));

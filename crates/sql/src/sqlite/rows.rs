@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_inserted_is_what_is_read(name in "\\PC{1,50}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
+        fn inserted_row_reads_back(name in "\\PC{1,50}", a: u64, b: u64, offset: u64, all: bool, epoch in 0..=i64::MAX as u64) {
             let Ok(name) = SequenceName::new(&name) else { return Ok(()) };
             let bounds = Bounds::new(a.min(b), a.max(b)).unwrap();
             let next = bounds.start() + offset % (bounds.max() - bounds.start()).saturating_add(1);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_no_text_is_not_made_one() {
+    fn name_that_is_not_text_is_rejected() {
         let table = Table::new("t").unwrap();
         let mut values = vec![Value::Bytes(vec![b'a', 0xff])];
         values.extend([1, 1, 9, 1, 0, 1].map(Value::Integer));

@@ -416,7 +416,7 @@ mod tests {
 
     /// The database is never free, and its log exists only from the third probe on.
     #[test]
-    fn a_log_that_comes_while_others_have_the_database_is_seen() {
+    fn log_created_by_another_connection_is_detected() {
         let path = std::env::temp_dir().join(format!("idmill-crowded-{}", std::process::id()));
         let log = PathBuf::from(format!("{}-wal", path.display()));
         let mut looks = 0;
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_after_a_commit_does_not_undo_it() {
+    fn failure_after_a_commit_keeps_the_commit() {
         let moved = Fault::Refused(FileId::moved(Path::new("t")));
         for (fault, kind) in [
             (engine(5, "database is locked"), ErrorKind::UnknownOutcome),

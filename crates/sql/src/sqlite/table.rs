@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_cannot_be_quoted_is_no_table() {
+    fn unquotable_table_name_is_rejected() {
         for name in ["", "a\"b", "1a", "sqlite_master", "SQLite_x", "a.b", "ä", &"a".repeat(64)] {
             let error = Table::new(name).unwrap_err();
             assert_eq!(error.kind(), idmill::ErrorKind::InvalidInput, "{name}");

@@ -9,7 +9,7 @@ use idmill_conformance::Proxy;
 
 /// Idle connections become silent, as behind a firewall that dropped their state. Only one reserve may time
 /// out, not one per connection.
-pub async fn one_silence_is_unknown(store: Arc<dyn Store>, proxy: &Proxy) {
+pub async fn silent_reply_is_an_unknown_outcome(store: Arc<dyn Store>, proxy: &Proxy) {
     let request = |number: usize| {
         let name = SequenceName::new(&format!("s{number}")).unwrap();
         Reserve::new(name, 1).create(Bounds::of::<u64>())

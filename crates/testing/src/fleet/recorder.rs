@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_twice_is_found_on_every_page() {
+    fn duplicates_are_found_on_every_page() {
         assert_eq!(faults(&[(0, 1, 10), (1, 11, PAGE * 3), (0, PAGE * 3 + 1, PAGE * 3 + 1)]), [""; 0]);
         for id in [1, 63, 64, PAGE - 1, PAGE, PAGE * 2 + 77] {
             let found = faults(&[(0, 1, PAGE * 3), (1, id, id)]);

@@ -15,8 +15,8 @@ async fn clients_may_disconnect() {
 }
 
 #[tokio::test]
-async fn the_next_start_goes_on() {
-    service::the_next_start_goes_on(PROGRAM).await;
+async fn restarted_service_continues_the_ids() {
+    service::restarted_service_continues_the_ids(PROGRAM).await;
 }
 
 #[tokio::test]

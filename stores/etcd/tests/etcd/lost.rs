@@ -108,7 +108,7 @@ async fn a_lost_request_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_that_others_went_on_from_is_unknown() {
+async fn lost_reply_followed_by_other_writes_is_unknown() {
     let Some((store, direct, proxy)) = behind("overtaken").await else { return };
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     proxy.lose_answers();

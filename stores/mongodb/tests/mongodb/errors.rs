@@ -151,7 +151,7 @@ fn code(kind: Option<&Mongo>, expected: i32) -> bool {
 }
 
 #[tokio::test]
-async fn errors_of_the_real_engine_are_sorted() {
+async fn errors_of_the_real_engine_are_classified() {
     let Some(server) = server().await else { return };
     let address = server.address();
     for Taken { what, error, kind, driver, remedy } in taken(address).await {

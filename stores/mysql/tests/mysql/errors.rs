@@ -47,7 +47,7 @@ async fn a_lock_that_is_not_to_be_had_leaves_nothing_behind() {
 
 /// A statement may have been killed while its commit waited.
 #[tokio::test]
-async fn a_statement_that_is_killed_is_unknown() {
+async fn killed_statement_is_an_unknown_outcome() {
     let Some(engine) = server().await else { return };
     let address = engine.address();
     let store = open(address, "kills").await;

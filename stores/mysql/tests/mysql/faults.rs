@@ -4,7 +4,7 @@ use super::*;
 
 /// Connections that broke while they were idle are detected before a statement is sent on them.
 #[tokio::test]
-async fn a_server_that_comes_back_is_used_again_at_once() {
+async fn restarted_server_is_used_immediately() {
     let Some(engine) = Engine::start(ENGINE).await else { return };
     let address = engine.address();
     let store = MysqlStore::open(&url(address, "t", "&timeout=20s")).await.unwrap();

@@ -120,7 +120,7 @@ async fn changes_by_others_appear_in_the_next_grant() {
 }
 
 #[tokio::test]
-async fn a_change_to_what_is_already_so_is_none() {
+async fn change_to_the_current_values_changes_nothing() {
     let Some(engine) = server().await else { return };
     let store = open(engine.address(), "same").await;
     reserve(&store, "s", 10).await.unwrap();

@@ -19,7 +19,7 @@ async fn a_data_directory_that_is_put_back() {
 }
 
 #[tokio::test]
-async fn a_table_whose_rows_are_put_back() {
+async fn restored_rows_are_detected() {
     let Some(engine) = server().await else { return };
     let mut ids = drawn(&engine, "rows_back");
     ids.draw(30).await;

@@ -6,7 +6,7 @@ use idmill_mysql::{InTransaction, next_in, reserve_in};
 use super::*;
 
 #[tokio::test]
-async fn ids_commit_and_roll_back_with_what_they_number() {
+async fn ids_commit_and_roll_back_with_their_rows() {
     let Some(engine) = server().await else { return };
     let pool = pool(engine.address(), |options| options);
     let store = MysqlStore::from_pool(&pool).await.unwrap();
@@ -67,7 +67,7 @@ async fn many_at_once_leave_no_gap_at_any_isolation_level() {
 }
 
 #[tokio::test]
-async fn all_or_nothing_and_only_what_the_type_holds() {
+async fn block_is_reserved_whole_and_fits_the_type() {
     let Some(engine) = server().await else { return };
     let pool = pool(engine.address(), |options| options);
     let store = open(engine.address(), "fits").await;
@@ -95,7 +95,7 @@ async fn all_or_nothing_and_only_what_the_type_holds() {
 
 /// The last ids come from the current row, not from this transaction's snapshot.
 #[tokio::test]
-async fn a_snapshot_is_not_what_ids_come_from() {
+async fn ids_ignore_the_snapshot_of_the_transaction() {
     let Some(engine) = server().await else { return };
     let pool = pool(engine.address(), |options| options);
     let store = open(engine.address(), "snapshots").await;

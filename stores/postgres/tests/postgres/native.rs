@@ -329,7 +329,7 @@ async fn list_skips_unsafe_and_reports_denied_sequences() {
 }
 
 #[tokio::test]
-async fn a_qualified_name_is_refused_where_it_exists() {
+async fn existing_qualified_name_is_rejected() {
     let Some(engine) = server().await else { return };
     let admin = client(&engine).await;
     admin.batch_execute("CREATE SCHEMA app; CREATE TABLE app.t (id bigserial)").await.unwrap();

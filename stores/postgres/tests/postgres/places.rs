@@ -49,7 +49,7 @@ async fn schema_created_later_restarts_no_sequence() {
 }
 
 #[tokio::test]
-async fn two_that_can_be_seen_are_refused_until_one_is_named() {
+async fn ambiguous_tables_are_rejected_until_one_is_named() {
     let Some(engine) = server().await else { return };
     let (admin, url) = (client(&engine).await, shop(&engine).await);
     let native = format!("{url}&sequences=native");

@@ -11,7 +11,7 @@ use crate::{client, ids, inspect, name, open, request, reserve, schemes, server,
 
 /// Two writers of one row: the second waits, and then continues from the row as the first left it.
 #[tokio::test]
-async fn a_reserve_that_waited_goes_on_from_what_the_other_left() {
+async fn waiting_reserve_continues_after_the_other_one() {
     let Some(engine) = server().await else { return };
     let (store, mut other) = (open(&engine).await, client(&engine).await);
     reserve(&store, "s", 10).await.unwrap();

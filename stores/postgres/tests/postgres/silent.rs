@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idmill_conformance::Proxy;
 use idmill_postgres::PostgresStore;
-use idmill_testing::engines::silence::one_silence_is_unknown;
+use idmill_testing::engines::silence::silent_reply_is_an_unknown_outcome;
 
 use crate::{client, open, reserve, server, url};
 
@@ -16,7 +16,7 @@ async fn silent_connections_cost_one_unknown_outcome_in_total() {
     let direct = engine.address().to_string();
     let url = url(&engine, "").replace(&direct, &proxy.address().to_string()).replace("20s", "10s");
     let store = PostgresStore::open(&url).await.unwrap();
-    one_silence_is_unknown(Arc::new(store), &proxy).await;
+    silent_reply_is_an_unknown_outcome(Arc::new(store), &proxy).await;
 }
 
 /// A firewall may have dropped it.

@@ -14,7 +14,7 @@ use crate::{client, ids, name, open, reserve, server};
 /// Several clients write invoices concurrently, and some roll back: no number is missing or
 /// duplicated.
 #[tokio::test]
-async fn numbers_have_no_gaps_whoever_rolls_back() {
+async fn rollbacks_leave_no_gaps() {
     let Some(engine) = server().await else { return };
     open(&engine).await;
     client(&engine).await.batch_execute("CREATE TABLE invoices (number bigint PRIMARY KEY)").await.unwrap();

@@ -31,7 +31,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ceiling_is_near_where_others_may_have_come_to_it() {
+    fn ceiling_is_near_if_other_processes_may_reach_it() {
         let known = |next| Known::of(&info("s", next), "k".to_owned(), None);
         let near = |next, ceiling| known(next).near(ceiling, 10 * NEAR);
         assert!(!near(Some(1), 1_000_000), "its own end");

@@ -72,7 +72,7 @@ async fn hidden_durability_settings_need_explicit_trust() {
 
 /// Every connection checks again: a server may have been restarted with other settings.
 #[tokio::test]
-async fn settings_are_asked_for_on_every_connection() {
+async fn settings_are_checked_on_every_connection() {
     let Some(engine) = start(&[]).await else { return };
     let store = open(&engine, "").await.unwrap();
     assert_eq!(first(&store, "s").await.unwrap(), 1);

@@ -208,7 +208,7 @@ async fn store_slower_than_a_claim_costs_one_reported_block() {
 }
 
 #[tokio::test]
-async fn a_sequence_that_is_set_takes_back_what_is_in_its_window() {
+async fn set_empties_the_window() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };
     let store = FaultyStore::new();
     let tiers = [tier(&store, &engine, 0), tier(&store, &engine, 0)];

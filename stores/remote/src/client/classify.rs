@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_unknown_where_nothing_was_asked_for() {
+    fn failed_read_is_never_an_unknown_outcome() {
         for (fault, written, _) in said() {
             let kind = IDMILL.classify(&fault, Asked::Read);
             assert_eq!(kind, if written == UnknownOutcome { Unavailable } else { written }, "{fault}");

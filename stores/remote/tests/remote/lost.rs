@@ -99,7 +99,7 @@ async fn late_reply_is_not_used_for_a_later_call() {
 /// Simulates a firewall that drops connections: the first call times out with an unknown outcome, and the
 /// client then discards its other connections.
 #[tokio::test]
-async fn one_silence_is_unknown() {
+async fn silent_reply_is_an_unknown_outcome() {
     let memory = MemoryStore::new();
     let server = Running::over(memory.clone()).await;
     let proxy = Proxy::start(server.address).await.unwrap();

@@ -44,7 +44,7 @@ fn insert(number: i64) -> Statement {
 }
 
 #[tokio::test]
-async fn ids_commit_and_roll_back_with_what_they_number() {
+async fn ids_commit_and_roll_back_with_their_rows() {
     let Some((_emulator, client)) = with_tables().await else { return };
     let mut tx = begin(&client).await;
     assert_eq!(next_in::<i64>(&mut tx, "invoices").await.unwrap(), 1);

@@ -69,7 +69,7 @@ fn rows_that_cannot_be_are_named_and_refused() {
 }
 
 #[test]
-fn the_table_itself_refuses_what_cannot_be() {
+fn table_constraints_reject_invalid_rows() {
     let (Own(db), _) = table();
     for row in [
         "'a', 1, 10, 20, 0, 0, 1",

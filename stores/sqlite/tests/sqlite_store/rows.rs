@@ -154,7 +154,7 @@ async fn an_existing_database_keeps_its_journal_and_its_tables() {
 }
 
 #[tokio::test]
-async fn rows_of_a_later_version_are_left_alone() {
+async fn rows_of_a_later_version_are_not_changed() {
     let place = Place::new();
     let store = place.open().await;
     reserve(&store, "s", 5).await.unwrap();

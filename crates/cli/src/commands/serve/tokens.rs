@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_is_read() {
+    fn printed_token_entry_is_read() {
         let args = Args {
             name: "the \"shop\"".to_owned(),
             rights: vec!["draw".to_owned()],
