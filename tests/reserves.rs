@@ -75,7 +75,7 @@ fn check(threads: u64, step: u64, watermark: u64, seen: &Snapshot) {
     assert!((least..=most).contains(&seen.remaining), "{place}");
 }
 
-/// Draws all ids from an empty memory, until no reserve is in flight.
+/// Starts with empty memory, and draws all ids until no reserve is in flight.
 fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     let store = MemoryStore::new();
     let sequences = Sequences::builder(store.clone()).own_thread();

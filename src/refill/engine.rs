@@ -392,7 +392,8 @@ impl<W: Waiter> Engine<W> {
     /// Sheds the last held range, which can be reserved again once the store has it back. Other held ids are
     /// a gap.
     fn return_excess(&mut self, out: &mut Vec<Effect<W>>) {
-        // Not with a reserve in flight: it could be granted these ids before this engine expects them again.
+        // While a reserve is in flight, keep the ids: the store could grant them to it before this engine
+        // expects them again.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
             && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.history.identity())

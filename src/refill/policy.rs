@@ -19,10 +19,10 @@
 //! same amount. So memory never holds more than 2 × rate × max(budget + 4 latencies, 0.1 s, 20 latencies) + B
 //! ids, where the rate includes the burst's share.
 //!
-//! *A load that grows tenfold and stays costs one wait.* The step is 20 latencies at the old rate R. When the
-//! waiting callers have been served, ids worth up to 6 of these are drawn and 14 are left; the next refill
-//! must start at 10. The last watermark, worth 4, was drawn within one latency. The pace follows by two
-//! thirds, to at least 2.9 R, which gives a watermark of 11.
+//! *A load that grows tenfold and stays costs one wait.* The unit here is the ids of one latency at the old
+//! rate R, and the step is 20 units. When the waiting callers have been served, at most 6 units of the step
+//! are drawn and at least 14 are left. The next refill must start at 10 units. The last watermark, 4 units,
+//! was drawn within one latency, so the pace rises to at least 2.9 R, which gives a watermark of 11 units.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `idmill draws`: its figures are consistent, and it leaves nothing behind.
+//! Tests `idmill draws`: its figures are consistent, and it removes its sequences.
 
 mod common;
 

@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     match urls.as_slice() {
         [] => with_nodes_of_our_own().await,
         [first, second] => watch([first, second]).await,
-        _ => Err("name the cluster as two datacenters see it, or nothing at all".into()),
+        _ => Err("pass two URLs of the cluster, one for each datacenter, or no argument".into()),
     }
 }
 

@@ -48,7 +48,7 @@ impl Place {
         Range { key: self.key(name).into_bytes(), ..Range::default() }
     }
 
-    /// The first possible key. It is not itself a sequence's, since no name is empty.
+    /// The prefix, which is below the key of every sequence, since no name is empty.
     pub(super) fn first(&self) -> Vec<u8> {
         self.prefix.clone().into_bytes()
     }

@@ -38,7 +38,7 @@ pub(super) enum Need {
     Batches,
     /// Reserves that begin where the stored sequence is.
     Exact,
-    /// A store that takes rests back.
+    /// A store that takes unused ids back.
     GivesBack,
     /// A store that keeps records.
     Records,
@@ -160,7 +160,7 @@ pub fn trials() -> &'static [Trial] {
             ceiling [] "Nothing above the caller's ceiling is granted; other callers continue from there."
             creation_below_the_ceiling [] "A reserve that can grant nothing loses nothing."
             stored_bounds_win [] "The bounds of an existing sequence are kept, even if a reserve would create it with others."
-            large_counts [] "Counts up to the largest number are granted in full, or up to the end, without an overflow."
+            large_counts [] "A reserve of any count, up to the largest, is granted in full or up to the end of the sequence, without overflow."
         }
         names {
             names_are_kept [] "Different names are different sequences, whatever their characters, and are listed unchanged."
@@ -182,7 +182,7 @@ pub fn trials() -> &'static [Trial] {
             rests_are_granted_again [GivesBack] "Ids that are given back from the last range are granted to the next reserve."
             rests_of_others_stay [GivesBack] "Ids are not taken back if others reserved after them, or if they belong to another identity."
             rests_at_once [GivesBack] "When clients reserve and give back concurrently, no id that was kept is granted again."
-            rests_through_cuts [GivesBack Connection] "When a connection is cut during a give-back, the reported outcome is true."
+            rests_through_cuts [GivesBack Connection] "When a connection is cut during a give-back, the store reports the outcome correctly."
         }
         records {
             records_compare [Records] "A record is replaced only if it is unchanged since it was read; a sequence of its name is unaffected."
@@ -190,7 +190,7 @@ pub fn trials() -> &'static [Trial] {
             record_names_are_kept [Records] "Different names are different records, whatever their characters, and are listed unchanged."
             records_come_in_pages [Records] "Pages of records have every record of a prefix, in its current state, and no other."
             records_over_kills [Records Kill] "A record that was written before the engine was killed is kept."
-            records_through_cuts [Records Connection] "When a connection is cut during the write of a record, the reported outcome is true."
+            records_through_cuts [Records Connection] "When a connection is cut during the write of a record, the store reports the outcome correctly."
         }
         guard {
             is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is rejected; a removed name starts above its old ids."
@@ -213,9 +213,9 @@ pub fn trials() -> &'static [Trial] {
         }
         connections {
             unreachable [Connection] "While the engine is unreachable, errors are transient and true; then the client recovers."
-            cut_before_arrival [Connection] "When a connection is cut before a request arrived, the reported outcome is true."
-            cut_after_arrival [Connection] "When a connection is cut after a request arrived, the reported outcome is true."
-            cut_before_the_reply [Connection] "When a connection is cut instead of a reply, the reported outcome is true."
+            cut_before_arrival [Connection] "When a connection is cut before a request arrived, the store reports the outcome correctly."
+            cut_after_arrival [Connection] "When a connection is cut after a request arrived, the store reports the outcome correctly."
+            cut_before_the_reply [Connection] "When a connection is cut instead of a reply, the store reports the outcome correctly."
             reply_withheld [Connection] "A late or lost reply is never taken for the reply to another request."
             garbled_replies [Connection] "A garbled reply causes a correct error, and never a panic, a wait or an id."
         }

@@ -108,7 +108,8 @@ pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
     ledger.disjoint()
 }
 
-/// Keeps and records the front of each grant, and gives the rest back. Returns how many rests were taken.
+/// Keeps and records the front of each grant, and gives the rest back. Returns the number of ranges that the store
+/// took back.
 async fn reserve_and_give_back(
     context: &Context,
     client: &Client,

@@ -232,7 +232,7 @@ impl Guard {
                     }
                     self.looks_at_store(&mut state, p);
                 }
-                // The error: an administrator has to decide.
+                // This is an error until an administrator decides.
                 At::Foreign(granted, _) if !is_outdated(&state, &granted) => return true,
                 At::Foreign(..) => self.looks_at_store(&mut state, p),
                 At::Holding(..) => return true,

@@ -64,8 +64,8 @@ async fn a_keyspace_and_a_table_that_are_heard_of_later(cluster: &Cluster) {
     // The store checks twice before the keyspace is created, and twice after.
     proxy.misspell(KEYSPACES, "heard_of", "unheard_", 4);
     proxy.misspell("CREATE TABLE", "heard_of", "unheard_", 2);
-    // The store checks twice before the table is created, once after each of the two failed attempts, and
-    // once after the successful attempt.
+    // The store checks five times: twice before the table is created, once after each of two failed attempts,
+    // and once after the successful attempt.
     proxy.misspell(TABLES, "idmill_sequences", "idmill_sequencez", 5);
     let store =
         CassandraStore::open(cluster.behind(&proxy, "heard_of").create_keyspace([("dc1", 1)])).await.unwrap();

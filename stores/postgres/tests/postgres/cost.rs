@@ -1,4 +1,4 @@
-//! The cost of a reserve: one round trip, of a statement that is not planned again.
+//! A reserve costs one round trip. Its statement stays prepared, so the server does not plan it again.
 
 use std::sync::Arc;
 

@@ -41,7 +41,7 @@ async fn schema_created_later_restarts_no_sequence() {
                WHERE relname IN ('s', 'new', 'idmill_sequences') ORDER BY 1";
     let places: Vec<String> = admin.query(sql, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
     assert_eq!(places, ["public.idmill_sequences", "public.s", "shop.new"]);
-    // Set and removed where they were found.
+    // `set` and `remove` change the sequence in the schema in which it was found.
     let native = schemes().open(&both[1]).await.unwrap();
     assert!(native.remove(&name("s")).await.unwrap());
     assert!(native.remove(&name("new")).await.unwrap());
