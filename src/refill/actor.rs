@@ -33,8 +33,8 @@ use crate::sync::{Arc, Ordering};
 /// The most sequences in one round trip. Bounds the store's transaction and the memory of a burst.
 const LARGEST_BATCH: usize = 256;
 
-/// How many unused ranges are given back concurrently. There is no hurry at the end of a process, and many processes
-/// may end at the same time.
+/// How many unused ranges are given back concurrently. There is no hurry at the end of a process, and many
+/// processes may end at the same time.
 const GIVEN_BACK_AT_ONCE: usize = 16;
 
 /// The most sequences checked for eviction before the actor serves its callers again.

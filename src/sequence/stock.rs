@@ -172,8 +172,8 @@ impl Stock {
         }
         match &chain.tail {
             Some(tail) => tail.next().store(Some(segment.clone())),
-            // Nothing was published since the start or the last revocation: `current` is the empty segment
-            // from then.
+            // Nothing was published since the start or the last revocation: `current` is still that empty
+            // segment.
             None => self.current.store(segment.clone()),
         }
         chain.push(segment);

@@ -70,12 +70,12 @@ impl Schemes {
         })
     }
 
-    /// The names of the schemes of stores, with those that are not compiled in.
+    /// Returns the schemes of stores, including schemes that are not compiled in.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().filter(|scheme| !scheme.is_window()).map(Scheme::name)
     }
 
-    /// Lists the URLs that this program reads, and those that it could read.
+    /// Lists the URLs that this program reads, and the URLs of stores that are not compiled in.
     fn compiled(&self) -> String {
         let here = self.examples(|scheme| scheme.remedy().is_none());
         let missing = self.examples(|scheme| scheme.remedy().is_some());

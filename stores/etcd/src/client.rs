@@ -86,9 +86,9 @@ impl Client {
         self.call(wire::TXN, txn, resend).await
     }
 
-    /// Sends the request to one member after the other until one answers. Once it may have been applied, it
-    /// fails, unless resending is harmless: then it is resent until it is answered, or until one more
-    /// timeout has passed.
+    /// Sends the request to one member after the other until one answers. If a request
+    /// may have been applied, this returns the error. If resending is harmless, the request is sent again
+    /// until a member answers, for at most one more timeout.
     async fn call<Q, A>(
         &self,
         path: &'static str,

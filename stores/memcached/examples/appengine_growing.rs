@@ -108,5 +108,5 @@ fn report(instances: &[Arc<Tier>], took: Duration, times: u32, reserved: u64) {
         round_trips as f64 / ids as f64,
         stats.iter().map(|stats| stats.refills).sum::<u64>()
     );
-    println!("{reserved} ids were reserved: what is not handed out was forgotten, or is in the cache");
+    println!("{reserved} ids were reserved: the remaining ids were lost, or are in the cache");
 }

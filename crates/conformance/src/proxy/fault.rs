@@ -18,7 +18,7 @@ pub enum Fault {
     /// connection, and does not receive that answer.
     CutReply,
     /// The request reaches the engine. The next answer and all later ones on this connection are withheld
-    /// until the gate is opened. If it never is, they are never delivered.
+    /// until the gate is opened.
     Withhold(Gate),
     /// The request reaches the engine. The client gets this instead of the next answer, and is then cut
     /// off.

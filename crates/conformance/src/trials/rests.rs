@@ -108,8 +108,8 @@ pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
     ledger.disjoint()
 }
 
-/// Keeps and records the front of each grant, and gives the rest back. Returns the number of ranges that the store
-/// took back.
+/// Keeps and records the front of each grant, and gives the rest back. Returns the number of ranges that
+/// the store took back.
 async fn reserve_and_give_back(
     context: &Context,
     client: &Client,
@@ -121,7 +121,7 @@ async fn reserve_and_give_back(
         let (began, count) = (now(), LEN + round % 3);
         let mut grant = client.reserve(&context.request(name, count)).await??;
         let back = rest(name, grant, 1 + round % 4);
-        // A rest in doubt no longer belongs to its owner, as in an allocator.
+        // If the outcome of a give-back is unknown, the owner no longer uses the ids, as in an allocator.
         taken += u32::from(client.give_back(&back).await?.is_ok_and(|taken| taken));
         grant.range = grant.range.take_front(1 + round % 4);
         ledger.add(Entry { began, ended: now(), count, ceiling: u64::MAX, reply: Reply::Granted(grant) });

@@ -27,8 +27,8 @@ use crate::history::RowHistory;
 use crate::rows::decide;
 use crate::{Answer, Executor, Fault, Statement};
 
-/// The column of a row read before a write that has the history it was written in. The next column
-/// has the current history.
+/// The position of the row's history, in a row that is read before a write. The current history
+/// follows it.
 const WAS_AT: usize = 7;
 
 /// The number of tries before a call gives up because others changed the row. Each time, another

@@ -191,7 +191,7 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
     }
     let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
     format!(
-        "{rows}. The server has {open} open, and shows {most}: first those with errors, then by name. Search covers all"
+        "{rows}. The server has {open} open, and shows {most}: first sequences with errors, then by name. Search covers all"
     )
 }
 
