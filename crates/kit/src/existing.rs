@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(ids.sequence::<u64>("orders").await.unwrap().next().await.unwrap(), 1);
         let opened = ids.sequence::<u64>("odrers").await.unwrap_err();
         assert_eq!(opened.kind(), ErrorKind::NotFound, "{opened}");
-        assert!(opened.to_string().contains("create it without `existing`"), "{opened}");
+        assert!(opened.to_string().contains("prevents its creation"), "{opened}");
         let drawn = ids.sequence::<u64>("odrers").lazy().unwrap().next().await.unwrap_err();
         assert_eq!(drawn.kind(), ErrorKind::NotFound, "{drawn}");
         assert_eq!(memory.list_all().await.unwrap().len(), 1);
@@ -128,9 +128,8 @@ mod tests {
             [request(&missing, Some(bounds)), request(&known, Some(bounds)), request(&missing, None)];
         let granted = Existing::of(memory).reserve_many(&requests).await;
         assert!(granted[1].is_ok());
-        let says = |at: usize| {
-            granted[at].as_ref().unwrap_err().to_string().contains("create it without `existing`")
-        };
+        let says =
+            |at: usize| granted[at].as_ref().unwrap_err().to_string().contains("prevents its creation");
         assert_eq!((says(0), says(2)), (true, false), "the last is not to be created in any case");
     }
 }

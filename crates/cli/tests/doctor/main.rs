@@ -220,7 +220,10 @@ fn exhausted_remedy_passes_the_ids_in_use() {
     let typed = finding(&[&check[..], &["--type", "s=i16"]].concat());
     assert_eq!(typed["command"], "idmill set s --next 501 --max 32767", "{typed}");
     let full = finding(&[&check[..], &["--type", "s=u8"]].concat());
-    assert!(full["command"].is_null() && full["advice"].as_str().unwrap().contains("ends at 255"), "{full}");
+    assert!(
+        full["command"].is_null() && full["advice"].as_str().unwrap().contains("holds ids up to 255"),
+        "{full}"
+    );
     let unchecked = finding(&[]);
     assert!(unchecked["found"].as_str().unwrap().contains("no column was compared"), "{unchecked}");
 }
