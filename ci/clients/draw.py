@@ -136,7 +136,7 @@ class Server:
 
     def start(self):
         listen = ["--resp", self.resp, "--http", self.http]
-        serve = [IDMILL, "serve", "--json", "--store", STORE, "--timeout", "500ms", *listen, *self.options]
+        serve = [IDMILL, "serve", "--json", "--store", STORE, "--create=false", "--timeout", "500ms", *listen, *self.options]
         with open(self.log, "a") as log:
             begin = log.tell()
             self.process = subprocess.Popen(serve, stderr=log)
