@@ -41,7 +41,8 @@ fn threads_that_draw_once_waste_nothing() {
     );
 }
 
-/// Two tasks of one thread: one waited for an id, the other draws from the block that the thread inherits.
+/// Two tasks share a thread: one was waiting for an id, and the other draws from the block that the thread
+/// takes over.
 #[test]
 fn new_thread_skips_inherited_ids_below_its_awaited_id() {
     // The actor runs only while this thread is in `block_on`.

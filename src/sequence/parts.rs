@@ -98,7 +98,7 @@ pub(crate) enum Message {
 pub(crate) enum Ending {
     /// All senders are gone.
     Abandoned,
-    /// A caller closed the sequences, and waits until everything is put away.
+    /// A caller closed the sequences, and waits until the unused ids are given back.
     Asked,
 }
 

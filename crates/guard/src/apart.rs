@@ -55,7 +55,7 @@ pub async fn marked(store: &dyn Store, witness: &dyn Store) -> Result<()> {
 }
 
 async fn mark(witness: &dyn Store) -> Result<()> {
-    // Another process may have written its mark first, which is as good.
+    // Another process may have written its mark first, which serves the same purpose.
     witness.swap_record(&name(), None, &fresh()).await.map(drop)
 }
 

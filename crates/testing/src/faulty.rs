@@ -141,8 +141,7 @@ impl Faults {
 
     fn draw_latency(&mut self) -> Duration {
         let spread = u64::try_from(self.longest.saturating_sub(self.shortest).as_nanos()).unwrap_or(u64::MAX);
-        // Without a choice nothing is drawn, so that a constant latency does not shift the faults of a
-        // seed.
+        // A constant latency draws no random number, so that the faults of a seed stay the same.
         if spread == 0 {
             self.shortest
         } else {

@@ -485,6 +485,6 @@ impl fmt::Debug for Driver {
     }
 }
 
-// Not under loom, where this file lies elsewhere.
+// Not under loom, which compiles this file from another package.
 #[cfg(all(test, not(idmill_loom)))]
 mod tests;

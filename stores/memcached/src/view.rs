@@ -16,7 +16,7 @@ impl MemcachedWindow {
         let deadline = self.deadline();
         let connection = self.connected(deadline).await?;
         let looked = self.send(&connection, &known, Command::Peek, deadline).await;
-        // A look changes nothing, so every failure can be reported as not sent.
+        // A read changes nothing, so every failure can be reported as not sent.
         let failed = |reason| self.failed(&Failure::NotSent(reason));
         let reply = looked.map_err(|(Failure::NotSent(reason) | Failure::Lost(reason))| failed(reason))?;
         match reply.seen().map_err(|other| failed(unexpected(&other)))? {

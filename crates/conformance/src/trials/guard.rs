@@ -37,7 +37,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     let grant = guarded.reserve(&request).await??;
     check!(grant.range.start() == 1, "a reset through the guard is not followed: {grant:?}");
 
-    // Without the witness: like a database that was emptied or replaced.
+    // Remove the sequence without the guard, as if the database had been emptied or replaced.
     check!(client.remove(&name).await??, "it is not there");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     match guarded.reserve(&request).await? {

@@ -1,4 +1,4 @@
-//! Rows of another history: lists them, and moves them to the current history.
+//! Lists the rows that belong to another history, and moves them to the current one.
 
 use idmill::store::{Page, Reserve, SequenceInfo};
 use idmill::{Error, Result, SequenceName};

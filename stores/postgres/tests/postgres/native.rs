@@ -348,6 +348,6 @@ async fn existing_qualified_name_is_rejected() {
         }
     }
     assert_eq!(store.list_all().await.unwrap().len(), 0, "in the path");
-    // A name with a dot is valid if there is no such qualified sequence.
+    // A name with a dot is valid, unless it is also the qualified name of an existing sequence.
     store.create(&name("app.other"), Bounds::of::<i32>()).await.unwrap();
 }
