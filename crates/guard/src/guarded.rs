@@ -373,8 +373,8 @@ fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
         return exhausted(name, max);
     }
     let message = format!(
-        "a removed sequence of this name used all ids up to {max}; raise `max`, or remove it with `--forget` \
-         to repeat them"
+        "a removed sequence of this name used all ids up to {max}; raise `max`, or run `idmill remove \
+         --forget` to repeat its ids"
     );
     Error::new(ErrorKind::Exhausted, message)
 }

@@ -158,7 +158,7 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
     let (rate, latency) = (workload.rate, digits(workload.latency.as_secs_f64() * 1e3));
     [
         ("watermark", format!("{} = {rate}/s x ({budget} + 4 x {latency} ms)", sizes.watermark)),
-        ("step", format!("{}, at least the watermark and 0.1 s or 20 latencies of ids", sizes.step)),
+        ("step", format!("{}, at least the watermark, and the ids of 0.1 s or of 20 latencies", sizes.step)),
         ("waste", format!("at most {} ids by a crash", sizes.most_in_memory())),
         ("settings", settings(workload)),
     ]

@@ -75,7 +75,7 @@ async fn changed(
 /// Removes a sequence with `--yes`; otherwise explains the consequences.
 pub(super) async fn remove(global: &Global, args: &Remove) -> Outcome {
     if args.forget && opening::url(global)?.guard().is_none() {
-        let message = "`--forget` changes a witness, and no guard is set";
+        let message = "`--forget` requires a guard, and none is set";
         return Err(Failure::usage(message).hint("set `--guard` or `IDMILL_GUARD`, or drop `--forget`"));
     }
     let store = opening::existing(global).await?;

@@ -21,7 +21,7 @@ fn expect<T: std::fmt::Debug>(what: &str, answer: &Result<T>, kind: ErrorKind) -
 
 pub(super) async fn create_once(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("once"));
-    check!(client.inspect(&name).await??.is_none(), "it exists before it was created");
+    check!(client.inspect(&name).await??.is_none(), "the sequence exists before its creation");
     let bounds = Bounds::new(10, 90)?;
     let created = client.create(&name, bounds).await??;
     check!(created.name == name && created.bounds == bounds, "created as {created:?}");
@@ -39,7 +39,7 @@ pub(super) async fn create_once(context: Arc<Context>) -> Outcome {
 
 pub(super) async fn looking_consumes_nothing(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("look"));
-    check!(client.inspect(&name).await??.is_none(), "it exists before it was created");
+    check!(client.inspect(&name).await??.is_none(), "the sequence exists before its creation");
     check!(client.inspect(&name).await??.is_none(), "looking at it created it");
     check!(client.list().await??.iter().all(|info| info.name != name), "looking at it created it");
     client.reserve(&context.request(&name, 5)).await??;

@@ -76,7 +76,7 @@ pub(super) async fn rests_of_others_stay(context: Arc<Context>) -> Outcome {
     refused(&client, &unknown, "there is no such sequence").await?;
     let mut shorter = back.clone();
     shorter.rest = shorter.rest.take_front(4);
-    refused(&client, &shorter, "it is not the end").await?;
+    refused(&client, &shorter, "it is not the end of the granted range").await?;
     granted(&context, &other, &name).await?;
     refused(&client, &back, "others have reserved after it").await?;
     // The same numbers again, after a reset of the sequence.

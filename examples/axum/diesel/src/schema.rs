@@ -1,6 +1,6 @@
 //! The tables, as `diesel print-schema` writes them.
 
-#![allow(missing_docs, reason = "the macro writes more than can be documented")]
+#![allow(missing_docs, reason = "the macro generates items without documentation")]
 
 diesel::table! {
     orders (id) {

@@ -90,8 +90,8 @@ idmill_kit::options! {
     ///
     /// The number of ids that a `nextval` takes. Existing sequences keep their increment.
     pub increment: u64 = "1" in whole(1, MOST_INCREMENT);
-    /// Which id of its block a value of a native sequence is, if the increment is above 1. Required for such
-    /// a sequence unless idmill created it.
+    /// Whether a value of a native sequence is the first or the last id of its block, if the increment is
+    /// above 1. Required for such a sequence unless idmill created it.
     ///
     /// Sequences that idmill creates have [`Values::Last`], and keep what they were created with.
     pub values: Option<Values> = "" in words::<Values>();

@@ -211,7 +211,7 @@ impl Link {
             return Ok(());
         }
         let message = format!(
-            "the server's store has {can:?}, but the first one has {known:?}; put all servers over the same \
+            "the server's store has {can:?}, but the first one has {known:?}; point all servers at the same \
              store"
         );
         Err(Error::new(ErrorKind::Unsupported, message))

@@ -11,7 +11,7 @@ use super::RemoteStore;
 
 const DEFAULT_PORT: u16 = 7380;
 const TLS: &str = "idmills";
-const VARIABLE: Kind = text("NAME", "the name of a variable of the environment", |name| {
+const VARIABLE: Kind = text("NAME", "the name of an environment variable", |name| {
     !name.is_empty() && !name.contains(['=', '\0'])
 });
 
@@ -35,7 +35,7 @@ idmill_kit::options! {
         pub(super) tls: Tls,
     }
 
-    /// How long a call may take. Connecting, to all servers together, may take half of it.
+    /// How long a call may take. Connecting may take up to half of that time, in total over all servers.
     pub timeout: Duration = "5s" in duration("10ms", "24h");
     /// A file with the token, instead of one in the URL. It is read for each new connection.
     ///
