@@ -147,10 +147,10 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
     match &outcome {
         Ok(true) => tracing::debug!(%sequence, ?rest, "returned the unused ids"),
         Ok(false) => {
-            tracing::debug!(%sequence, ?rest, "unused ids became a gap: other processes had reserved after them")
+            tracing::debug!(%sequence, ?rest, "unused ids became a gap: other processes had reserved after them");
         }
         Err(error) => {
-            tracing::warn!(%sequence, ?rest, %error, "unused ids became a gap: the store did not take them back")
+            tracing::warn!(%sequence, ?rest, %error, "unused ids became a gap: the store did not take them back");
         }
     }
     if outcome.is_ok_and(|is_back| is_back) {
