@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::{Address, Asked, advised};
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ErrorKind as Driver, RedisConnectionInfo, RedisError, RedisResult};
+use redis_driver::aio::MultiplexedConnection;
+use redis_driver::{
+    AsyncConnectionConfig, ErrorKind as Driver, RedisConnectionInfo, RedisError, RedisResult,
+};
 use rustls::ClientConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use ::redis::{Pipeline, RedisConnectionInfo, Value};
+use ::redis_driver::{Pipeline, RedisConnectionInfo, Value};
 use idmill::store::Capabilities;
 use idmill::{Error, ErrorKind, Operation, Result, Status};
 use idmill_kit::Address;
