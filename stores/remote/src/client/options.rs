@@ -190,7 +190,7 @@ mod tests {
             ("idmill://:%ffsecret@x", "UTF-8"),
             ("idmill://:secret@x?token_env=T", "duplicate token"),
             ("idmill://x?token_env=T&token_file=f", "duplicate token"),
-            ("idmill://x?token_env=", "name of a variable"),
+            ("idmill://x?token_env=", "name of an environment variable"),
             ("idmill://x?timeout=1ms", "10ms to 24h"),
             ("idmill://x?ca=/x.pem", "idmills://"),
             ("idmill://x?cert=a&key=b", "idmills://"),
