@@ -158,6 +158,6 @@ async fn server_with_fewer_capabilities_is_rejected() {
     }
     let last = errors.pop().unwrap();
     assert_eq!(last.kind(), ErrorKind::Unsupported, "{last}");
-    assert!(last.to_string().contains("over the same store"), "{last}");
+    assert!(last.to_string().contains("at the same store"), "{last}");
     assert_eq!(next(&memory, "s").await, None);
 }
