@@ -257,13 +257,13 @@ fn redacted(text: &str) -> String {
 /// Reports invalid arguments, or prints the requested help.
 pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     let asked = matches!(error.kind(), UsageKind::DisplayHelp | UsageKind::DisplayVersion);
-    let tip = tip(&error, &std::env::args().collect::<Vec<_>>());
+    let tip = tip(&error);
     if !asked && std::env::args_os().any(|arg| arg == "--json") {
         let text = error.to_string();
         // The text after an empty line is the usage.
         let text = text.split("\n\n").next().unwrap_or(&text).trim_start_matches("error: ");
         let mut failure = Failure::usage(redacted(&text.split_whitespace().collect::<Vec<_>>().join(" ")));
-        failure.0.hint = tip;
+        failure.0.hint = tip.as_deref().map(redacted);
         return failure.report(true);
     }
     if let Some(tip) = tip {
@@ -281,7 +281,7 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
 
 /// Returns the command that a rejected one may mean: those of other tools, and a name or a count that belongs
 /// to an option.
-fn tip(error: &clap::Error, args: &[String]) -> Option<String> {
+fn tip(error: &clap::Error) -> Option<String> {
     let value = |kind| match error.get(kind) {
         Some(ContextValue::String(value)) => Some(value.as_str()),
         _ => None,
@@ -296,8 +296,8 @@ fn tip(error: &clap::Error, args: &[String]) -> Option<String> {
         });
     }
     let extra = value(ContextKind::InvalidArg).filter(|_| error.kind() == UsageKind::UnknownArgument)?;
-    let command = args.iter().find(|arg| ["next", "list", "ls"].contains(&arg.as_str()))?;
-    match command.as_str() {
+    let command = |arg| ["next", "list", "ls"].into_iter().find(|name| arg == *name);
+    match std::env::args_os().find_map(command)? {
         "next" => extra.parse::<u64>().ok().map(|count| format!("`-n {count}` prints {count} ids")),
         _ if extra.starts_with('-') => None,
         _ => Some(format!(

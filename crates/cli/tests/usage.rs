@@ -53,9 +53,25 @@ fn commands_of_other_tools_get_a_tip() {
         assert_eq!((plain.code, json.code), (2, 2), "{args:?}");
         assert!(plain.err.contains(tip) && json.err.contains(tip), "{}{}", plain.err, json.err);
     }
+    for json in [&[][..], &["--json"]] {
+        let ran = place.run(&[&["list", "postgres://app:hunter2@db/shop"], json].concat());
+        assert!(ran.code == 2 && ran.err.contains("idmill show postgres://***@db/shop"), "{}", ran.err);
+        assert!(!ran.err.contains("hunter2"), "{}", ran.err);
+    }
     for (alias, command) in [("ls", "list"), ("rm", "remove"), ("delete", "remove")] {
         assert_eq!(place.run(&[alias, "--help"]).out, place.run(&[command, "--help"]).out);
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn argument_that_is_not_utf8_is_rejected() {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    let place = Place::new();
+    let invalid = std::ffi::OsStr::from_bytes(b"\xff");
+    let ran: Ran = place.command(&["next", "s"]).arg(invalid).output().unwrap().into();
+    assert!(ran.code == 2 && ran.err.starts_with("error: "), "{ran:?}");
 }
 
 #[test]
