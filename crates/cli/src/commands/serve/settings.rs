@@ -69,9 +69,10 @@ impl Settings {
             files,
             access,
             certificate,
-            creates: keys
-                .create
-                .map_or_else(|| Ok::<_, Failure>(!secured && !opening::requires_existing(false)?), Ok)?,
+            creates: match keys.create {
+                Some(creates) => creates,
+                None => !secured && !opening::requires_existing(false)?,
+            },
             timeout: keys.timeout.unwrap_or(Server::TIMEOUT),
             max_age: keys.max_age,
             shutdown_timeout: keys.shutdown_timeout.unwrap_or(Server::SHUTDOWN_TIMEOUT),
