@@ -16,7 +16,7 @@ use idmill::SequenceName;
 use idmill::store::{Bounds, Reserve, Store};
 use idmill_testing::engines::Engine;
 use mysql_async::prelude::Queryable;
-use redis::AsyncCommands;
+use redis_driver::AsyncCommands;
 use tokio_postgres::{NoTls, types::Type};
 
 const TIMES: usize = 400;
@@ -167,12 +167,12 @@ async fn redis() -> Option<Costs> {
     let engine = Engine::start("redis").await?;
     let (url, mut costs) = (format!("redis://{}", engine.address()), Costs::default());
     let store = idmill_redis::RedisStore::open(&url).await.expect("a store");
-    let client = redis::Client::open(url).expect("a client");
+    let client = redis_driver::Client::open(url).expect("a client");
     let mut client = client.get_multiplexed_async_connection().await.expect("a client");
     let script = "return redis.call('HINCRBY', KEYS[1], 'next', ARGV[1])";
     let hash: String =
-        redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut client).await.expect("a script");
-    let mut least = redis::cmd("EVALSHA");
+        redis_driver::cmd("SCRIPT").arg("LOAD").arg(script).query_async(&mut client).await.expect("a script");
+    let mut least = redis_driver::cmd("EVALSHA");
     least.arg(hash).arg(1).arg("least").arg(COUNT);
     for _ in 0..WARM + TIMES {
         costs.reserve(&store).await;
