@@ -25,9 +25,10 @@ def run(*command, **options):
 
 
 def metadata():
-    told = run("cargo", "metadata", "--no-deps", "--format-version=1", stdout=subprocess.PIPE).stdout
-    told = json.loads(told)
-    return Path(told["target_directory"]), next(each["version"] for each in told["packages"] if each["name"] == "idmill-cli")
+    """Returns the build directory, and the version and the directory of each package."""
+    told = json.loads(run("cargo", "metadata", "--no-deps", "--format-version=1", stdout=subprocess.PIPE).stdout)
+    packages = {each["name"]: (each["version"], Path(each["manifest_path"]).parent) for each in told["packages"]}
+    return Path(told["target_directory"]), packages
 
 
 def build(target, home):
@@ -39,15 +40,15 @@ def build(target, home):
     return home / target / "release" / ("idmill.exe" if "windows" in target else "idmill")
 
 
-def bill_of_materials(target, file):
-    # cargo-cyclonedx writes next to each manifest.
+def bill_of_materials(target, packages, file):
     run("cargo", "cyclonedx", "--manifest-path=crates/cli/Cargo.toml", f"--features={FEATURES}", f"--target={target}",
-        "--format=json", "--describe=binaries", "--spec-version=1.5")
-    written = [*Path("crates/cli").glob("*.cdx.json")]
-    shutil.move(next(each for each in written if each.name.startswith("idmill_bin") or "bin" in each.name), file)
-    for other in Path(".").rglob("*.cdx.json"):
-        if file.parent not in other.parents:
-            other.unlink()
+        "--format=json", f"--override-filename={file.stem}", "--spec-version=1.5")
+    # It writes one for each package of the workspace.
+    for name, (_, directory) in packages.items():
+        if name == "idmill-cli":
+            shutil.move(directory / file.name, file)
+        else:
+            (directory / file.name).unlink()
 
 
 def pack(command, name, directory):
@@ -69,13 +70,13 @@ def pack(command, name, directory):
 def main():
     target, directory = sys.argv[1], Path(sys.argv[2])
     directory.mkdir(parents=True, exist_ok=True)
-    home, version = metadata()
+    home, packages = metadata()
     command = build(target, home)
-    name = f"idmill-{version}-{target}"
+    name = f"idmill-{packages['idmill-cli'][0]}-{target}"
     archive = pack(command, name, directory)
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
     (directory / f"{archive.name}.sha256").write_text(f"{digest}  {archive.name}\n")
-    bill_of_materials(target, directory / f"{name}.cdx.json")
+    bill_of_materials(target, packages, directory / f"{name}.cdx.json")
     print(f"{archive}: {archive.stat().st_size:,} bytes, {digest}")
 
 

@@ -78,17 +78,10 @@ def limit(path, line, rule, text, length, most, advice):
         print(f"{path}:{line}:{rule}:'{text[:60]}' has {length} characters, and may have {most}: {advice}.")
 
 
-def all_messages(files):
-    """Each message of the sources with its place."""
-    for path in files:
-        if path.endswith('.rs') and SOURCES.match(path):
-            yield from ((' '.join(text).strip(), f'{path}:{line}') for line, text in messages(open(path).read()))
-
-
-def variants(files):
-    """Messages for the same cause have the same words."""
+def variants(found):
+    """Messages for the same cause have the same words. `found` has each with its place."""
     first = {}
-    for text, place in all_messages(files):
+    for text, place in found:
         text = re.sub(r'`?\{[^{}]*\}:?`?', '{}', text)
         key = re.sub(r'\b(?:the|a|an)\b|[^a-z0-9{} ]', '', text.lower()).split()
         other, where = first.setdefault(tuple(key), (text, place))
@@ -97,8 +90,9 @@ def variants(files):
 
 
 def main(scratch, files):
-    variants(files)
     texts, places = open(f'{scratch}/texts.txt', 'w'), open(f'{scratch}/places', 'w')
+
+    found = []
 
     def put(path, line, lines, step=1):
         for n, text in enumerate([*plain('\n'.join(lines)).split('\n'), '']):
@@ -116,6 +110,7 @@ def main(scratch, files):
                 line = source.count('\n', 0, test.start(1)) + 1
                 limit(path, line, 'TestName', test[1], len(test[1]), TEST_NAME, 'write unit_condition_result')
             for line, text in messages(source) if SOURCES.match(path) else ():
+                found.append((' '.join(text).strip(), f'{path}:{line}'))
                 if len(text) == 1:
                     limit(path, line, 'MessageLength', text[0], len(text[0]), MESSAGE, 'write what failed, the value, the fix')
                 for part in text:
@@ -126,6 +121,7 @@ def main(scratch, files):
         elif lead:
             for line, text in comments(path, lead):
                 put(path, line, text)
+    variants(found)
     for commit, subject in subjects():
         put(f'commit {commit}', 1, [subject], 0)
         limit(f'commit {commit}', 1, 'CommitSubject', subject, len(subject), SUBJECT, 'write `part: verb …`')
@@ -134,6 +130,8 @@ def main(scratch, files):
 
 
 if sys.argv[1] == '--messages':
-    print(*(f'{text}  ({place})' for text, place in sorted(all_messages(sys.argv[2:]))), sep='\n')
+    sources = [path for path in sys.argv[2:] if SOURCES.match(path)]
+    found = [(' '.join(text), path, line) for path in sources for line, text in messages(open(path).read())]
+    print(*(f'{text}  ({path}:{line})' for text, path, line in sorted(found)), sep='\n')
 else:
     main(sys.argv[1], sys.argv[2:])
