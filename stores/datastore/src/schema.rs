@@ -27,7 +27,8 @@ pub(super) struct Place {
     kind: String,
 }
 
-/// A sequence and the version of its entity. With the version, a change is conditional on this read.
+/// A sequence and the version of its entity. A change carries the version, so that it is applied only if the
+/// entity is unchanged since this read.
 pub(super) type Stored = Versioned<String>;
 
 impl Place {

@@ -130,7 +130,7 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
-    // With these labels, no write was begun. They are set by the server, or during the driver's handshake.
+    // These labels mean that no write was begun. The server sets them, or the driver in its handshake.
     let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
     let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
     match &*error.kind {

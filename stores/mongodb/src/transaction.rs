@@ -66,7 +66,7 @@ pub async fn reserve_in<T: Id>(
 /// must begin again. So reserve late and commit soon.
 ///
 /// Use the write concern `majority` for the transaction, which is the default of a replica set since
-/// MongoDB 5. With a weaker write concern, a failover could undo the commit. A sequence is created on first
+/// MongoDB 5. A failover could undo a commit with a weaker write concern. A sequence is created on first
 /// use, in the same transaction. A [`MongoStore`](super::MongoStore) can use the same sequence without
 /// duplicates, but its reserves leave gaps.
 #[derive(Clone)]

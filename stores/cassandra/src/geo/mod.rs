@@ -28,8 +28,8 @@ use super::sequences::{Sequences, global};
 
 /// How long a draw waits for the recall check before it uses the window without the check.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of attempts to claim a range. After that many refusals or unknown outcomes, the refill fails, and
-/// the next refill continues.
+/// Maximum number of attempts to claim a range. If all are refused or have an unknown outcome, the refill
+/// fails, and the next refill continues.
 const CLAIMS: u32 = 8;
 
 /// State of a geo store, shared by its clones.
