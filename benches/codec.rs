@@ -1,6 +1,6 @@
 //! The cost of a codec.
 //!
-//! `cargo bench -p idmill-bench --bench codec` prints the figures of `docs/codecs.md`.
+//! `cargo bench -p idmill-bench --bench codec` prints the figures of `docs/guide/codecs.md`.
 
 #![allow(missing_docs)] // criterion's macros make undocumented items
 

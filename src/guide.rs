@@ -1,22 +1,22 @@
 //! The examples of the pages in `docs/`, which are run as tests.
 
-#[doc = include_str!("../docs/guarantees.md")]
+#[doc = include_str!("../docs/guide/guarantees.md")]
 mod guarantees {}
 
-#[doc = include_str!("../docs/codecs.md")]
+#[doc = include_str!("../docs/guide/codecs.md")]
 mod codecs {}
 
-#[doc = include_str!("../docs/tiers.md")]
+#[doc = include_str!("../docs/guide/tiers.md")]
 mod tiers {}
 
-#[doc = include_str!("../docs/metrics.md")]
+#[doc = include_str!("../docs/guide/metrics.md")]
 mod metrics {}
 
-#[doc = include_str!("../docs/restore.md")]
+#[doc = include_str!("../docs/guide/restore.md")]
 mod restore {}
 
-#[doc = include_str!("../docs/server.md")]
+#[doc = include_str!("../docs/guide/server.md")]
 mod server {}
 
-#[doc = include_str!("../docs/security.md")]
+#[doc = include_str!("../docs/guide/security.md")]
 mod security {}

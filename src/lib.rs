@@ -45,7 +45,7 @@
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
 //! - [`Allocator`], [`Handle`], [`IdBlock`]: hand out ids.
-//! - [`Order`]: the ordering guarantee of a sequence. `docs/guarantees.md` in the repository helps to choose.
+//! - [`Order`]: the ordering guarantee of a sequence. `docs/guide/guarantees.md` in the repository helps to choose.
 //! - [`Error`]: the kind of a failure, and whether to retry.
 //! - [`store`]: the contract of a store, and an in-memory store.
 //!

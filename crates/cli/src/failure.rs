@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
-/// The exit codes, as in `--help` and docs/cli.md.
+/// The exit codes, as in `--help` and docs/guide/cli.md.
 mod exit {
     pub(super) const DONE: u8 = 0;
     pub(super) const FAILED: u8 = 1;

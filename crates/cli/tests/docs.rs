@@ -1,4 +1,4 @@
-//! Checks docs/cli.md: its `console` blocks are run in order in one directory.
+//! Checks docs/guide/cli.md: its `console` blocks are run in order in one directory.
 //!
 //! `IDMILL_DOCS=write cargo test -p idmill-cli --test docs` updates the output in the page.
 
@@ -11,7 +11,7 @@ use common::Place;
 
 #[test]
 fn reference_shows_the_actual_output() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/cli.md");
     let documented = std::fs::read_to_string(&file).unwrap();
     let place = Place::new();
     // The reference mentions these tables of an application.
@@ -32,7 +32,7 @@ fn reference_shows_the_actual_output() {
 /// The page is about stores that are not available here. Each command must exist, and accept its options.
 #[test]
 fn commands_on_the_restore_page_exist() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/restore.md");
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/restore.md");
     let page = std::fs::read_to_string(file).unwrap();
     let place = Place::new();
     let global = place.run(&["--help"]).out;

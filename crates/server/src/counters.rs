@@ -1,4 +1,4 @@
-//! The server's own metrics. `docs/metrics.md` lists them.
+//! The server's own metrics. `docs/guide/metrics.md` lists them.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, gauge};
 

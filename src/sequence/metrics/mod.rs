@@ -1,5 +1,5 @@
 //! Counters, gauges and a histogram through the [`metrics`] facade, by the feature `metrics`; labelled with
-//! the sequence's name. `docs/metrics.md` lists them.
+//! the sequence's name. `docs/guide/metrics.md` lists them.
 //!
 //! The actor records them at every event of a refill, and
 //! [`Sequences::record_metrics`](crate::Sequences::record_metrics) for all sequences. Draws never do.

@@ -220,7 +220,7 @@ pub(crate) struct Doctor {
     /// Serve Prometheus metrics at this address, such as 127.0.0.1:9187
     ///
     /// Requires --watch and the feature `metrics`, which is part of `full`. Plain HTTP, without
-    /// authentication. docs/metrics.md lists the metrics.
+    /// authentication. docs/guide/metrics.md lists the metrics.
     #[arg(long, value_name = "IP:PORT", requires = "watch")]
     pub(crate) metrics: Option<SocketAddr>,
 }

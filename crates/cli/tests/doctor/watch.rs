@@ -129,7 +129,7 @@ fn watch_serves_its_findings_as_metrics() {
     assert_eq!(found[r#"idmill_doctor_days_to_exhaustion{sequence="s"}"#], "10");
     assert_eq!(found.get(in_use), None);
     let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md")).unwrap();
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/metrics.md")).unwrap();
     for metric in found.keys() {
         let name = metric.split('{').next().unwrap();
         assert!(page.contains(&format!("| `{name}` |")), "{name} is not on the page");

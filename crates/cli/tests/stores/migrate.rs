@@ -1,4 +1,4 @@
-//! docs/migrate.md: its statements and commands, with writers that never pause.
+//! docs/guide/migrate.md: its statements and commands, with writers that never pause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use crate::common::Place;
 use crate::{ONE, PASSWORD, User};
 
-const PAGE: &str = include_str!("../../../../docs/migrate.md");
+const PAGE: &str = include_str!("../../../../docs/guide/migrate.md");
 const FENCE: i64 = 1_000_000;
 
 /// Returns the statements and the commands of a section, in order.

@@ -1,4 +1,4 @@
-//! The pictures in `docs/img`: `IDMILL_SCREENSHOTS=$PWD/docs/img cargo test -p idmill-server --test page --
+//! The pictures in `docs/guide/img`: `IDMILL_SCREENSHOTS=$PWD/docs/guide/img cargo test -p idmill-server --test page --
 //! --ignored`
 
 use std::path::{Path, PathBuf};

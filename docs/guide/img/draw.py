@@ -1,4 +1,4 @@
-"""Draws the pictures of the pages. `docs/img/draw.py` writes the SVG files next to it; `--check` fails if one differs."""
+"""Draws the pictures of the pages. `docs/guide/img/draw.py` writes the SVG files next to it; `--check` fails if one differs."""
 
 import sys
 from pathlib import Path
@@ -170,7 +170,7 @@ def main():
         file, text = HERE / f"{picture.name}.svg", picture.svg()
         if "--check" in sys.argv:
             if not file.exists() or file.read_text() != text:
-                sys.exit(f"{file} differs: run python3 docs/img/draw.py")
+                sys.exit(f"{file} differs: run python3 docs/guide/img/draw.py")
         else:
             file.write_text(text)
 
