@@ -268,13 +268,13 @@ need_nightly() {
     done
 }
 
-# need_tool CRATE VERSION: puts a pinned cargo subcommand on PATH, installing it on first use.
+# need_tool CRATE VERSION OPTION…: puts a pinned program on PATH, installing it with these options on first use.
 # Each version has its own directory, so an upgrade never runs an old cached binary.
 need_tool() {
     local home=$TOOLS/$1-$2
     # A debug build: optimising takes minutes, and the tool runs for seconds.
-    [[ -x $home/bin/$1 ]] || CARGO_PROFILE_DEV_DEBUG=false run cargo install --debug --locked --root "$home" "$1@$2" ||
-        skip "no $1: cargo install --locked --root $home $1@$2"
+    [[ -x $home/bin/$1 ]] || CARGO_PROFILE_DEV_DEBUG=false run cargo install --debug --locked --root "$home" "$1@$2" "${@:3}" ||
+        skip "no $1: cargo install --locked --root $home $1@$2 ${*:3}"
     PATH=$home/bin:$PATH
 }
 

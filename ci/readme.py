@@ -1,6 +1,7 @@
-"""Runs the `console` blocks of a page in order, in one shell, and compares what they print. `readme.py PAGE`
+"""Runs the `console` blocks of a page in order, in one shell, and compares what they print. `readme.py PAGE PORT`
 
 A line `…` stands for any lines. After a command that ends with `&`, it waits until a server accepts connections on PORT.
+A block after a paragraph that ends with a path in backticks and a colon is written to that file first.
 """
 
 import re
@@ -11,7 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-PORT = 7380
+PAGE, PORT = Path(sys.argv[1]), int(sys.argv[2])
+# A command in the background may compile first.
+MINUTES = 10
 END = "--- end of a command ---"
 
 
@@ -23,13 +26,19 @@ def commands(page):
             yield line, shown
 
 
+def write_files(page):
+    for name, text in re.findall(r"(?ms)`([\w./-]+)`:\n\n```[\w,]+\n(.*?)^```", page):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
 def wait_for_server():
-    for _ in range(300):
+    for _ in range(MINUTES * 60 * 10):
         with socket.socket() as client:
             if client.connect_ex(("127.0.0.1", PORT)) == 0:
                 return
         time.sleep(0.1)
-    sys.exit(f"no server accepts connections on port {PORT} after 30 s")
+    sys.exit(f"no server accepts connections on port {PORT} after {MINUTES} minutes")
 
 
 def matches(shown, printed):
@@ -39,9 +48,11 @@ def matches(shown, printed):
 
 
 def main():
+    page = PAGE.read_text()
+    write_files(page)
     shell = subprocess.Popen(["bash"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        for command, shown in commands(Path(sys.argv[1]).read_text()):
+        for command, shown in commands(page):
             print(f"$ {command}", flush=True)
             shell.stdin.write(f"{command}\nfailed=$?\nprintf '\\n%s %s\\n' '{END}' $failed\n")
             shell.stdin.flush()

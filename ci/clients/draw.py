@@ -306,11 +306,11 @@ def check_readme():
     """Runs the examples of the clients' page. Only the port is replaced, and Go's example is put into a main function."""
     # The examples connect to localhost.
     port = Server("local", host="127.0.0.1").resp.split(":")[1]
-    section = (CLIENTS / "README.md").read_text().split("\n## The shortest program")[1].split("\n## ")[0]
+    page = Path("docs/guide/start/languages.md").read_text()
 
     def snippet(fence):
         language = fence.replace("javascript", "node")
-        text = "".join(re.findall(rf"(?ms)^```{fence}\n(.*?)^```", section)).replace("7380", port)
+        text = "".join(re.findall(rf"(?ms)^```{fence}\n(.*?)^```", page)).replace("7380", port)
         env = {**os.environ, "PYTHONPATH": f"{WORK}/python", "PYTHONDONTWRITEBYTECODE": "1"}
         if language == "python":
             answer = call(sys.executable, "-", input=text, env=env)
@@ -324,7 +324,7 @@ def check_readme():
             shutil.copytree(CLIENTS / "go", WORK / "snippet", ignore=shutil.ignore_patterns("*.go", "idmill"))
             (WORK / "snippet/main.go").write_text(GO.format(text))
             answer = call("go", "run", "-mod=readonly", ".", cwd=WORK / "snippet")
-        demand(re.fullmatch(r"[0-9]+( <nil>)?\s*", answer), f"examples/clients/README.md: {fence} prints no id: {answer}")
+        demand(re.fullmatch(r"[0-9]+( <nil>)?\s*", answer), f"docs/guide/start/languages.md: {fence} prints no id: {answer}")
         report("passed", 1)
 
     at_once(2, snippet, [each for each in ("python", "javascript", "java", "go") if each.replace("javascript", "node") in LANGUAGES])
