@@ -1,5 +1,6 @@
 """Checks that the command accepts the settings in a copy of deploy/. `command.py CHECK COPY IDMILL`"""
 
+import json
 import os
 import re
 import socket
@@ -60,6 +61,23 @@ def variables():
     for name in sorted({name for each in every() for name in re.findall("IDMILL_[A-Z_]+", each)}):
         if not re.search(rf"env: {name}(=|\])|\${name}\b", known):
             sys.exit(f"no variable {name}")
+
+
+def metrics():
+    """The rules and the dashboard use only metrics that the page lists. A test compares that page with the code."""
+    with open("docs/guide/metrics.md") as page:
+        listed = set(re.findall(r"^\| `(idmill_\w+)`", page.read(), re.M))
+    for name in ("prometheus/idmill.rules.yaml", "prometheus/idmill.test.yaml", "grafana/idmill.json"):
+        if unknown := set(re.findall(r"idmill_\w+", text(name))) - listed:
+            sys.exit(f"{name}: no metrics {unknown}")
+
+
+def dashboard():
+    """Prints the queries of the dashboard as rules, for the parser of Prometheus."""
+    queries = [target["expr"] for panel in json.loads(text("grafana/idmill.json"))["panels"] for target in panel["targets"]]
+    rules = [{"record": "query", "expr": query.replace("$__rate_interval", "1m"), "labels": {"number": str(number)}}
+             for number, query in enumerate(queries)]
+    yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}, sys.stdout)
 
 
 def urls():
