@@ -19,7 +19,7 @@ use std::time::Duration;
 /// with [`InvalidInput`](crate::ErrorKind::InvalidInput); the error names the method to use. On another
 /// worker of that runtime, a call can block the refill that it waits for, until its timeout.
 #[derive(Debug)]
-#[must_use = "this is a view; call one of its methods"]
+#[must_use = "a view does nothing itself; call one of its methods"]
 pub struct Blocking<V> {
     pub(crate) of: V,
     pub(crate) timeout: Duration,

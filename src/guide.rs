@@ -1,7 +1,4 @@
-//! The examples of the pages in `docs/`, which are run as tests.
-
-#[doc = include_str!("../docs/guide/guarantees.md")]
-mod guarantees {}
+//! The examples of the pages in `docs/guide`, which are run as tests.
 
 #[doc = include_str!("../docs/guide/codecs.md")]
 mod codecs {}
@@ -20,3 +17,18 @@ mod server {}
 
 #[doc = include_str!("../docs/guide/security.md")]
 mod security {}
+
+#[doc = include_str!("../docs/guide/errors.md")]
+mod errors {}
+
+#[doc = include_str!("../docs/guide/gaps.md")]
+mod gaps {}
+
+#[doc = include_str!("../docs/guide/order.md")]
+mod order {}
+
+#[doc = include_str!("../docs/guide/testing.md")]
+mod testing {}
+
+#[doc = include_str!("../docs/guide/transactions.md")]
+mod transactions {}

@@ -93,7 +93,7 @@ macro_rules! non_zero {
 
             #[inline]
             fn from_raw(raw: u64) -> Self {
-                Self::new(<$inner as Id>::from_raw(raw)).expect("bounds are checked against MIN")
+                Self::new(<$inner as Id>::from_raw(raw)).expect("the bounds were checked against `Id::MIN`")
             }
 
             #[inline]

@@ -45,7 +45,7 @@
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
 //! - [`Allocator`], [`Handle`], [`IdBlock`]: hand out ids.
-//! - [`Order`]: the ordering guarantee of a sequence. `docs/guide/guarantees.md` in the repository helps to choose.
+//! - [`Order`]: the ordering guarantee of a sequence. The guide has a page, `docs/guide/order.md`.
 //! - [`Error`]: the kind of a failure, and whether to retry.
 //! - [`store`]: the contract of a store, and an in-memory store.
 //!
@@ -82,9 +82,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(idmill_loom)]
-compile_error!(
-    "under `--cfg idmill_loom` this source is compiled by the package `loom-tests` alone: see its README.md"
-);
+compile_error!("`--cfg idmill_loom` works only in the package `loom-tests`: see its README.md");
 
 mod allocator;
 mod blocking;

@@ -88,7 +88,7 @@ impl<T> IdRange<T> {
     }
 
     /// Splits off and returns the first `n` ids, or all if there are fewer.
-    #[must_use = "the ids split off belong to no one else"]
+    #[must_use = "no other range has the ids that were split off"]
     pub fn take_front(&mut self, n: u64) -> Self {
         let n = n.min(self.len);
         let front = Self { start: self.start, len: n, of: PhantomData };
@@ -226,7 +226,7 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
 /// }
 /// # Ok(()) }
 /// ```
-#[must_use = "the ids taken belong to no one else"]
+#[must_use = "no other range has the taken ids"]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ranges<T = u64>(Vec<IdRange<T>>);
 

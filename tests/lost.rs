@@ -72,7 +72,7 @@ async fn missing_sequence_is_not_recreated_after_an_open() {
     draw(&open(&first).await.unwrap(), 20).await;
     let s = open(&second).await.unwrap();
     store.restore(&nothing());
-    refuses(&s, "it was seen before").await;
+    refuses(&s, "this process has opened it before").await;
     assert!(store.inspect(&name()).await.unwrap().is_none());
 }
 

@@ -177,7 +177,8 @@ fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
 }
 
 fn every_metric_is_described_and_on_the_page(reader: &mut Reader) {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/metrics.md")).unwrap();
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/metrics.md")).unwrap();
     let store = FaultyStore::new();
     let ids = Sequences::builder(store).own_thread().start().unwrap();
     let orders = ids.sequence::<u64>("orders").open_blocking().unwrap();

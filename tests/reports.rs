@@ -63,7 +63,7 @@ async fn store_recovery_is_logged_once() {
     let [failed, back] = &lines[..] else { panic!("two failures of one kind, and one return: {lines:?}") };
     assert!(failed.starts_with("WARN ") && failed.contains("reserve failed"), "{failed}");
     assert!(failed.contains("sequence=orders") && failed.contains("unavailable"), "{failed}");
-    assert!(back.starts_with("INFO ") && back.contains("the store is back"), "{back}");
+    assert!(back.starts_with("INFO ") && back.contains("the store grants ids again"), "{back}");
     assert!(back.contains("sequence=orders") && back.contains("failures=2"), "{back}");
 }
 

@@ -117,7 +117,7 @@ macro_rules! blocking_draws {
             /// # Errors
             /// Those of [`Allocator::next`]; [`ErrorKind::InvalidInput`] if this is the only thread that
             /// drives the refills.
-            #[allow(clippy::should_implement_trait, reason = "a draw can fail, and an iterator ends")]
+            #[allow(clippy::should_implement_trait, reason = "`next` returns errors, so this is not an iterator")]
             pub fn next(&mut self) -> Result<T> {
                 match self.of.draw().map_or_else(|| self.of.draw_slow(), Ok) {
                     Ok(id) => Ok(T::from_raw(id)),

@@ -199,7 +199,7 @@ impl GrantHistory {
                 "its ids up to {last} were granted (incarnation {:x}, epoch {})",
                 identity.incarnation, identity.epoch
             ),
-            None => "it was seen before".to_owned(),
+            None => "this process has opened it before".to_owned(),
         };
         let message = format!(
             "the sequence is gone, but {seen}; restore it, or run `idmill create {name} --start N`, with N \

@@ -174,7 +174,7 @@ impl Segment {
     }
 
     fn whole(&self) -> IdRange {
-        IdRange::new(self.start, self.len).expect("was one when the segment was made")
+        IdRange::new(self.start, self.len).expect("a segment is created from a valid range")
     }
 }
 

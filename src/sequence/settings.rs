@@ -10,7 +10,7 @@ use crate::store::Bounds;
 string_enum! {
     /// The ordering guarantee of the ids of a sequence.
     ///
-    /// In every order, no id is ever handed out twice. See the guide "choose your guarantee" in `docs/`.
+    /// In every order, no id is ever handed out twice. See `docs/guide/order.md` in the repository.
     #[derive(Default)]
     pub enum Order, "order" {
         /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the
@@ -107,7 +107,7 @@ const LEAST_STEP: u64 = 32;
 /// The settings of [`Sizing::Adaptive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Adaptive {
-    /// How long ids in memory should last at the present rate while the store is unreachable.
+    /// How long ids in memory should last at the current rate while the store is unreachable.
     pub(crate) outage_budget: Duration,
     /// The maximum number of ids in memory, which a restart loses; takes precedence over the budget.
     pub(crate) max_buffered: u64,

@@ -15,7 +15,7 @@ const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
 
 /// Each method blocks on the [`Sequences`] method of the same name, and returns its errors, or
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
-#[allow(clippy::missing_errors_doc, reason = "they are said above")]
+#[allow(clippy::missing_errors_doc, reason = "the type's documentation has them")]
 impl Blocking<&Sequences> {
     /// Creates a sequence in the store.
     pub fn create(&self, name: impl AsRef<str>, bounds: Bounds) -> Result<SequenceInfo> {

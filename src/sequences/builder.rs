@@ -95,7 +95,7 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets how long ids in memory should last, at the present rate, without the store. Default: 5 s.
+    /// Sets how long ids in memory should last, at the current rate, without the store. Default: 5 s.
     pub fn outage_budget(mut self, budget: Duration) -> Self {
         self.outage_budget = Some(budget);
         self

@@ -34,7 +34,7 @@ pub struct Trouble {
     pub health: Health,
     /// The error of the last failed reserve.
     pub error: Error,
-    /// How long memory lasts without the store, at the present rate; `None` while nothing is drawn.
+    /// Time until memory is empty without the store, at the current rate; `None` while nothing is drawn.
     pub time_to_empty: Option<Duration>,
     /// How long ago the store last granted ids; `None` before the first time.
     pub since_grant: Option<Duration>,

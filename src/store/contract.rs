@@ -33,7 +33,7 @@ string_enum! {
 // The former field `"retry":"gap"`, which earlier clients require.
 #[cfg_attr(feature = "serde", serde(tag = "retry", rename = "gap"))]
 #[non_exhaustive]
-#[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own, not a state")]
+#[expect(clippy::struct_excessive_bools, reason = "each flag is independent of the others")]
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,

@@ -82,7 +82,7 @@ impl MemoryStore {
     }
 }
 
-#[allow(clippy::unused_async, reason = "the calls of a store await them")]
+#[allow(clippy::unused_async, reason = "`Store` has async methods")]
 impl MemoryStore {
     async fn try_give_back(&self, back: &GiveBack) -> Result<bool> {
         Ok(self.0.lock().stored.sequences.get_mut(&back.name).is_some_and(|stored| stored.take_back(back)))

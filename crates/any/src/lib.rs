@@ -47,7 +47,7 @@ const STORES: &[&[Scheme]] = stores! {
 pub fn schemes() -> &'static Schemes {
     static SCHEMES: LazyLock<Schemes> = LazyLock::new(|| {
         let all = Schemes::default().with(&STORES.concat());
-        all.expect("no two of these crates have a scheme in common")
+        all.expect("the schemes of these crates are distinct")
     });
     &SCHEMES
 }

@@ -43,7 +43,7 @@ fn written(name: &str, next: Option<u64>, bounds: Bounds, identity: Option<Ident
         incarnation: identity.map(|identity| format!("{:016x}", identity.incarnation)),
         epoch: identity.map(|identity| Digits(identity.epoch)),
     };
-    serde_json::to_string(&line).expect("a sequence has a JSON form") + "\n"
+    serde_json::to_string(&line).expect("a sequence serializes to JSON") + "\n"
 }
 
 /// Returns the line of a sequence, with its end.

@@ -159,7 +159,7 @@ impl Failure {
             return ExitCode::SUCCESS;
         }
         if json {
-            let report = serde_json::to_string(&self.0).expect("a report has a JSON form");
+            let report = serde_json::to_string(&self.0).expect("a report serializes to JSON");
             eprintln!("{{\"error\":{report}}}");
         } else {
             self.print();

@@ -80,7 +80,8 @@ impl Shown {
             Self::Id => write!(line, "{id}").expect("memory takes it"),
             Self::Text => line.extend_from_slice(text.as_bytes()),
             Self::Both => {
-                serde_json::to_writer(&mut *line, &Both { id, text }).expect("these have a JSON form");
+                serde_json::to_writer(&mut *line, &Both { id, text })
+                    .expect("these values serialize to JSON");
             }
         }
         line.push(b'\n');

@@ -218,7 +218,7 @@ pub(crate) fn write_file(file: &Path, text: &str) -> Outcome {
 
 /// Formats a result as one JSON document.
 pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("these values have a JSON form")
+    serde_json::to_string_pretty(value).expect("these values serialize to JSON")
 }
 
 /// Prints a result as one JSON document.
@@ -233,7 +233,7 @@ pub(crate) fn result<T: Serialize>(json: bool, value: &T, human: impl FnOnce(&T)
 
 /// Prints one line of a result in JSON Lines.
 pub(crate) fn print_line(value: &impl Serialize) -> Outcome {
-    print(&(serde_json::to_string(value).expect("these values have a JSON form") + "\n"))
+    print(&(serde_json::to_string(value).expect("these values serialize to JSON") + "\n"))
 }
 
 /// Formats an optional value; `-` for `None`.

@@ -4,10 +4,13 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use common::Place;
+use idmill::ErrorKind;
+use idmill_doctor::FindingKind;
 
 #[test]
 fn reference_shows_the_actual_output() {
@@ -29,33 +32,60 @@ fn reference_shows_the_actual_output() {
     assert_eq!(documented.lines().count(), happened.lines().count());
 }
 
-/// The page is about stores that are not available here. Each command must exist, and accept its options.
+/// Many pages are about stores that are not available here. Each command must exist, and accept its options.
 #[test]
-fn commands_on_the_restore_page_exist() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/restore.md");
-    let page = std::fs::read_to_string(file).unwrap();
+fn commands_in_the_guide_exist() {
     let place = Place::new();
     let global = place.run(&["--help"]).out;
-    let mut looked_at = 0;
-    for command in page
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("$ "))
-        .flat_map(|line| line.split(" | "))
-    {
-        let words: Vec<_> = command.split_whitespace().collect();
-        assert_eq!(words[0], "idmill", "{command}");
-        let mut help = place.run(&[words[1], "--help"]);
-        assert_eq!(help.code, 0, "{command}: {help:?}");
-        help.out += global.split("Global options:\n").nth(1).unwrap().split("\nExamples:").next().unwrap();
-        for option in words.iter().filter(|word| word.starts_with("--")) {
-            assert!(
-                help.out.contains(&format!("{option} ")) || help.out.contains(&format!("{option}\n")),
-                "{command}"
-            );
-            looked_at += 1;
+    let global = global.split("Global options:\n").nth(1).unwrap().split("\nExamples:").next().unwrap();
+    let mut options = 0;
+    for page in pages() {
+        let commands = page.lines().filter_map(|line| line.trim_start().strip_prefix("$ "));
+        for command in commands.flat_map(|line| line.split(" | ")).filter(|line| line.starts_with("idmill "))
+        {
+            let words: Vec<_> =
+                command.split_whitespace().take_while(|word| !word.starts_with(['&', ';'])).collect();
+            let help = place.run(&[words[1], "--help"]);
+            assert_eq!(help.code, 0, "{command}: {help:?}");
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                let name = option.split('=').next().unwrap();
+                let known =
+                    |text: &str| text.contains(&format!("{name} ")) || text.contains(&format!("{name}\n"));
+                assert!(known(&help.out) || known(global), "{command}: no option {name}");
+                options += 1;
+            }
         }
     }
-    assert!(looked_at > 10, "only {looked_at} options were found");
+    assert!(options > 20, "only {options} options were found");
+}
+
+/// The page lists every kind of error, and every finding of the doctor.
+#[test]
+fn troubleshooting_has_each_error_and_finding() {
+    let page = guide("troubleshooting.md");
+    let (errors, rest) = page.split_once("## Findings of the doctor").unwrap();
+    let (findings, _) = rest.split_once("## The server").unwrap();
+    let listed = |text: &str| -> BTreeSet<String> {
+        text.lines()
+            .filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned()))
+            .collect()
+    };
+    let errors = listed(errors.split_once("## Errors").unwrap().1);
+    assert_eq!(errors, ErrorKind::ALL.iter().map(ToString::to_string).collect());
+    assert_eq!(listed(findings), FindingKind::ALL.iter().map(ToString::to_string).collect());
+}
+
+fn guide(page: &str) -> String {
+    std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page))
+        .unwrap()
+}
+
+/// The texts of the pages, except the reference, which is run.
+fn pages() -> Vec<String> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let names =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".md") && name != "cli.md").map(|name| guide(&name)).collect()
 }
 
 /// Returns the text with the current output of each command, and the number of commands.

@@ -182,7 +182,7 @@ impl Base {
             (Self::Crockford { check: false }, '*' | '~' | '$' | '=') => {
                 "it is a check symbol, and this format has none"
             }
-            (Self::Crockford { .. }, 'U') => "U is not used, perhaps it is a V",
+            (Self::Crockford { .. }, 'U') => "U is not a symbol of this base; it may be a V",
             (Self::Crockford { .. }, _) => "use 0 to 9 and A to Z without I, L, O and U",
             (Self::Base62, _) => "use 0 to 9, A to Z and a to z",
             (Self::Decimal, _) => "use 0 to 9",

@@ -19,7 +19,8 @@
 //!
 //! [`Permutation`] and [`BitReversal`] map numbers to numbers. The permutation is keyed; it hides order
 //! and quantity from a casual reader, but it is not encryption. The reversal spreads growing ids over the
-//! key space. [`Base`] maps numbers to texts. To choose a codec, see `docs/guide/codecs.md` in the repository.
+//! key space. [`Base`] maps numbers to texts. `docs/guide/codecs.md` in the repository
+//! helps to choose.
 //!
 //! Every codec is a bijection between the numbers it accepts and its outputs. Two ids never have the same
 //! output. A number outside the domain is an error and is never truncated. The output of a format never

@@ -109,7 +109,7 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
                 Remedy::SetMax { name: stored.name.clone(), next, max }
             }
             None => Remedy::advice(
-                "no id can be larger: start another sequence, with ids that cannot be confused with these",
+                "this is the largest id: start another sequence, with ids that cannot be confused with these",
             ),
         },
     }

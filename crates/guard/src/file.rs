@@ -107,8 +107,11 @@ impl FileWitness {
         let place = self.0.clone();
         let working = tokio::task::spawn_blocking(move || work(&place));
         working.await.unwrap_or_else(|error| {
-            Err(Error::new(ErrorKind::UnknownOutcome, "the work on the witness's file was cancelled")
-                .because(error))
+            Err(Error::new(
+                ErrorKind::UnknownOutcome,
+                "the task that reads or writes the witness file was cancelled",
+            )
+            .because(error))
         })
     }
 
@@ -179,7 +182,7 @@ impl Witness for FileWitness {
 /// Returns the same failure for each call of a batch.
 fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
     let (kind, cause) = (error.kind(), Arc::new(error));
-    let failed = || Err(Error::new(kind, "the witness's file was not changed").because_shared(cause.clone()));
+    let failed = || Err(Error::new(kind, "the witness file was not changed").because_shared(cause.clone()));
     std::iter::repeat_with(failed).take(count).collect()
 }
 

@@ -196,8 +196,8 @@ async fn change<S: CompareAndSet + ?Sized, R>(
 #[derive(Clone, Copy, Debug)]
 pub struct Swapping<'a, S: ?Sized>(pub &'a S);
 
-#[allow(missing_docs, reason = "each is the call of `Store` of the same name")]
-#[allow(clippy::missing_errors_doc, reason = "those of the call of `Store` of the same name")]
+#[allow(missing_docs, reason = "see the method of `Store` with the same name")]
+#[allow(clippy::missing_errors_doc, reason = "see the method of `Store` with the same name")]
 impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
     pub fn capabilities(self) -> Capabilities {
         self.0.can()

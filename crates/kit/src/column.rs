@@ -77,7 +77,7 @@ impl ColumnPath {
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for more than three parts.
     pub fn table_and_column(&self, quote: impl Fn(&str) -> String) -> Result<(String, String)> {
-        let (column, table) = self.0.split_last().expect("two parts or more");
+        let (column, table) = self.0.split_last().expect("a column has at least two parts");
         if table.len() > 2 {
             let message = format!(
                 "`{self}` has too many parts; write `column=TABLE.COLUMN` or `column=SCHEMA.TABLE.COLUMN`"

@@ -55,7 +55,7 @@ fn read(text: &str) -> Option<Failover> {
 
 /// The history of a sequence's last write and the current history, both as the store words them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "the two that differ, made by stores")]
+#[expect(clippy::exhaustive_structs, reason = "stores construct it")]
 pub struct Histories<'a> {
     /// The history stored with the sequence.
     pub was: &'a str,

@@ -50,7 +50,7 @@ impl From<&str> for Fault {
 /// The numbers of a sequence as stored. Each field is wider than its valid range, so that no value is
 /// truncated.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "made by stores, from rows")]
+#[expect(clippy::exhaustive_structs, reason = "stores construct it from rows")]
 pub struct Numbers {
     /// The next id; `None` if all are reserved.
     pub next: Option<i128>,

@@ -13,8 +13,8 @@ pub(crate) fn describe() {
     describe_counter!(SKIPPED, Unit::Count, "Ids that INCRBY skipped, by sequence");
     describe_counter!(UNREAD, Unit::Count, "Ids in replies that could not be written");
     describe_counter!(REFUSED, Unit::Count, "Requests and connections that were refused, by reason");
-    describe_gauge!(ENDING, Unit::Count, "Sequences that end within 30 days at their present rate");
-    describe_gauge!(EXPIRY, Unit::Seconds, "When the server's certificate ends, in seconds since 1970");
+    describe_gauge!(ENDING, Unit::Count, "Sequences that end within 30 days at their current rate");
+    describe_gauge!(EXPIRY, Unit::Seconds, "Expiry of the server's certificate, in seconds since 1970");
 }
 
 /// Counts a refused request or connection.

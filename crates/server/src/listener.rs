@@ -133,7 +133,7 @@ pub(crate) async fn accept<C>(
             Err(error) => {
                 unlogged += 1;
                 if logged.is_none_or(|at| at.elapsed() >= QUIET) {
-                    tracing::warn!(%error, times = unlogged, "connections were not accepted");
+                    tracing::warn!(%error, times = unlogged, "connections could not be accepted");
                     (logged, unlogged) = (Some(Instant::now()), 0_u64);
                 }
                 sleep(PAUSE).await;

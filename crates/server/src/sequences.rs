@@ -24,7 +24,7 @@ const NONE: i64 = -1;
 const TRIES: usize = 8;
 /// Maximum number of ids in one request.
 const MOST_IDS: u64 = 1_000_000;
-/// A sequence that is exhausted within this time at its present rate counts as ending soon.
+/// A sequence that is exhausted within this time at its current rate counts as ending soon.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// An open sequence. Ids are at most 2^63 − 1, because every client has an integer of that size.
@@ -283,7 +283,7 @@ impl OpenSequences {
         look(&self.open.served.read())
     }
 
-    /// Returns the sequences that end soon at their present rate, with the remaining time, soonest first.
+    /// Returns the sequences that end soon at their current rate, with the remaining time, soonest first.
     /// Idle sequences are left out, because their rate is out of date.
     pub(crate) fn ending(&self) -> Vec<(String, Duration)> {
         let ends = |served: &Arc<OpenSequence>| {

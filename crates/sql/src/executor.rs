@@ -39,7 +39,7 @@ pub(crate) const fn to_read<E: Executor>() -> Asked {
 /// Asserts at compile time that the executor commits each statement: a store must not grant ids
 /// that the caller can roll back.
 pub(crate) const fn must_be_alone<E: Executor>() {
-    assert!(!E::IN_TRANSACTION, "the caller could roll back what is in use");
+    assert!(!E::IN_TRANSACTION, "the caller could roll back a range whose ids are in use");
 }
 
 /// Asserts at compile time that the executor runs in a transaction: gapless ids must not commit

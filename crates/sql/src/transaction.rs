@@ -221,7 +221,7 @@ fn one<T: Id>(range: IdRange<T>) -> T {
 pub fn at_once<R>(call: impl Future<Output = R>) -> R {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(outcome) => outcome,
-        Poll::Pending => unreachable!("the call waited for something else than its executor"),
+        Poll::Pending => unreachable!("the call awaited something other than its executor"),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::client::{Advice, shake_hands};
 
 /// The failure of a call.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "stores decide by all of them")]
+#[expect(clippy::exhaustive_enums, reason = "each store must handle a new fault")]
 pub enum Fault {
     /// There was no connection, so nothing was sent.
     NotSent(Error),
@@ -79,7 +79,7 @@ impl fmt::Display for Fault {
 
 /// The error texts of one kind of server.
 #[derive(Debug)]
-#[expect(clippy::exhaustive_structs, reason = "a constant of each store")]
+#[expect(clippy::exhaustive_structs, reason = "each store constructs one")]
 pub struct Dialect {
     /// The name of the server in errors.
     pub name: &'static str,

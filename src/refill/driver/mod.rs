@@ -378,7 +378,7 @@ impl Driver {
                 self.core.forget_error();
                 if failures > 0 {
                     let since_grant = since.map(|since| now.saturating_sub(since));
-                    tracing::info!(sequence = %self.core.name, failures, ?since_grant, "the store is back");
+                    tracing::info!(sequence = %self.core.name, failures, ?since_grant, "the store grants ids again");
                 }
                 stats.add_granted(grant.range.len());
                 stats.note_grant(&grant);

@@ -16,15 +16,15 @@ use crate::store::Grant;
 use crate::sync::{Arc, Counter, Ordering};
 
 const COUNTERS: [(&str, Unit, &str); 10] = [
-    ("idmill_draws_total", Unit::Count, "Ids handed out, including ids whose callers had stopped waiting"),
+    ("idmill_draws_total", Unit::Count, "Ids handed out, including ids of cancelled callers"),
     ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
     (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
     ("idmill_waits_total", Unit::Count, "Calls that found no ids in memory"),
     (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
-    ("idmill_given_back_total", Unit::Count, "Ids that the store took back at the end"),
-    ("idmill_gaps_total", Unit::Count, "Ids never to be handed out, by reason"),
-    ("idmill_healed_total", Unit::Count, "Times that the guard found that its store had gone back in time"),
+    ("idmill_given_back_total", Unit::Count, "Ids given back to the store on close"),
+    ("idmill_gaps_total", Unit::Count, "Ids that will never be handed out, by reason"),
+    ("idmill_healed_total", Unit::Count, "Times that a guarded store went back in time"),
     (
         "idmill_history_changes_total", // counted by idmill-kit
         Unit::Count,
@@ -34,9 +34,9 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
 const GAUGES: [(&str, Unit, &str); 7] = [
     ("idmill_remaining", Unit::Count, "Ids in memory"),
     ("idmill_rate", Unit::CountPerSecond, "Ids drawn a second"),
-    ("idmill_seconds_to_empty", Unit::Seconds, "How long memory lasts without the store"),
-    (EXHAUSTION, Unit::Seconds, "How long the sequence lasts, if this were its only process"),
-    (LAST_GRANT, Unit::Seconds, "When the store last granted ids, in seconds since 1970"),
+    ("idmill_seconds_to_empty", Unit::Seconds, "Time until memory is empty, without the store"),
+    (EXHAUSTION, Unit::Seconds, "Time until the sequence is exhausted, if this is its only process"),
+    (LAST_GRANT, Unit::Seconds, "Time of the store's last grant, in seconds since 1970"),
     ("idmill_failures_in_a_row", Unit::Count, "Reserves that failed since the last grant"),
     (HEALTH, Unit::Count, "2: the store answers; 1: it fails, and ids are in memory; 0: memory is empty"),
 ];
@@ -55,7 +55,7 @@ pub(crate) fn describe() {
     for (name, unit, what) in GAUGES {
         describe_gauge!(name, unit, what);
     }
-    describe_histogram!(LATENCY, Unit::Seconds, "How long the store took to answer a reserve, by outcome");
+    describe_histogram!(LATENCY, Unit::Seconds, "Latency of the store's answer to a reserve, by outcome");
 }
 
 /// Increments a counter of a wrapper or a store, which then needs no feature for metrics.

@@ -69,7 +69,7 @@ pub enum Serial {
 impl Word for Serial {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Everywhere, "serial", "all replicas"),
-        (Self::Local, "local", "those of `dc` (LOCAL_SERIAL), for a cluster used from one datacenter"),
+        (Self::Local, "local", "the replicas in `dc` (LOCAL_SERIAL), for a cluster used from one datacenter"),
     ];
 }
 

@@ -17,7 +17,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 /// as the largest and rejected. The first part of the path is the collection; the other parts are the field
 /// inside its documents.
 pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
-    let (collection, field) = path.parts().split_first().expect("two parts or more");
+    let (collection, field) = path.parts().split_first().expect("a column has at least two parts");
     let commands = Commands::new(database, collection.clone(), timeout);
     let failed = |fault: Fault| failed(&fault, Asked::Read);
     let key = field.join(".");
@@ -28,7 +28,7 @@ pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Dura
     let id = match found {
         Bson::Int32(id) => i128::from(*id),
         Bson::Int64(id) => i128::from(*id),
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole, and no larger than 2^53")]
+        #[expect(clippy::cast_possible_truncation, reason = "the value is whole, and at most 2^53")]
         Bson::Double(id) if id.fract() == 0.0 && id.abs() <= EXACT => *id as i128,
         other => return Err(path.not_of_integers(&format!("{:?}", other.element_type()))),
     };

@@ -81,7 +81,7 @@ fn last(info: &SequenceInfo) -> i64 {
 
 /// Converts an id. This cannot fail, because ids were checked to fit or read from a document.
 fn signed(id: u64) -> i64 {
-    i64::try_from(id).expect("an id that is stored fits 63 bits")
+    i64::try_from(id).expect("stored ids fit in 63 bits")
 }
 
 /// Returns a filter for the documents of a page.
@@ -163,7 +163,7 @@ pub(super) fn advanced(document: &Document, request: &Reserve) -> Result<Grant> 
     before.next = start.and_then(|start| u64::try_from(start).ok());
     match before.next.filter(|start| *start >= after.bounds.start()) {
         Some(_) => before.grant(request.count, LARGEST),
-        None => Err(unsound(&request.name, "has fewer ids than the reserve incremented it by")),
+        None => Err(unsound(&request.name, "was incremented by fewer ids than requested")),
     }
 }
 

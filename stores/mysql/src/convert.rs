@@ -107,7 +107,7 @@ pub(super) fn parameter(value: &Value) -> mysql_async::Value {
     match value {
         Value::Unsigned(number) => mysql_async::Value::UInt(*number),
         Value::Bytes(bytes) => mysql_async::Value::Bytes(bytes.clone()),
-        other => unreachable!("no statement for MySQL has the value {other:?}"),
+        other => unreachable!("statements for MySQL do not bind the value {other:?}"),
     }
 }
 

@@ -55,7 +55,7 @@ mod pool {
         type Target = Client;
 
         fn deref(&self) -> &Client {
-            self.0.as_ref().expect("there until it is dropped")
+            self.0.as_ref().expect("only `drop` takes the client")
         }
     }
 

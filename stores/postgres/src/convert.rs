@@ -26,7 +26,7 @@ pub(super) fn parameters<'a>(values: &'a [Value], lock_timeout: &'a String) -> V
             Value::Bytes(bytes) => (bytes, Type::BYTEA),
             Value::Texts(texts) => (texts, Type::TEXT_ARRAY),
             Value::Timeout => (lock_timeout, Type::TEXT),
-            _ => unreachable!("no statement for PostgreSQL has such a value"),
+            _ => unreachable!("statements for PostgreSQL do not bind this value"),
         }
     };
     values.iter().map(parameter).collect()

@@ -78,7 +78,10 @@ pub(super) async fn to_scan(sessions: &Sessions, limit: Duration) -> Result<Sess
 /// Opens a separate connection for another user of it.
 pub(super) async fn client(sessions: &Sessions) -> Result<Client> {
     let Source::Connect { config, tls, place, .. } = sessions.driver() else {
-        return Err(Error::new(ErrorKind::Unsupported, "the client or the pool is the caller's already"));
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the store has the caller's client or pool, so it cannot connect again",
+        ));
     };
     Ok(connect(config, tls, place, halfway(sessions.deadline())).await?.0)
 }

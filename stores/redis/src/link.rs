@@ -187,7 +187,7 @@ impl Link {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, nonce) in calls.iter().zip(&nonces) {
             let at = self.terms.scripts.iter().position(|script| *script == call.script);
-            let hash = &live.hashes[at.expect("one of the terms")];
+            let hash = &live.hashes[at.expect("the script of a call is one of the connection's")];
             pipeline
                 .cmd("EVALSHA")
                 .arg(hash)
@@ -222,7 +222,7 @@ impl Link {
         let sent = timeout_at(deadline, connection.send_packed_commands(pipeline, 0, answers)).await;
         match sent {
             Ok(Ok(values)) if values.len() == answers => Ok(values),
-            Ok(Ok(values)) => Err(Fault::Garbled(format!("{} answers instead of {answers}", values.len()))),
+            Ok(Ok(values)) => Err(Fault::Garbled(format!("{} replies instead of {answers}", values.len()))),
             Ok(Err(error)) => Err(Fault::Lost(error.to_string().into())),
             // A call that waited long for the connection has little time left for the answer.
             Err(_) if began.elapsed() < self.terms.timeout / 2 => Err(Fault::Late(self.terms.timeout)),
@@ -282,7 +282,7 @@ impl Terms {
         let mut answers =
             answers.map_err(|error| Fault::NotSent(REDIS.not_connected(&error)))?.into_iter().map(answered);
         let mut next =
-            || answers.next().unwrap_or_else(|| Err(Fault::Garbled("an answer is missing".to_owned())));
+            || answers.next().unwrap_or_else(|| Err(Fault::Garbled("a reply is missing".to_owned())));
         let (info, config) = (text(&next()?).unwrap_or_default(), next());
         let demands = self.demands;
         match config {

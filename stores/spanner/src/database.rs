@@ -190,7 +190,10 @@ impl Database {
                     let (answer, mutations) = decide(read(tx, select).await?)?;
                     tx.buffer_write(mutations);
                     if caller.is_closed() {
-                        return Err(Failure::Ours(Error::new(ErrorKind::Unavailable, "the caller is gone")));
+                        return Err(Failure::Ours(Error::new(
+                            ErrorKind::Unavailable,
+                            "the caller stopped waiting",
+                        )));
                     }
                     // The driver sends COMMIT next. Relaxed ordering suffices, because only this task reads
                     // the flag.

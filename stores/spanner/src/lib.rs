@@ -200,7 +200,7 @@ impl SpannerStore {
             info.apply(&change)?;
             let beyond = (info.bounds, info.identity) != (before.bounds, before.identity);
             if beyond && stored.layout == Layout::Plain {
-                return Err(table.lacks_columns(&wanted, "a max, or for a step backwards"));
+                return Err(table.lacks_columns(&wanted, "a max, and to set a sequence backwards"));
             }
             let write = if beyond { table.update(&info, stored.layout) } else { table.advance(&info) };
             Ok((info, vec![write]))
@@ -237,7 +237,7 @@ impl SpannerStore {
             // detect it.
             if stored.layout == Layout::Plain {
                 return Err(
-                    table.lacks_columns(&wanted, "which distinguishes it from a later one of this name")
+                    table.lacks_columns(&wanted, "the incarnation, to detect that a sequence was replaced")
                 );
             }
             Ok((true, vec![table.delete(&wanted)]))

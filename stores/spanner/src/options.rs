@@ -47,7 +47,7 @@ impl SpannerOptions {
         &self.table
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "`options!` calls it for all stores alike")]
+    #[expect(clippy::unnecessary_wraps, reason = "`options!` expects the same signature in each store")]
     fn at(_: &str, place: &str) -> Result<Self> {
         Ok(Self::new(place.strip_prefix("//").unwrap_or(place)))
     }

@@ -202,7 +202,9 @@ impl Table {
         // themselves.
         let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
         if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
-            return Err(self.lacks_columns(name, "other bounds than those of a type, beginning with 1"));
+            return Err(
+                self.lacks_columns(name, "a start above 1, or a max that is not the largest id of a type")
+            );
         }
         let (next, bounds) = (Some(1), plain_bounds(1));
         Ok(SequenceInfo::stored(name.clone(), next, bounds, PLAIN_IDENTITY))

@@ -311,7 +311,7 @@ impl SequenceTransaction {
         match self.transaction.end(Ok::<_, Failure>(()), Some(commit_once())).await {
             Ok((result, ())) => Ok(result),
             Err(Failure::Driver(status)) => Err(commit_failed(*status)),
-            Err(other) => unreachable!("a commit fails with a status, not {other:?}"),
+            Err(other) => unreachable!("a failed commit has a status, not {other:?}"),
         }
     }
 

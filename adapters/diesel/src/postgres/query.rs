@@ -49,7 +49,7 @@ fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> 
         Value::Bytes(bytes) => out.push_bind_param::<Binary, _>(bytes),
         Value::Texts(texts) => out.push_bind_param::<Array<Text>, _>(texts),
         Value::Timeout => out.push_bind_param::<Text, str>(""),
-        _ => unreachable!("no statement for PostgreSQL has such a value"),
+        _ => unreachable!("statements for PostgreSQL do not bind this value"),
     }
 }
 

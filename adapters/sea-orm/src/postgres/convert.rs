@@ -17,7 +17,7 @@ fn bound(value: &Value) -> Bound {
         Value::Bytes(bytes) => Bound::from(bytes.as_slice()),
         Value::Timeout => Bound::from(""),
         // Only batches have arrays, and they never run in a caller's transaction.
-        _ => unreachable!("no statement in a transaction has such a value"),
+        _ => unreachable!("statements in a transaction do not bind this value"),
     }
 }
 

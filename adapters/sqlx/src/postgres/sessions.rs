@@ -189,7 +189,7 @@ impl Deref for Session {
     fn deref(&self) -> &PgConnection {
         match self {
             Self::Own(connection) => connection,
-            Self::Shared(borrowed) => borrowed.0.as_ref().expect("there until it is dropped"),
+            Self::Shared(borrowed) => borrowed.0.as_ref().expect("only `drop` takes the connection"),
         }
     }
 }
@@ -198,7 +198,7 @@ impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
             Self::Own(connection) => connection,
-            Self::Shared(borrowed) => borrowed.0.as_mut().expect("there until it is dropped"),
+            Self::Shared(borrowed) => borrowed.0.as_mut().expect("only `drop` takes the connection"),
         }
     }
 }

@@ -30,7 +30,7 @@ fn literal(value: &Value, lock_timeout: &str) -> String {
             format!("ARRAY[{}]::text[]", texts.join(", "))
         }
         Value::Timeout => text_literal(lock_timeout),
-        _ => unreachable!("no statement for PostgreSQL has such a value"),
+        _ => unreachable!("statements for PostgreSQL do not bind this value"),
     }
 }
 

@@ -58,7 +58,7 @@ fn bound<'a>(query: Query<'a>, value: &Value) -> Query<'a> {
         Value::Integer(integer) => query.bind(*integer),
         Value::Text(text) => query.bind(text.clone()),
         Value::Bytes(bytes) => query.bind(bytes.clone()),
-        _ => unreachable!("no statement for SQLite has such a value"),
+        _ => unreachable!("statements for SQLite do not bind this value"),
     }
 }
 

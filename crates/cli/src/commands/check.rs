@@ -159,7 +159,7 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
     [
         ("watermark", format!("{} = {rate}/s x ({budget} + 4 x {latency} ms)", sizes.watermark)),
         ("step", format!("{}, at least the watermark, and the ids of 0.1 s or of 20 latencies", sizes.step)),
-        ("waste", format!("at most {} ids by a crash", sizes.most_in_memory())),
+        ("waste", format!("at most {} ids in a crash", sizes.most_in_memory())),
         ("settings", settings(workload)),
     ]
 }

@@ -228,7 +228,7 @@ impl Format {
             mapping.map(number, true).map_err(|_| {
                 let (name, max) = (mapping.name(), mapping.domain().max());
                 let what = format!("{number} is not a result of `{name}`, which returns 0 to {max}");
-                fault::whole(text, format_args!("{what}; is it of another format?"))
+                fault::whole(text, format_args!("{what}; check that the text has this format"))
             })
         })
     }

@@ -140,7 +140,7 @@ pub trait Options: Clone {
 
 /// An option with its field.
 #[expect(missing_debug_implementations, reason = "a field may be part of a secret")]
-#[expect(clippy::exhaustive_structs, reason = "the two parts of which `options!` makes it")]
+#[expect(clippy::exhaustive_structs, reason = "the macro `options!` constructs it")]
 pub struct Entry<'a> {
     /// The description of the option.
     pub about: Described,

@@ -154,7 +154,8 @@ fn write(body: &mut Vec<u8>, mut first: bool, ids: impl Iterator<Item = i64>) {
         if !std::mem::take(&mut first) {
             body.push(b',');
         }
-        serde_json::to_writer(&mut *body, &Number::from(id)).expect("a number into memory");
+        serde_json::to_writer(&mut *body, &Number::from(id))
+            .expect("writing a number to memory does not fail");
     }
 }
 

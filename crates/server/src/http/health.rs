@@ -45,7 +45,7 @@ pub(super) async fn ready(
         });
         for (name, time) in state.draws.ending().into_iter().take(MOST_ENDING) {
             let time = humantime::format_duration(Duration::from_secs(time.as_secs()));
-            let _ = write!(text, "; `{name}` ends in {time} at its present rate");
+            let _ = write!(text, "; `{name}` ends in {time} at its current rate");
         }
     }
     text.push('\n');

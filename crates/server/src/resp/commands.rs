@@ -53,7 +53,9 @@ impl Session {
             // The client is a browser, probably directed here by a page. Nothing that follows may be
             // executed as a command.
             self.ends = true;
-            return Err(Failure::usage("this port speaks the Redis protocol; HTTP has its own port"));
+            return Err(Failure::usage(
+                "this port serves the Redis protocol; send HTTP requests to the HTTP port",
+            ));
         }
         let name = known(command)?;
         let word = |at| command.word(at).unwrap_or_default();

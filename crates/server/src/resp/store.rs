@@ -30,7 +30,7 @@ impl Session {
     pub(super) async fn store(&mut self, version: &[u8], request: &[u8]) -> commands::Outcome {
         let caller = self.caller()?.clone();
         if version != VERSION.to_string().as_bytes() {
-            let message = format!("this server speaks version {VERSION} of {}", protocol::COMMAND);
+            let message = format!("this server supports version {VERSION} of {}", protocol::COMMAND);
             return Err(Failure::Said(protocol::UNKNOWN_VERSION, message));
         }
         let Request { number, ask } = Request::decode(request).map_err(|error| unread(&error))?;

@@ -1,5 +1,5 @@
-//! The pictures in `docs/guide/img`: `IDMILL_SCREENSHOTS=$PWD/docs/guide/img cargo test -p idmill-server --test page --
-//! --ignored`
+//! The pictures in `docs/guide/img`:
+//! `IDMILL_SCREENSHOTS=$PWD/docs/guide/img cargo test -p idmill-server --test page -- --ignored`
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

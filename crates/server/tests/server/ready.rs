@@ -159,7 +159,7 @@ async fn sequence_ending_soon_is_listed_with_its_days() {
         sleep(Duration::from_millis(20)).await;
     };
     assert!(text.contains("2 sequences, 0 in trouble; `short` ends in "), "{text}");
-    assert!(text.contains("at its present rate") && !text.contains("`orders`"), "{text}");
+    assert!(text.contains("at its current rate") && !text.contains("`orders`"), "{text}");
     reqwest::get(server.url("/metrics")).await.unwrap();
     let ending = seen.snapshot().into_vec().into_iter().find_map(|(key, _, _, value)| {
         (key.key().name() == "idmill_server_ending_soon_sequences").then_some(value)

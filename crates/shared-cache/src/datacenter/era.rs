@@ -71,7 +71,7 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
             Prepare::Corrupt("it was lost, or went back in time")
         }
         Some(window) if global.era.is_older_than(window.era) => {
-            Prepare::Corrupt("it is newer than the global counter")
+            Prepare::Corrupt("the window is newer than the global counter")
         }
         _ => match (Floor::of_global(global), window) {
             (Some(floor), _) => Prepare::Again(floor),

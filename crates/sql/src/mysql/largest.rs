@@ -62,7 +62,7 @@ fn look(path: &ColumnPath) -> String {
         .parts()
         .last_chunk()
         .map(|parts: &[String; 2]| parts.each_ref().map(|part| utf8(part)))
-        .expect("two parts or more");
+        .expect("a column has at least two parts");
     let schema = match path.parts() {
         [schema, _, _] => utf8(schema),
         _ => "DATABASE()".to_owned(),
@@ -82,7 +82,7 @@ fn utf8(text: &str) -> String {
 
 /// The largest id that a type holds, `Some(None)` if any id fits; `None` for a type without
 /// integers.
-#[expect(clippy::option_option, reason = "a type of any size is no unknown type")]
+#[expect(clippy::option_option, reason = "`Some(None)` is a type without a limit, `None` an unknown type")]
 fn holds(of_type: &str, unsigned: bool, digits: Option<u32>) -> Option<Option<u64>> {
     let bits = match of_type.to_ascii_lowercase().as_str() {
         "tinyint" => 8,

@@ -315,7 +315,7 @@ pub fn whole<'a>(statement: &'a Statement<'_>) -> Cow<'a, str> {
         match value {
             Value::Unsigned(number) => sql.push_str(&number.to_string()),
             Value::Bytes(bytes) => sql.push_str(&hex_bytes(bytes)),
-            other => unreachable!("no statement for MySQL has the value {other:?}"),
+            other => unreachable!("statements for MySQL do not bind the value {other:?}"),
         }
         sql.push_str(piece);
     }

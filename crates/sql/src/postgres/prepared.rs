@@ -77,7 +77,7 @@ fn push(sql: &mut String, value: &Value, timeout: &str) {
             sql.extend(["ARRAY[", &texts.join(", "), "]::text[]"]);
         }
         Value::Timeout => sql.push_str(&literal(timeout)),
-        other => unreachable!("no reserve has the value {other:?}"),
+        other => unreachable!("reserves do not bind the value {other:?}"),
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     let after = decode(row)?;
     let unsound = |fault: &str| Err(Fault::from(fault).of(format_args!("the row {:?}", after.name.as_str())));
     if after.name != request.name {
-        return unsound("was reserved from instead of another");
+        return unsound("was returned for another sequence");
     }
     let from = row.text(7).and_then(|from| from.parse::<u64>().ok());
     let Some(from) = from.filter(|from| *from >= after.bounds.start()) else {

@@ -32,7 +32,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
 }
 
 /// The number or NULL; `None` for a value of another type.
-#[expect(clippy::option_option, reason = "no number is not another value")]
+#[expect(clippy::option_option, reason = "`Some(None)` is NULL, `None` another type")]
 fn number(value: &Value) -> Option<Option<i128>> {
     match value {
         Value::Null => Some(None),

@@ -434,7 +434,7 @@ impl Kept {
         };
         if u128::from(first) < back.range.end() {
             self.rest.clear();
-            let message = format!("the sequence {name:?} went back, to {first}; the answer was rejected");
+            let message = format!("the sequence {name:?} went back to {first}; the answer was rejected");
             return Err(Error::new(ErrorKind::StoreViolation, message));
         }
         back.range = part(back.range.start(), back.range.len() + grant.range.len())?;

@@ -49,7 +49,7 @@ enum Session {
 
 impl Word for Session {
     const WORDS: &'static [(Self, &'static str, &'static str)] =
-        &[(Self::Any, "any", ""), (Self::ReadWrite, "read-write", "one that accepts writes")];
+        &[(Self::Any, "any", ""), (Self::ReadWrite, "read-write", "a server that accepts writes")];
 }
 
 idmill_kit::options! {

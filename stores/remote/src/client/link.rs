@@ -66,7 +66,7 @@ impl Link {
     pub(super) async fn greet(&self) -> Result<Capabilities> {
         let line = self.line(self.until()).await?;
         self.keep(line);
-        Ok(*self.can.get().expect("a line was greeted"))
+        Ok(*self.can.get().expect("a connection is greeted before its first request"))
     }
 
     /// Sends a request to a server. A change is sent at most once.
@@ -246,7 +246,7 @@ async fn exchange(line: &Line, number: u64, request: &[u8]) -> Result<Said, Faul
     match values.as_slice() {
         [Value::BulkString(bytes)] => match Answer::decode(bytes) {
             Ok(answer) if answer.number == number => Ok(answer.said),
-            Ok(answer) => Err(Fault::Garbled(format!("number {} instead of {number}", answer.number))),
+            Ok(answer) => Err(Fault::Garbled(format!("a reply to request {}, not {number}", answer.number))),
             Err(error) => Err(Fault::Garbled(error.to_string())),
         },
         [Value::ServerError(error)] => Err(Fault::server(error.code(), error.details())),

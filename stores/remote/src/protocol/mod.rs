@@ -146,7 +146,7 @@ impl Answer {
 }
 
 fn encode(message: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(message).expect("its keys are texts")
+    serde_json::to_vec(message).expect("the keys of a JSON object are strings")
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {

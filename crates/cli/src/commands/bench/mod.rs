@@ -103,8 +103,8 @@ fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Tota
     for seen in each {
         all.values += seen.values;
         all.retries += seen.retries;
-        all.times.add(&seen.times).expect("both count up to the same");
-        all.corrected.add(&seen.corrected).expect("both count up to the same");
+        all.times.add(&seen.times).expect("both histograms have the same range");
+        all.corrected.add(&seen.corrected).expect("both histograms have the same range");
     }
     Ok(all)
 }

@@ -49,7 +49,7 @@ impl Report {
             sheet(&Sheet::of(&counts, self.runs.iter().map(Row::counts)))
         );
         if let Some(compared) = &self.published {
-            text += "\nEach figure measured here, then the one published for Cloud Spanner:\n";
+            text += "\nEach cell has the figure measured here, then the one published for Cloud Spanner:\n";
             text += &[gap, &sheet(&published::sheet(compared))].concat();
         }
         text

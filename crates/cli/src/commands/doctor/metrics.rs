@@ -73,9 +73,9 @@ fn labels(finding: &Finding) -> Labels {
 
 fn describe() {
     for (name, unit, what) in [
-        (FINDINGS, Unit::Count, "Findings of the last examination; 0 for resolved ones"),
+        (FINDINGS, Unit::Count, "Findings of the last check; 0 after the finding is gone"),
         (SEQUENCES, Unit::Count, "Sequences examined"),
-        (LAST_LOOK, Unit::Seconds, "When the last examination ended, in seconds since 1970"),
+        (LAST_LOOK, Unit::Seconds, "End of the last check, in seconds since 1970"),
         (DAYS_LEFT, Unit::Count, "Days until the sequence is exhausted, at the given or measured rate"),
     ] {
         describe_gauge!(name, unit, what);

@@ -117,7 +117,7 @@ fn measure<D: Draw>(plan: &Measurement, make: impl Fn() -> Result<D> + Sync) -> 
     let mut seen = Totals { ids: 0, elapsed, draws: times() };
     for (ids, draws) in each {
         seen.ids += ids;
-        seen.draws.add(draws).expect("both count up to the same");
+        seen.draws.add(draws).expect("both histograms have the same range");
     }
     Ok(seen)
 }

@@ -146,7 +146,7 @@ impl Planned {
             ("each process", format!("{rate} ids/s, one of {}", self.args.processes)),
             ("watermark", format!("{watermark} ids = {rate}/s x ({budget} + 4 x {latency}){capped}")),
             ("step", format!("{step} ids; {} reserves per hour in total", number(self.reserves_per_hour()))),
-            ("waste", format!("at most {} ids by a crash of a process", grouped(sizes.most_in_memory()))),
+            ("waste", format!("at most {} ids if a process crashes", grouped(sizes.most_in_memory()))),
             ("settings", settings(work)),
             ("lasts", format!("{} without the store, at least", whole(self.lasts().as_secs_f64()))),
             ("simulated", self.simulated(outage)),

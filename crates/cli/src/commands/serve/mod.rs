@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
     let told_to_end = async {
         told_once.await;
         systemd::stopping();
-        tracing::info!("stopping; clients with pending requests have {:?}", settings.shutdown_timeout);
+        tracing::info!("stopping; pending requests have {:?} to finish", settings.shutdown_timeout);
     };
     tokio::select! {
         () = server.run(told_to_end) => report(&metrics.render()),

@@ -13,7 +13,7 @@ use super::view::{Asked, COLUMNS, Sort, View};
 static TEMPLATES: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut templates = Environment::new();
     for (name, text) in [("index.html", include_str!("index.html")), ("row.html", include_str!("row.html"))] {
-        templates.add_template(name, text).expect("a template that tests fill in");
+        templates.add_template(name, text).expect("tests render this template");
     }
     templates
 });
@@ -47,12 +47,12 @@ pub(super) fn open(view: &View, asked: &Asked) -> String {
 
 fn filled(template: &str, values: &Value) -> String {
     let filled = TEMPLATES.get_template(template).and_then(|template| template.render(Serde(values)));
-    filled.expect("a template that tests fill in")
+    filled.expect("tests render this template")
 }
 
 /// Returns the sort state of a heading, and its link.
 fn heading(asked: &Asked, name: &str) -> Value {
-    let (sort, column) = (asked.sort, Sort::by(name).expect("one of the columns"));
+    let (sort, column) = (asked.sort, Sort::by(name).expect("the name of a column"));
     let is_by = sort.column == column;
     let falling = if is_by { !sort.falling } else { COLUMNS[column].1 };
     let aria = match (is_by, sort.falling) {

@@ -249,7 +249,7 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Empty).collect();
     match (state, &without[..]) {
         (State::Ready, _) => String::new(),
-        (State::Ending, _) => "it answers pending requests, and accepts no new clients".to_owned(),
+        (State::Ending, _) => "it finishes pending requests, and accepts no new clients".to_owned(),
         (State::NotReady, []) => fault.to_owned(),
         (State::NotReady, [row]) => format!("{fault}; {} has no ids", format::plain(&row.name)),
         (State::NotReady, [row, more @ ..]) => {
@@ -264,7 +264,7 @@ fn sequence(row: &Row, now: SystemTime) -> Value {
     json!({
         "name": row.name,
         "health": row.health,
-        // Whether the sequence ends within 30 days at its present rate.
+        // Whether the sequence ends within 30 days at its current rate.
         "ends_soon": row.ends_soon(),
         "reason": row.reason,
         "since": row.since.and_then(format::stamp),
