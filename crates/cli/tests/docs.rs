@@ -83,9 +83,10 @@ fn guide(page: &str) -> String {
 /// The texts of the pages, except the reference, which is run.
 fn pages() -> Vec<String> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
-    let names =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter(|name| name.ends_with(".md") && name != "cli.md").map(|name| guide(&name)).collect()
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let is_read =
+        |file: &PathBuf| file.extension().is_some_and(|kind| kind == "md") && !file.ends_with("cli.md");
+    files.filter(is_read).map(|file| std::fs::read_to_string(file).unwrap()).collect()
 }
 
 /// Returns the text with the current output of each command, and the number of commands.
