@@ -3,7 +3,7 @@
 #[doc = include_str!("../docs/guide/codecs.md")]
 mod codecs {}
 
-#[doc = include_str!("../docs/guide/tiers.md")]
+#[doc = include_str!("../docs/tiers.md")]
 mod tiers {}
 
 #[doc = include_str!("../docs/guide/metrics.md")]

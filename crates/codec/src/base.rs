@@ -182,7 +182,7 @@ impl Base {
             (Self::Crockford { check: false }, '*' | '~' | '$' | '=') => {
                 "it is a check symbol, and this format has none"
             }
-            (Self::Crockford { .. }, 'U') => "U is not a symbol of this base; it may be a V",
+            (Self::Crockford { .. }, 'U') => "it may be a V",
             (Self::Crockford { .. }, _) => "use 0 to 9 and A to Z without I, L, O and U",
             (Self::Base62, _) => "use 0 to 9, A to Z and a to z",
             (Self::Decimal, _) => "use 0 to 9",
@@ -312,7 +312,7 @@ mod tests {
             (Base::Base62, "a-b", "character 2: `-` is not a digit of `base62`"),
             (Base::Base62, "0a", "remove leading zeros"),
             (PLAIN, "---", "no digits of `crockford`"),
-            (PLAIN, "4ZU", "character 3: `U` is not a digit of `crockford`: U is not used"),
+            (PLAIN, "4ZU", "character 3: `U` is not a digit of `crockford`: it may be a V"),
             (PLAIN, "ä4ZQ", "character 1: `ä`"),
             (
                 PLAIN,

@@ -20,8 +20,8 @@ async fn invalid_command_closes_only_its_own_connection() {
         (b"*1\r\n$99999999\r\n", "bulk length"),
         (b"*1\r\n:1\r\n", "expected '$'"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", "unknown command"),
-        (b"GET /v1/sequences HTTP/1.1\r\nHost: localhost\r\n\r\n", "HTTP has its own port"),
-        (b"POST /x HTTP/1.1\r\n\r\nINCR s\r\n", "HTTP has its own port"),
+        (b"GET /v1/sequences HTTP/1.1\r\nHost: localhost\r\n\r\n", "send HTTP requests to the HTTP port"),
+        (b"POST /x HTTP/1.1\r\n\r\nINCR s\r\n", "send HTTP requests to the HTTP port"),
     ] {
         let mut client = server.client().await;
         client.send(bytes).await;

@@ -1,4 +1,4 @@
-//! `docs/guide/security.md` names a test for each defence. All of these tests exist.
+//! `docs/threats.md` names a test for each defence. All of these tests exist.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,7 +22,7 @@ fn functions(folder: &Path, found: &mut BTreeSet<String>) {
 #[test]
 fn each_defence_has_a_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
-    let page = fs::read_to_string(root.join("docs/guide/security.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/threats.md")).unwrap();
     let mut known = BTreeSet::new();
     for folder in ["crates/server/src", "crates/server/tests", "crates/cli/src", "crates/cli/tests", "tests"]
     {

@@ -223,7 +223,7 @@ async fn row_changed_by_a_trigger_is_not_granted() {
     for (fault, changed) in [
         ("moved less than requested", row("s", "1", "9", DURABLE)),
         ("does not show the reserved ids", row("s", "", "4", DURABLE)),
-        ("instead of another", row("other", "1", "4", DURABLE)),
+        ("for another sequence", row("other", "1", "4", DURABLE)),
     ] {
         // After an update, and after an insert.
         for before in [vec![], vec![Ok(vec![]), Ok(vec![])]] {

@@ -160,7 +160,7 @@ async fn reply_about_another_sequence_is_rejected() {
 #[tokio::test]
 async fn version_mismatch_is_reported() {
     let newer = Stranger::greeting(
-        |_| b"-NOPROTO this server speaks version 2 of IDMILL.STORE\r\n".to_vec(),
+        |_| b"-NOPROTO this server supports version 2 of IDMILL.STORE\r\n".to_vec(),
         |_| Vec::new(),
     )
     .await;
@@ -185,7 +185,7 @@ async fn server_rejects_unknown_requests() {
     let remove = br#"{"number":1,"ask":{"remove":"s"}}"#;
     let more = br#"{"number":1,"ask":{"remove":"s"},"unless":"seen"}"#;
     for (version, request, says) in [
-        ("2", &remove[..], "-NOPROTO this server speaks version 1 of IDMILL.STORE"),
+        ("2", &remove[..], "-NOPROTO this server supports version 1 of IDMILL.STORE"),
         ("", remove, "-NOPROTO"),
         ("1", more, "-ERR the request is not one of version 1"),
         ("1", b"\xff", "-ERR the request is not one of version 1"),
