@@ -158,7 +158,7 @@ pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
 pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let served = serve(|builder| builder);
     let (ids, store) = (served.open(order, scale), served.store.clone());
-    // Ids granted before the last revocation ended here.
+    // The end of the ids that were granted before the last revocation.
     let floor = AtomicU64::new(0);
     once(scale.threads, |number| {
         let mut all = Vec::new();

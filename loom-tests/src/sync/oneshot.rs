@@ -48,7 +48,7 @@ impl<T> Sender<T> {
         if channel.complete() {
             return Ok(());
         }
-        Err(channel.value.with(Option::take).expect("a closed channel's value is the sender's"))
+        Err(channel.value.with(Option::take).expect("only the sender takes the value of a closed channel"))
     }
 }
 

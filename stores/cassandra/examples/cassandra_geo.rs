@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     let fetched = Command::new(SCRIPT).arg("fetch").status()?;
     if !fetched.success() {
-        return Err("Cassandra cannot be had here: name a cluster as two datacenters see it, cassandra://HOST/KEYSPACE?mode=geo&dc=NAME&range=N".into());
+        return Err("No Cassandra can be started here: pass the URL of a cluster in each datacenter, cassandra://HOST/KEYSPACE?mode=geo&dc=NAME&range=N".into());
     }
     let (port, dir) = (free_port(), tempfile::tempdir()?);
     let address = |number: u8| {

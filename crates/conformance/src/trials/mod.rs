@@ -194,7 +194,7 @@ pub fn trials() -> &'static [Trial] {
         }
         guard {
             is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is rejected; a removed name starts above its old ids."
-            guards_another [Records Durable] "As the witness of a store that goes back in time at any moment, it prevents duplicates."
+            guards_another [Records Durable] "As a witness, it prevents duplicates of a store that goes back in time at any moment."
         }
         callers {
             as_the_reference [Exact] "Random calls have the same answers as the store in memory."

@@ -53,7 +53,7 @@ async fn apart_from_sequences(
     name: &SequenceName,
     kept: &str,
 ) -> Outcome {
-    check!(client.inspect(name).await??.is_none(), "a record is a sequence");
+    check!(client.inspect(name).await??.is_none(), "a record is found as a sequence");
     check!(client.list().await??.iter().all(|info| info.name != *name), "a record is listed as a sequence");
     let sequence = context.name("sequence");
     for name in [name, &sequence] {

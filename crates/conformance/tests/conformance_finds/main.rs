@@ -89,7 +89,7 @@ finds! {
     a_record_compared_and_then_written: SwapsRecordsInTwoSteps => records_at_once "an update is lost";
     a_record_always_said_to_be_written: ClaimsToHaveSwapped =>
         records_compare "was replaced", records_at_once "an update is lost";
-    records_among_the_sequences: ListsRecordsAsSequences => records_compare "a record is a sequence";
+    records_among_the_sequences: ListsRecordsAsSequences => records_compare "a record is found as a sequence";
     record_names_in_one_case: FoldsRecords => record_names_are_kept "is another record";
     records_cut_off: CutsRecords => records_compare "is kept";
     pages_of_records_that_omit: RecordPagesOmit => records_come_in_pages "are listed instead of";

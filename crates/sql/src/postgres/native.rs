@@ -232,7 +232,7 @@ impl NativeState {
         if self.is_as_noted() {
             return Identity { incarnation, epoch };
         }
-        // Above all noted epochs.
+        // This epoch is above all noted ones.
         Identity { incarnation, epoch: epoch.wrapping_add((1 << 32) | self.file) }
     }
 
