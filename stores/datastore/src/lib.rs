@@ -11,7 +11,7 @@
 //!
 //! # Guarantees
 //!
-//! The README describes durability, consistency, and the limits of writes to one entity. If a commit gets
+//! README.md and INTERNALS.md describe durability, consistency, and the limits of writes to one entity. If a commit gets
 //! no reply, or a status that leaves the outcome open, the error is
 //! [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) and the commit is not sent again.
 //!
