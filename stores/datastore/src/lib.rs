@@ -11,8 +11,8 @@
 //!
 //! # Guarantees
 //!
-//! README.md and INTERNALS.md describe durability, consistency, and the limits of writes to one entity. If a commit gets
-//! no reply, or a status that leaves the outcome open, the error is
+//! README.md and INTERNALS.md describe durability, consistency, and the limits of writes to one entity. If a
+//! commit gets no reply, or a status that leaves the outcome open, the error is
 //! [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome) and the commit is not sent again.
 //!
 //! # Cancellation
