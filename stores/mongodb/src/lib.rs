@@ -10,8 +10,8 @@
 //!
 //! # Guarantees
 //!
-//! README.md and INTERNALS.md describe durability and how ids are reserved. For ids without gaps, which need a
-//! server with transactions, see [`InTransaction`].
+//! README.md and INTERNALS.md describe durability and how ids are reserved. For ids without gaps, which need
+//! a server with transactions, see [`InTransaction`].
 //!
 //! In addition to the limits in the README, ids can be repeated if a document is changed by hand, or if a
 //! majority loses power while `writeConcernMajorityJournalDefault` is `false`.
