@@ -4,7 +4,8 @@ texts.py SCRATCH FILE…
 texts.py --messages FILE…    prints all messages, sorted, to be read in a row
 
 SCRATCH/texts.txt gets messages in string literals of Rust, comments of scripts and configuration, pages of help,
-descriptions in JSON, and subjects of commits, a paragraph each; line N of SCRATCH/places is the place that line N of texts.txt comes from.
+descriptions in JSON and manifests, and subjects of commits, a paragraph each. Line N of SCRATCH/places is the place of
+line N of texts.txt.
 Prints `PLACE:Rule:message` for each message, comment, test name and commit subject that is over its limit, and for each
 message that differs from another only in case, articles or punctuation.
 """
@@ -101,6 +102,10 @@ def main(scratch, files):
 
     for path in files:
         lead = next((lead for name, lead in LEADS if re.search(name, path)), '#')
+        if path.endswith(('.json', 'Cargo.toml')):
+            for number, line in enumerate(open(path), 1):
+                for text in re.findall(r'\b(?:summary|description)"? ?[:=] "((?:[^"\\]|\\.)*)"', line):
+                    put(path, number, [text])
         if path.endswith('.rs'):
             source = open(path).read()
             for number, line in enumerate(source.splitlines(), 1):
@@ -118,10 +123,6 @@ def main(scratch, files):
         elif '/help/' in path and path.endswith('.txt'):
             for number, line in enumerate(open(path), 1):
                 put(path, number, [line.strip()])
-        elif path.endswith('.json'):
-            for number, line in enumerate(open(path), 1):
-                for text in re.findall(r'"(?:summary|description)": "((?:[^"\\]|\\.)*)"', line):
-                    put(path, number, [text])
         elif lead:
             for line, text in comments(path, lead):
                 put(path, line, text)

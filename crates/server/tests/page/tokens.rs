@@ -80,7 +80,7 @@ async fn connection_limit_is_shown_without_a_token_form() {
         .await;
     let shown = browser.text("main").await;
     assert!(
-        shown.contains("refuses this token for now") && !shown.contains("A token is required"),
+        shown.contains("temporarily rejects this token") && !shown.contains("A token is required"),
         "{shown}"
     );
     // The page retries without an action of the user.

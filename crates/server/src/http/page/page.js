@@ -67,7 +67,7 @@ async function connect() {
     });
     if (response.status === 401 || response.status === 403) {
       const problem = await response.json().catch(() => ({}));
-      if (mine === attempt) lock(token ? problem.detail ?? 'The token was refused.' : '');
+      if (mine === attempt) lock(token ? problem.detail ?? 'The token was rejected.' : '');
       return;
     }
     // A link can have an unknown sort or page: the defaults are requested instead.
@@ -116,9 +116,9 @@ function lost(refusal) {
   attempt = null;
   body.dataset.link = 'lost';
   const isOpen = body.dataset.access === 'open';
-  const old = isOpen ? ` What is shown is of ${lastAt ?? 'when the page was loaded'}.` : '';
-  write(at('link'), `${refusal ? `The server refuses this for now: ${refusal}.` : 'Not connected to the server.'}${old} It is tried again.`);
-  write(at('locked-title'), refusal ? 'The server refuses this token for now' : 'Not connected to the server');
+  const old = isOpen ? ` The figures are from ${lastAt ?? 'the time when the page was loaded'}.` : '';
+  write(at('link'), `${refusal ? `The server temporarily rejects this page: ${refusal}.` : 'Not connected to the server.'}${old} The page retries.`);
+  write(at('locked-title'), refusal ? 'The server temporarily rejects this token' : 'Not connected to the server');
   if (isOpen) showOld();
   timer = setTimeout(connect, pause * (0.75 + Math.random() / 2));
   pause = Math.min(pause * 2, LONGEST_PAUSE);
@@ -164,7 +164,7 @@ function tell({ server, sequences }) {
   if (known.state !== null && known.state !== state) news.push(`The server is ${state.toLowerCase()}. ${server.shown.reason}`);
   if (known.troubles !== null) {
     news.push(...troubles.filter((one) => !known.troubles.includes(one)).slice(0, 3));
-    if (known.troubles.length > 0 && troubles.length === 0) news.push('All sequences that are shown are serving.');
+    if (known.troubles.length > 0 && troubles.length === 0) news.push('All listed sequences are serving.');
   }
   if (known.summary !== null && known.summary !== summary) news.push(summary);
   if (news.length > 0) announce(news.join(' '));
