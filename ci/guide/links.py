@@ -52,8 +52,8 @@ def rewritten(chapter, places, repository):
         kind = "tree" if file.is_dir() else "blob"
         return f"{before}{repository}/{kind}/main/{file.relative_to(ROOT)}{anchor}"
 
-    # Code is left as it is.
-    parts = re.split(r"(^```.*?^```|`[^`\n]+`)", chapter["content"], flags=re.MULTILINE | re.DOTALL)
+    # Code is left as it is. Code in a line may continue on the next line.
+    parts = re.split(r"(^```.*?^```|`(?:[^`\n]|\n(?!\n))+`)", chapter["content"], flags=re.MULTILINE | re.DOTALL)
     return "".join(part if n % 2 else LINK.sub(link, part) for n, part in enumerate(parts))
 
 
