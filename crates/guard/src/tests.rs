@@ -274,7 +274,7 @@ async fn failed_claim_gives_the_range_back() {
         let error = starts(&guarded, 100_000).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
         assert_eq!(store.inspect(&name()).await.unwrap().unwrap().next, Some(11));
-        assert_eq!(store.reserves(), reserves, "only the first could not know");
+        assert_eq!(store.reserves(), reserves, "only the first request reserves before its claim fails");
     }
     for error in guarded.reserve_many(&[orders(5), orders(5)]).await {
         assert_eq!(error.unwrap_err().kind(), ErrorKind::Denied);

@@ -129,7 +129,7 @@ impl Driver {
             return None;
         }
         want -= waiter.part.as_ref().map_or(0, |part| part.ids().len());
-        // Callers that already wait come first. Without any, memory may serve this one.
+        // Callers that already wait come first. If none waits, memory may serve this one.
         if self.engine.waiting() == 0 && taken.is_empty() {
             let generation = if want > 1 { self.core.stock.generation() } else { NOTHING };
             match self.take_from_memory(want) {

@@ -184,7 +184,7 @@ fn no_number_of_ours_spills_over_or_wraps() {
     assert!(last.checked_add(1 << 62).is_some());
     assert_eq!(Layout::encode(1, 2), None, "more than there ever were");
     assert_eq!(Layout::encode(1 << 40, Layout::MAX_LEN + 1), None);
-    assert_eq!(Layout::encode((1 << 40) + 1, 1), None, "not kept to the last digit");
+    assert_eq!(Layout::encode((1 << 40) + 1, 1), None, "too large to be encoded exactly");
     assert_eq!(Layout::draw_of(u64::MAX), Layout::MAX_DRAW);
     assert_eq!((Layout::draw_of(11), Layout::draw_of(0)), (11, 1));
 }

@@ -79,7 +79,7 @@ impl Calls {
                 _ => break,
             }
         }
-        // A single reserve of each finds the reason.
+        // Reserve for each of them separately, to get the reason.
         let each = absent.iter().map(|&place| self.reserve_briefly(executor, &requests[place]));
         for (outcome, &place) in join_all(each).await.into_iter().zip(&absent) {
             outcomes[place] = Some(outcome);
