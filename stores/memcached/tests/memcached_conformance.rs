@@ -15,7 +15,7 @@ const BLOCK: u64 = 100;
 /// Maximum number of ids by which the stored sequence may be ahead of the grants. These are the ids in the
 /// window, and an evicted or abandoned block for each kill of the engine or pause of a client in one trial.
 const AHEAD: u64 = 16 * BLOCK;
-const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
+const MANY: &str = "2^64 ids in blocks of 100 would take years";
 
 fn window(endpoint: &Endpoint) -> Result<MemcachedWindow> {
     let options = MemcachedOptions::new(endpoint.address().to_string()).block(BLOCK).max_skip(None);
@@ -46,7 +46,7 @@ fn sqlite() -> Suite {
     .engine(OnDemand::new("memcached"))
     .window(AHEAD)
     .skip("large_counts", MANY)
-    .skip("drawn_by_processes", "a process that is paused in a transaction holds SQLite's lock, and the trial waits for ids meanwhile")
+    .skip("drawn_by_processes", "the trial draws while a process is paused, which holds SQLite's lock if it is in a transaction")
 }
 
 fn main() {

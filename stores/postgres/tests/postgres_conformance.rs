@@ -13,7 +13,7 @@ fn native() -> Suite {
         .largest_id(i64::MAX.cast_unsigned())
         // The number of values that `nextval` logs ahead.
         .skips_at_a_kill(32)
-        .skip("large_counts", "a statement draws 10,000 values at most, and 2^63 ids would take for ever")
+        .skip("large_counts", "a statement draws 10,000 values at most, and 2^63 ids would take years")
         .skip("names_are_kept", "PostgreSQL's names have 63 bytes at most")
 }
 

@@ -16,7 +16,7 @@ const BLOCK: u64 = 100;
 /// The ids in the window, plus a block for each kill of the engine or pause of a client in one trial: void
 /// or abandoned.
 const AHEAD: u64 = 16 * BLOCK;
-const MANY: &str = "2^64 ids in blocks of 100 would take for ever";
+const MANY: &str = "2^64 ids in blocks of 100 would take years";
 
 fn store() -> Suite {
     Suite::new("redis", |endpoint: Endpoint| async move {
@@ -55,7 +55,7 @@ fn window_sqlite() -> Suite {
     .engine(OnDemand::new("redis"))
     .window(AHEAD)
     .skip("large_counts", MANY)
-    .skip("drawn_by_processes", "a process that is paused in a transaction holds SQLite's lock, and the trial waits for ids meanwhile")
+    .skip("drawn_by_processes", "the trial draws while a process is paused, which holds SQLite's lock if it is in a transaction")
 }
 
 fn main() {
