@@ -44,7 +44,8 @@ impl Order {
         if let Some(address) = self.endpoint.given() {
             form.append_pair("address", &address.to_string());
         }
-        let store_timeout = u64::try_from(self.endpoint.timeout().as_millis()).expect("the timeout fits 64 bits");
+        let store_timeout =
+            u64::try_from(self.endpoint.timeout().as_millis()).expect("the timeout fits 64 bits");
         form.append_pair("dir", self.endpoint.dir().to_str().expect("the suite's own path"));
         form.append_pair("job", if self.job == Job::Draw { "draw" } else { "reserve" });
         form.append_pair("name", &request.name);

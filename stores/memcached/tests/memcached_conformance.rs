@@ -46,7 +46,10 @@ fn sqlite() -> Suite {
     .engine(OnDemand::new("memcached"))
     .window(AHEAD)
     .skip("large_counts", MANY)
-    .skip("drawn_by_processes", "the trial draws while a process is paused, which holds SQLite's lock if it is in a transaction")
+    .skip(
+        "drawn_by_processes",
+        "the trial draws while a process is paused, which holds SQLite's lock if it is in a transaction",
+    )
 }
 
 fn main() {

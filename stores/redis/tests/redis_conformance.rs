@@ -55,7 +55,10 @@ fn window_sqlite() -> Suite {
     .engine(OnDemand::new("redis"))
     .window(AHEAD)
     .skip("large_counts", MANY)
-    .skip("drawn_by_processes", "the trial draws while a process is paused, which holds SQLite's lock if it is in a transaction")
+    .skip(
+        "drawn_by_processes",
+        "the trial draws while a process is paused, which holds SQLite's lock if it is in a transaction",
+    )
 }
 
 fn main() {
