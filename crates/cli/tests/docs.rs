@@ -5,16 +5,21 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use common::Place;
 use idmill::ErrorKind;
 use idmill_doctor::FindingKind;
 
+const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide");
+
+/// The other programs in the commands of the guide.
+const OTHERS: [&str; 4] = ["cargo", "docker", "kubectl", "redis-cli"];
+
 #[test]
 fn reference_shows_the_actual_output() {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/cli.md");
+    let file = Path::new(GUIDE).join("cli.md");
     let documented = std::fs::read_to_string(&file).unwrap();
     let place = Place::new();
     // The reference mentions these tables of an application.
@@ -41,10 +46,15 @@ fn commands_in_the_guide_exist() {
     let mut options = 0;
     for page in pages() {
         let commands = page.lines().filter_map(|line| line.trim_start().strip_prefix("$ "));
-        for command in commands.flat_map(|line| line.split(" | ")).filter(|line| line.starts_with("idmill "))
-        {
+        for command in commands.flat_map(|line| line.split(" | ")) {
+            let variables = |word: &&str| word.starts_with(char::is_uppercase);
+            let ends = |word: &&str| word.starts_with(['&', ';']);
             let words: Vec<_> =
-                command.split_whitespace().take_while(|word| !word.starts_with(['&', ';'])).collect();
+                command.split_whitespace().skip_while(variables).take_while(|word| !ends(word)).collect();
+            if OTHERS.contains(&words[0]) {
+                continue;
+            }
+            assert_eq!(words[0], "idmill", "{command}");
             let help = place.run(&[words[1], "--help"]);
             assert_eq!(help.code, 0, "{command}: {help:?}");
             for option in words.iter().filter(|word| word.starts_with("--")) {
@@ -62,7 +72,7 @@ fn commands_in_the_guide_exist() {
 /// The page lists every kind of error, and every finding of the doctor.
 #[test]
 fn troubleshooting_has_each_error_and_finding() {
-    let page = guide("troubleshooting.md");
+    let page = std::fs::read_to_string(Path::new(GUIDE).join("troubleshooting.md")).unwrap();
     let (errors, rest) = page.split_once("## Findings of the doctor").unwrap();
     let (findings, _) = rest.split_once("## The server").unwrap();
     let listed = |text: &str| -> BTreeSet<String> {
@@ -75,15 +85,9 @@ fn troubleshooting_has_each_error_and_finding() {
     assert_eq!(listed(findings), FindingKind::ALL.iter().map(ToString::to_string).collect());
 }
 
-fn guide(page: &str) -> String {
-    std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide").join(page))
-        .unwrap()
-}
-
 /// The texts of the pages, except the reference, which is run.
 fn pages() -> Vec<String> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = std::fs::read_dir(GUIDE).unwrap().map(|entry| entry.unwrap().path());
     let is_read =
         |file: &PathBuf| file.extension().is_some_and(|kind| kind == "md") && !file.ends_with("cli.md");
     files.filter(is_read).map(|file| std::fs::read_to_string(file).unwrap()).collect()
