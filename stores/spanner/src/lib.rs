@@ -200,7 +200,7 @@ impl SpannerStore {
             info.apply(&change)?;
             let beyond = (info.bounds, info.identity) != (before.bounds, before.identity);
             if beyond && stored.layout == Layout::Plain {
-                return Err(table.lacks_columns(&wanted, "a max, and to set a sequence backwards"));
+                return Err(table.lacks_columns(&wanted, "a new max, or for a step backwards"));
             }
             let write = if beyond { table.update(&info, stored.layout) } else { table.advance(&info) };
             Ok((info, vec![write]))
