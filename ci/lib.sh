@@ -278,6 +278,22 @@ need_tool() {
     PATH=$home/bin:$PATH
 }
 
+# need_go NAME VERSION PACKAGE: puts a pinned Go program on PATH, building it on first use. It is built from a module of
+# our own, because `go install` rejects modules that replace others.
+need_go() {
+    local home=$TOOLS/$1-$2 module
+    if [[ ! -d $home ]]; then
+        command -v go >/dev/null || skip "Go is missing; it builds $1: see https://go.dev/dl"
+        module=$(mktemp -d)
+        (cd "$module" && run go mod init "$1" && run go get "$3@$2" && run go build -o "$home/" "$3") || {
+            rm -rf "$module" "$home"
+            skip "$1 cannot be built from the proxy of Go modules"
+        }
+        rm -rf "$module"
+    fi
+    PATH=$home:$PATH
+}
+
 # format OPTION…: formats the sources of all workspaces.
 format() {
     local manifest
