@@ -18,6 +18,7 @@ from pathlib import Path
 
 IDMILL, *LANGUAGES = sys.argv[1:]
 CLIENTS = Path("examples/clients").resolve()
+TUTORIAL = Path("docs/guide/start/languages.md")
 CACHE = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
 PACKAGES = Path(os.environ.get("IDMILL_PACKAGES") or f"{CACHE}/idmill/clients")
 WORK = Path(tempfile.mkdtemp())
@@ -302,11 +303,11 @@ def check_access():
 GO = 'package main\nimport ("context"; "fmt"; "github.com/redis/go-redis/v9")\nfunc main() {{\nctx := context.Background()\n{}\n}}\n'
 
 
-def check_readme():
-    """Runs the examples of the clients' page. Only the port is replaced, and Go's example is put into a main function."""
+def check_tutorial():
+    """Runs the programs of the tutorial. Only the port is replaced, and Go's example is put into a main function."""
     # The examples connect to localhost.
     port = Server("local", host="127.0.0.1").resp.split(":")[1]
-    page = Path("docs/guide/start/languages.md").read_text()
+    page = TUTORIAL.read_text()
 
     def snippet(fence):
         language = fence.replace("javascript", "node")
@@ -324,7 +325,7 @@ def check_readme():
             shutil.copytree(CLIENTS / "go", WORK / "snippet", ignore=shutil.ignore_patterns("*.go", "idmill"))
             (WORK / "snippet/main.go").write_text(GO.format(text))
             answer = call("go", "run", "-mod=readonly", ".", cwd=WORK / "snippet")
-        demand(re.fullmatch(r"[0-9]+( <nil>)?\s*", answer), f"docs/guide/start/languages.md: {fence} prints no id: {answer}")
+        demand(re.fullmatch(r"[0-9]+( <nil>)?\s*", answer), f"{TUTORIAL}: {fence} prints no id: {answer}")
         report("passed", 1)
 
     at_once(2, snippet, [each for each in ("python", "javascript", "java", "go") if each.replace("javascript", "node") in LANGUAGES])
@@ -343,7 +344,7 @@ def main():
     demand(len(set(BIG)) == len(BIG), "duplicate ids beyond 2^53")
     check_end()
     check_access()
-    check_readme()
+    check_tutorial()
 
 
 try:

@@ -23,19 +23,17 @@ def chapters(items):
             yield from chapters(chapter["sub_items"])
 
 
-def place(chapter):
-    """Returns the path of a chapter in the guide: stores/postgres.md for ../../stores/postgres/README.md."""
-    file = (GUIDE / chapter["path"]).resolve()
-    if file.is_relative_to(GUIDE):
-        return chapter["path"]
-    inside = file.relative_to(ROOT)
+def place(source):
+    """Returns the path of a page in the guide: stores/postgres.md for stores/postgres/README.md of the repository."""
+    if source.is_relative_to(GUIDE):
+        return str(source.relative_to(GUIDE))
+    inside = source.relative_to(ROOT)
     if inside.parts[0] == "docs":
         inside = inside.relative_to("docs")
     return str(inside.parent.with_suffix(".md") if inside.name == "README.md" else inside)
 
 
-def rewritten(chapter, places, repository):
-    source = (GUIDE / chapter["path"]).resolve()
+def rewritten(content, source, places, repository):
     here = Path(places[source]).parent
 
     def link(match):
@@ -53,7 +51,7 @@ def rewritten(chapter, places, repository):
         return f"{before}{repository}/{kind}/main/{file.relative_to(ROOT)}{anchor}"
 
     # Code is left as it is. Code in a line may continue on the next line.
-    parts = re.split(r"(^```.*?^```|`(?:[^`\n]|\n(?!\n))+`)", chapter["content"], flags=re.MULTILINE | re.DOTALL)
+    parts = re.split(r"(^```.*?^```|`(?:[^`\n]|\n(?!\n))+`)", content, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if n % 2 else LINK.sub(link, part) for n, part in enumerate(parts))
 
 
@@ -62,11 +60,11 @@ def main():
         return
     _, book = json.load(sys.stdin)
     repository = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["repository"]
-    every = list(chapters(book["items"]))
-    places = {(GUIDE / chapter["path"]).resolve(): place(chapter) for chapter in every}
-    for chapter in every:
-        chapter["content"] = rewritten(chapter, places, repository)
-        chapter["path"] = places[(GUIDE / chapter["path"]).resolve()]
+    every = {(GUIDE / chapter["path"]).resolve(): chapter for chapter in chapters(book["items"])}
+    places = {source: place(source) for source in every}
+    for source, chapter in every.items():
+        chapter["content"] = rewritten(chapter["content"], source, places, repository)
+        chapter["path"] = places[source]
     json.dump(book, sys.stdout)
 
 
