@@ -5,11 +5,11 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 
-# Absolute, because a step may run cargo elsewhere (readme) or name a directory below it (loom, tsan).
+# Absolute, because a step may run cargo in another directory (readme).
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 [[ $TARGET == /* ]] || TARGET=$ROOT/$TARGET
 
-# Outside the tree, so that the tools survive `cargo clean` and serve fresh clones.
+# Outside the tree, so that the tools survive `cargo clean` and fresh clones reuse them.
 TOOLS=${IDMILL_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/tools}
 
 # Set IDMILL_NIGHTLY to a dated nightly if the newest one lacks a component.
@@ -18,9 +18,9 @@ NIGHTLY=${IDMILL_NIGHTLY:-nightly}
 # Automake's exit status for a test that could not run.
 SKIPPED=77
 
-# The file in which a step reports to ci/test, one line each: `passed N`, `failed N`, `ignored N`, `reason WHY-SKIPPED`,
-# `failure TEXT` (repeated in the summary), `slow SECONDS NAME`. The conformance suite writes lines with tabs:
-# engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
+# The file in which a step reports to ci/test, one report per line: `passed N`, `failed N`, `ignored N`,
+# `reason WHY-SKIPPED`, `failure TEXT` (repeated in the summary), `slow SECONDS NAME`. The conformance suite
+# writes tab-separated lines: engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
 REPORT=${IDMILL_CI_REPORT:-/dev/null}
 
 # The output of the step's last command.
@@ -57,12 +57,12 @@ skip() {
     exit "$SKIPPED"
 }
 
-# among WORD WORD…: whether the first word is one of the others.
+# among WORD WORD…: succeeds if the first word is one of the others.
 among() {
     [[ " ${*:2} " == *" $1 "* ]]
 }
 
-# logged COMMAND…: runs it, prints its output and copies it to LOG, returns its status.
+# logged COMMAND…: runs the command, copies its output to LOG, and returns its status.
 logged() {
     run "$@" 2>&1 | tee "$LOG"
 }
@@ -97,8 +97,8 @@ judge_tests() {
     ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
 }
 
-# report_failures FILE [PATTERN]: repeats the lines of FILE that match PATTERN in the summary, since a service may keep
-# only the end of a long log. Without PATTERN: cargo test's output for each failed test.
+# report_failures FILE [PATTERN]: repeats in the summary the lines of FILE that match PATTERN, since a service
+# may keep only the end of a long log. Without PATTERN: cargo test's output for each failed test.
 report_failures() {
     awk -v pattern="${2:-}" '
         /^failures:$/ { on = 1 }
@@ -107,8 +107,8 @@ report_failures() {
         (pattern == "" ? on && NF : $0 ~ pattern) && shown++ < 80 { print "failure " substr($0, 1, 400) }' "$1" >>"$REPORT"
 }
 
-# verdicts GOOD BAD COMMAND…: runs a command that prints one line for each check, and counts the lines that match the
-# patterns GOOD and BAD. Fails if a line matches BAD or none matches GOOD.
+# verdicts GOOD BAD COMMAND…: runs a command that prints one line for each check, and counts the lines that
+# match the patterns GOOD and BAD. Fails if the command fails, a line matches BAD, or none matches GOOD.
 verdicts() {
     local status=0 good bad
     logged "${@:3}" || status=$?
@@ -135,7 +135,8 @@ at_once() {
     ((failures == 0)) || fail "$command failed for $failures arguments"
 }
 
-# within MINUTES COMMAND…: runs it in a process group. After MINUTES, ends the group and reports it in the summary.
+# within MINUTES COMMAND…: runs it in its own process group. After MINUTES, ends the group and reports the
+# timeout in the summary.
 within() {
     local child status=0
     timeout --kill-after=10 "$1m" "${@:2}" &
@@ -148,8 +149,9 @@ within() {
     return "$status"
 }
 
-# write_to_memory: puts the test databases in /dev/shm if it has 8 GiB free. They sync thousands of times, which is slow
-# on some disks. After a SIGKILL the files are the same. If TMPDIR is set, it is used instead.
+# write_to_memory: puts the test databases in /dev/shm if it has 8 GiB free. They sync thousands of times,
+# which is slow on some disks. A SIGKILL loses no more data there than on a disk. If TMPDIR is set, it is used
+# instead.
 write_to_memory() {
     local kib
     kib=$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }') || true
@@ -161,8 +163,9 @@ write_to_memory() {
     trap 'rm -rf "$TMPDIR"' EXIT
 }
 
-# Cargo commands that share a build: WORKSPACE for all steps with tests of the workspace, OPTIMISED for `sim` and `crash`,
-# with assertions. Both steps name both packages, because the packages determine the features of other crates.
+# Cargo commands that share a build: WORKSPACE for all steps with tests of the workspace, OPTIMISED for `sim`
+# and `crash`, with assertions. Both steps name both packages, because the selected packages determine the
+# features of shared crates.
 WORKSPACE=(cargo test --locked --workspace --all-features)
 OPTIMISED=(cargo test --locked --release --config ci/asserted.toml -p idmill -p idmill-cli)
 
@@ -205,7 +208,7 @@ sort_tests() {
     mapfile -t ENGINES < <(quick "${ENGINES[@]}")
 }
 
-# quick NAME…: prints the names of stores in IDMILL_QUICK_STORES, or all if it is not set.
+# quick NAME…: prints the NAMEs that match IDMILL_QUICK_STORES, or all if it is not set.
 quick() {
     printf '%s\n' "$@" | grep -xE "(${IDMILL_QUICK_STORES:-.*})(_conformance)?"
 }
@@ -231,9 +234,9 @@ names() {
     xargs grep -hm 1 '^name = ' | cut -d '"' -f 2
 }
 
-# use_oldest: sets OLDEST to the cargo of the oldest supported Rust. All steps that only check use it, so they share the
-# results for three hundred other crates, and a new Rust brings no new lints. If it cannot be installed, the current Rust
-# is used; its lint clippy::incompatible_msrv covers only the standard library.
+# use_oldest: sets OLDEST to the cargo of the oldest supported Rust. The steps clippy, doc, light and msrv use
+# it, so they share the builds of three hundred dependencies, and a new Rust brings no new lints. If it cannot
+# be installed, the current Rust is used; its lint clippy::incompatible_msrv covers only the standard library.
 use_oldest() {
     local version
     version=$(sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
@@ -250,13 +253,14 @@ lint() {
     run "${OLDEST[@]}" clippy --locked "$@" -- -D warnings
 }
 
-# has_toolchain NAME PROGRAM OPTION…: succeeds if the toolchain has PROGRAM. Otherwise installs it with these options.
+# has_toolchain NAME PROGRAM OPTION…: succeeds if the toolchain has PROGRAM. Otherwise installs the toolchain
+# with these options.
 has_toolchain() {
     command -v rustup >/dev/null || return 1
     rustup run "$1" "$2" --version >/dev/null 2>&1 || run rustup toolchain install "$1" --profile minimal "${@:3}"
 }
 
-# need_nightly [COMPONENT…]: installs nightly and the components, by rustup's names, or skips the step.
+# need_nightly [COMPONENT…]: installs nightly and these rustup components, or skips the step.
 need_nightly() {
     local component
     has_toolchain "$NIGHTLY" rustc ||
@@ -278,8 +282,8 @@ need_tool() {
     PATH=$home/bin:$PATH
 }
 
-# need_go NAME VERSION PACKAGE: puts a pinned Go program on PATH, building it on first use. It is built from a module of
-# our own, because `go install` rejects modules that replace others.
+# need_go NAME VERSION PACKAGE: puts a pinned Go program on PATH, building it on first use. It is built from a
+# temporary module, because `go install` rejects modules with `replace` directives.
 need_go() {
     local home=$TOOLS/$1-$2 module
     if [[ ! -d $home ]]; then
@@ -303,7 +307,8 @@ format() {
     done
 }
 
-# has PROGRAM PACKAGE…: succeeds if PROGRAM is on PATH. Otherwise installs the system packages, if that is allowed.
+# has PROGRAM PACKAGE…: succeeds if PROGRAM is on PATH. Otherwise installs the system packages, if it runs as
+# root.
 has() {
     command -v "$1" >/dev/null || (source ci/engines/lib.sh && try_apt "${@:2}")
 }

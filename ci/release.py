@@ -15,7 +15,7 @@ import zipfile
 from pathlib import Path
 
 FEATURES = "full,otel"
-# The oldest C library: that of Debian 11 and RHEL 9.
+# The oldest supported glibc: that of Debian 11. RHEL 9 has 2.34.
 GLIBC = "2.31"
 
 
@@ -43,7 +43,7 @@ def build(target, home):
 def bill_of_materials(target, packages, file):
     run("cargo", "cyclonedx", "--manifest-path=crates/cli/Cargo.toml", f"--features={FEATURES}", f"--target={target}",
         "--format=json", f"--override-filename={file.stem}", "--spec-version=1.5")
-    # It writes one for each package of the workspace.
+    # cargo-cyclonedx writes a file for each package of the workspace.
     for name, (_, directory) in packages.items():
         if name == "idmill-cli":
             shutil.move(directory / file.name, file)

@@ -24,7 +24,7 @@ PACKAGES = Path(os.environ.get("IDMILL_PACKAGES") or f"{CACHE}/idmill/clients")
 WORK = Path(tempfile.mkdtemp())
 # A short timeout, so that a locked store is reported soon.
 STORE = f"sqlite:{WORK}/ids.db?busy_timeout=200ms"
-# No client connects from this address, so none can take the port of a killed server.
+# Clients connect from 127.0.0.1, so their outgoing ports cannot block the restart of a killed server.
 HOST = "127.0.0.2"
 # Long enough for all faults.
 SECONDS_OF_RECORDS = 12
@@ -52,7 +52,7 @@ def at_once(most, function, values):
         list(pool.map(function, values))
 
 
-# How to build and run each language.
+# How to build and run the clients of each language.
 
 
 def packages(language, lock, install):

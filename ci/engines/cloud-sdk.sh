@@ -1,14 +1,14 @@
-# shellcheck shell=bash
-# The Google Cloud SDK, whose emulators are engines. Sourced by their scripts, which set:
-#   TITLE      the emulator's name, if it is a jar
+# shellcheck shell=bash Functions for the emulators of the Google Cloud SDK. Sourced by the emulators'
+# scripts, which set:
+#   TITLE      the emulator's name, which `version` prints
 #   COMPONENT  the end of the package's name, after google-cloud-cli-
 #   NAME       its name in `gcloud components install`
 #   FILE       the program or jar, relative to the SDK's root
 # shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# sdk_file PATH: prints the path of a file of the SDK. Its root is CLOUDSDK_ROOT_DIR, that of the gcloud on PATH, or a
-# directory where packages and the installer put it. Running gcloud to get the root would take a second.
+# sdk_file PATH: prints the path of a file of the SDK. The SDK's root is CLOUDSDK_ROOT_DIR, the root of the
+# gcloud on PATH, or a default installation directory. Running gcloud to get the root would take a second.
 sdk_file() {
     local root
     for root in "${CLOUDSDK_ROOT_DIR:-}" "$(realpath "$(command -v gcloud)" 2>/dev/null | sed 's,/bin/gcloud$,,')" \

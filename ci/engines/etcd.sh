@@ -1,15 +1,13 @@
-# shellcheck shell=bash
-# Functions that `etcd` and `etcd34` share. They source it, and define `fetch` and BINARY.
-# A member reads etcd's environment variables, such as ETCD_QUOTA_BACKEND_BYTES. With DIR/server.pem and DIR/key.pem it
-# speaks TLS.
-# shellcheck source=ci/engines/lib.sh
+# shellcheck shell=bash Functions that `etcd` and `etcd34` share. Both scripts source this file, and define
+# `fetch` and BINARY. A member reads etcd's environment variables, such as ETCD_QUOTA_BACKEND_BYTES. With
+# DIR/server.pem and DIR/key.pem it speaks TLS. shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 MORE=' [N SIZE] | address PORT N'
 
 version() { "$BINARY" --version | sed -n 's/^etcd Version: /etcd /p'; }
 
-# Members need the addresses of all peers when they start, so they use the same PORT on different addresses. A single
-# member listens for peers at a port that the system chooses; nothing connects to it.
+# Members need the addresses of all peers when they start, so they use the same PORT on different addresses. A
+# single member listens for peers on a port that the system chooses; nothing connects to it.
 serve() {
     local dir=$1 port=$2 n=${3:-1} size=${4:-1} client=127.0.0.1 listen peers member scheme=http tls=()
     [[ ! -f $dir/server.pem ]] || scheme=https tls=(--cert-file "$dir/server.pem" --key-file "$dir/key.pem")
@@ -21,7 +19,8 @@ serve() {
         done
         listen=${peers[n]}
     fi
-    # The arguments below replace these variables, which Debian's unit sets. Other variables of the caller are kept.
+    # etcd fails if a variable and a flag set the same option. Debian's unit sets these variables. Other
+    # variables of the caller are kept.
     unset ETCD_NAME ETCD_DATA_DIR ETCD_LISTEN_CLIENT_URLS
     exec "$BINARY" --name "m$n" --data-dir "$dir/data" --listen-client-urls "$scheme://$client:$port" \
         --advertise-client-urls "$scheme://$client:$port" --listen-peer-urls "$listen" \

@@ -5,11 +5,11 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Engines that are not system packages. The directory is outside the tree, so that it serves fresh clones.
+# Engines that are not system packages. The directory is outside the tree, so that fresh clones reuse it.
 # shellcheck disable=SC2034 # used by the scripts that source this file
 ENGINES=${IDMILL_ENGINES:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/engines}
 
-# Distributions install servers here, and some users do not have it on PATH.
+# Distributions install servers in /usr/sbin, which is not on the PATH of all users.
 PATH=$PATH:/usr/sbin
 
 # missing TEXT…: ends the script with status 77; tests that need the engine are skipped. TEXT names the missing program
@@ -23,7 +23,8 @@ apt_get() {
     apt-get -o DPkg::Lock::Timeout=300 "$@" >&2
 }
 
-# try_apt PACKAGE…: installs system packages. Fails if the user is not root, or the installation fails.
+# try_apt PACKAGE…: installs system packages. Fails without root, without apt-get, or if the installation
+# fails.
 try_apt() {
     [[ $(id -u) == 0 ]] && command -v apt-get >/dev/null || return 1
     (
@@ -47,8 +48,8 @@ address() {
     printf '127.%d.%d.%d\n' $(($1 >> 8)) $(($1 & 255)) "$2"
 }
 
-# built NAME FILE…: prints the directory for a build of these files of NAME.d. Its name is a hash of the files, so that a
-# change of a source or of a dependency leads to a new build.
+# built NAME FILE…: prints the build directory of these files in NAME.d. Its name is a hash of the files, so
+# that a changed source or dependency triggers a new build.
 built() {
     printf '%s/%s/%s' "$ENGINES" "$1" "$(cd "$HERE/$1.d" && cat "${@:2}" | sha256sum | cut -c 1-16)"
 }
@@ -75,7 +76,7 @@ go_build() {
 # engine VERB ARGUMENT…: checks the arguments, and calls the function of the verb.
 engine() {
     local name=${0##*/}
-    # A quick run leaves out the other engines.
+    # A quick run fetches only the engines in IDMILL_QUICK_ENGINES.
     [[ ${1:-} != fetch || $name =~ ^(${IDMILL_QUICK_ENGINES:-.*})$ ]] ||
         missing "$name is used only in ci/test full"
     [[ ${1:-} =~ ^(fetch|version|serve|address|tool)$ && $(type -t "$1") == function ]] && (($# >= ${LEAST[$1]:-1})) || {
@@ -85,6 +86,7 @@ engine() {
     "$@"
 }
 
-# LEAST: the minimum number of arguments of a verb, including the verb. MORE: further arguments of `serve`, for the usage.
+# LEAST: the minimum number of arguments of a verb, including the verb. MORE: the end of the usage, with
+# further arguments and verbs.
 declare -A LEAST=([serve]=3 [address]=3)
 MORE=

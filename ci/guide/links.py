@@ -50,7 +50,7 @@ def rewritten(content, source, places, repository):
         kind = "tree" if file.is_dir() else "blob"
         return f"{before}{repository}/{kind}/main/{file.relative_to(ROOT)}{anchor}"
 
-    # Code is left as it is. Code in a line may continue on the next line.
+    # Code is left as it is. Inline code may span several lines.
     parts = re.split(r"(^```.*?^```|`(?:[^`\n]|\n(?!\n))+`)", content, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if n % 2 else LINK.sub(link, part) for n, part in enumerate(parts))
 

@@ -17,7 +17,7 @@ TOKEN = re.compile(r'''(?P<comment>//[^\n]*|/\*.*?\*/)|r(?P<hashes>\#*)"(?P<raw>
                    r'''|'(?:\\.[^']*|[^'\\])'|(?P<test>\#\[cfg\((?:all\()?test\b)|(?P<mark>[{};])''', re.S)
 TEST = re.compile(r'#\[(?:\w+::)*test\b[^\n]*\]\s*(?:(?:#\[[^\n]*\]|//[^\n]*)\s*)*(?:pub )?(?:async )?fn (\w+)')
 CODE = re.compile(r'\b(?:SELECT|INSERT|UPDATE|DELETE|CREATE TABLE|ALTER|WHERE|VALUES|PRIMARY KEY|bigint)\b|</\w|^#!|setnx')
-# How a line of each kind of file begins that is a comment and nothing else.
+# The start of a comment line in each kind of file (default `#`; None: it has no comments to check).
 LEADS = [(r'\.(rs|mjs|js|go|java|kts?|php)$', '//'), (r'\.lua$', '--'), (r'\.(md|html|css|json|svg|xml|txt|lock|sum|png|pem|mod)$|LICENSE', None)]
 SOURCES = re.compile(r'^(?:src|(?:crates|stores|adapters)/[^/]+/src)/(?!.*tests?\b)')
 
