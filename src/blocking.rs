@@ -16,8 +16,8 @@ use std::time::Duration;
 /// ```
 ///
 /// In async code of a runtime that drives the refills and has no other thread, each call immediately fails
-/// with [`InvalidInput`](crate::ErrorKind::InvalidInput); the error names the method to use. On another
-/// worker of that runtime, a call can block the refill that it waits for, until its timeout.
+/// with [`InvalidInput`](crate::ErrorKind::InvalidInput); the error names the method to use. On a worker of a
+/// larger runtime that drives the refills, a call can block its own refill until its timeout.
 #[derive(Debug)]
 #[must_use = "a view does nothing itself; call one of its methods"]
 pub struct Blocking<V> {

@@ -1,4 +1,4 @@
-//! The one error type of this crate: its kind, the operation and sequence it concerns, and whether to retry.
+//! The error type of this crate: its kind, the operation and sequence it concerns, and whether to retry.
 //!
 //! [`Error::status`] distinguishes three cases, because a caller acts differently on each: *retry*,
 //! *permanent*, *outcome unknown*. An unknown outcome is never guessed: the range that may have been reserved
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 #[doc(hidden)]
 #[macro_export]
-/// Declares a fieldless enum whose variants have names. Later versions may add variants.
+/// Declares a fieldless enum with a string for each variant. Later versions may add variants.
 macro_rules! string_enum {
     (
         $(#[$meta:meta])*
@@ -57,7 +57,7 @@ macro_rules! string_enum {
                 let known = Self::ALL.iter().copied().find(|value| value.as_str() == name);
                 known.ok_or_else(|| {
                     let names = [$($name),+].join(", ");
-                    $crate::Error::invalid(format!("{name:?} is not a {}; there are {names}", $what))
+                    $crate::Error::invalid(format!("{name:?} is not a {}; use one of: {names}", $what))
                 })
             }
         }
@@ -78,8 +78,8 @@ string_enum! {
         /// The last id of the sequence's bounds has been reserved. Permanent, unless the sequence's max is
         /// raised: ids never wrap and are never re-issued. The store is queried again after 30 s.
         Exhausted = "exhausted",
-        /// More callers are already waiting than [`max_waiting`](crate::SequencesBuilder::max_waiting)
-        /// allows. No ids were consumed.
+        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) callers are already waiting. No ids were
+        /// consumed.
         Overloaded = "overloaded",
         /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved
         /// for this caller go to other callers or become a gap.
@@ -87,7 +87,8 @@ string_enum! {
         /// The store is unreachable or busy, and certainly reserved nothing. Callers keep waiting for ids
         /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
         Unavailable = "unavailable",
-        /// The store did not answer a request: it may or may not have reserved. Neither is ever assumed.
+        /// The store did not answer a request: it may or may not have reserved ids. The allocator never
+        /// assumes either outcome.
         UnknownOutcome = "unknown_outcome",
         /// The allocator was closed, or this process was forked from the one that opened it. A fork must open
         /// its own.
@@ -275,7 +276,7 @@ impl Error {
         self.amend(|context| context.refuses_waiters = true)
     }
 
-    /// Returns whether calls that wait for ids return this error instead of waiting on: it is
+    /// Returns whether calls that wait for ids return this error instead of waiting further: it is
     /// [permanent](Status::Permanent), or [marked](Self::refusing_waiters).
     pub fn refuses_waiters(&self) -> bool {
         self.status() == Status::Permanent
@@ -371,7 +372,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         assert_eq!(
             error.to_string(),
-            "\"permanant\" is not a status; there are transient, permanent, unknown"
+            "\"permanant\" is not a status; use one of: transient, permanent, unknown"
         );
         assert_eq!(format!("{:>6}|", ErrorKind::Empty), " empty|");
     }

@@ -37,7 +37,7 @@ pub trait Id: Copy + Send + Sync + 'static {
     }
 }
 
-/// Converts a raw value; the error contains it as it is `shown`.
+/// Converts a raw value; the error prints it as `shown`.
 #[doc(hidden)]
 pub fn checked<T: Id>(raw: u64, shown: &dyn fmt::Display) -> Result<T> {
     if (T::MIN..=T::MAX).contains(&raw) {
@@ -57,7 +57,7 @@ pub fn read<T: Id>(text: &str) -> Result<T> {
     if !digits {
         return Err(Error::invalid(format!("{text:?} is not an id; write a number in decimal digits")));
     }
-    // Digits that overflow u64 are larger than any id type holds.
+    // A number that overflows u64 fits no id type.
     text.parse().map_or_else(|_| Err(does_not_fit::<T>(&text)), |raw| checked(raw, &text))
 }
 
@@ -141,8 +141,8 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 /// assert_eq!(OrderId::from_raw(7), OrderId(7));
 /// ```
 ///
-/// [`serde_type!`](crate::serde_type) adds serde. `idmill_sqlx::sql_type!` and `idmill_diesel::sql_type!`, of
-/// the crates of that name, make it usable as a column type.
+/// [`serde_type!`](crate::serde_type) adds serde. `idmill_sqlx::sql_type!` and `idmill_diesel::sql_type!`
+/// make an id type usable as a column type.
 #[macro_export]
 macro_rules! id_type {
     ($(#[$meta:meta])* $vis:vis struct $name:ident($field:vis $inner:ty);) => {

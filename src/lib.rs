@@ -1,7 +1,7 @@
 //! Small, unique, ordered numeric ids at the speed of one atomic instruction, from the store you already run.
 //!
 //! A service that needs order numbers, user ids or row keys keeps a counter in its database. Incrementing it
-//! for each id is correct and slow. This crate reserves *ranges* from the counter, hands them out from
+//! for each id is correct but slow. This crate reserves *ranges* from the counter, hands them out from
 //! memory, and fetches the next range before it is needed. **No id is ever handed out twice**, even after
 //! crashes, pauses, timeouts and lost connections.
 //!
@@ -45,7 +45,7 @@
 //! - [`Sequences`]: all sequences of one store, and the task that refills them.
 //! - [`SequenceBuilder`]: the settings of a sequence: bounds, order, sizes.
 //! - [`Allocator`], [`Handle`], [`IdBlock`]: hand out ids.
-//! - [`Order`]: the ordering guarantee of a sequence. The guide has a page, `docs/guide/order.md`.
+//! - [`Order`]: the ordering guarantee of a sequence. See `docs/guide/order.md`.
 //! - [`Error`]: the kind of a failure, and whether to retry.
 //! - [`store`]: the contract of a store, and an in-memory store.
 //!
@@ -63,7 +63,7 @@
 //! | `idmill-any` | programs whose users choose the store by URL |
 //! | `idmill-guard` | no duplicate ids after a restore: `Guarded::new(store, witness)` |
 //! | `idmill-doctor` | diagnosis and repair of the sequences in a store |
-//! | `idmill-codec` | external forms of ids: permuted, spread over the key space, readable by people |
+//! | `idmill-codec` | external forms of ids: permuted, spread over the key space, human-readable |
 //! | `idmill-kit`, `idmill-conformance` | authors of stores |
 //!
 //! No feature of this crate is on by default. `metrics` adds counters, gauges and a histogram through the
@@ -109,8 +109,7 @@ pub mod store;
 mod sync;
 mod text;
 
-/// Used by the macros, by the stores' and the guard's counters, and by the command, which plans with the
-/// arithmetic of the refill policy.
+/// Not a public API: for the macros, the other crates of the project, and the `idmill` command.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::bounded_map::BoundedMap;

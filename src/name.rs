@@ -26,7 +26,7 @@ impl SequenceName {
         let fault = if name.is_empty() {
             "is empty".to_owned()
         } else if name.len() > Self::MAX_LEN {
-            format!("has {} bytes, the maximum is {}", name.len(), Self::MAX_LEN)
+            format!("has {} bytes; the maximum is {}", name.len(), Self::MAX_LEN)
         } else if let Some(control) = name.chars().find(|c| c.is_control()) {
             format!("contains the control character {control:?}")
         } else if name.trim() != name {

@@ -11,7 +11,7 @@ use crate::id::Id;
 /// Consecutive ids `[start, start + len)`, reserved once, by one owner, never again.
 ///
 /// Stored as start and length instead of start and end, so that a range can contain [`u64::MAX`]: all
-/// arithmetic is on offsets and cannot wrap. Iterating yields the ids in growing order.
+/// arithmetic is on offsets and cannot wrap. Iterating yields the ids in ascending order.
 ///
 /// ```
 /// let mut range = idmill::IdRange::<u64>::new(u64::MAX - 2, 3).unwrap();
@@ -28,7 +28,7 @@ pub struct IdRange<T = u64> {
 impl<T: Id> IdRange<T> {
     /// Returns `len` ids from `start` on; `None` if the type cannot hold the last of them.
     ///
-    /// One value cannot represent the range of all 2^64 `u64`.
+    /// A range has at most 2^64 - 1 ids, so it cannot hold every `u64`.
     pub fn new(start: u64, len: u64) -> Option<Self> {
         let last = start.checked_add(len.saturating_sub(1))?;
         (start >= T::MIN && last <= T::MAX).then_some(Self { start, len, of: PhantomData })
@@ -88,7 +88,7 @@ impl<T> IdRange<T> {
     }
 
     /// Splits off and returns the first `n` ids, or all if there are fewer.
-    #[must_use = "no other range has the ids that were split off"]
+    #[must_use = "the ids that were split off are lost if the result is dropped"]
     pub fn take_front(&mut self, n: u64) -> Self {
         let n = n.min(self.len);
         let front = Self { start: self.start, len: n, of: PhantomData };
@@ -105,8 +105,8 @@ impl<T> IdRange<T> {
         self
     }
 
-    /// Converts the ids to another type. The caller has checked its bounds: an id outside them would be drawn
-    /// as a different one.
+    /// Converts the ids to another type. The caller must check the type's bounds: `from_raw` may panic on an
+    /// id outside them, or change it.
     #[must_use]
     pub(crate) fn cast<U>(self) -> IdRange<U> {
         IdRange { start: self.start, len: self.len, of: PhantomData }
@@ -177,7 +177,7 @@ impl<T: Id> IntoIterator for &IdRange<T> {
     }
 }
 
-/// The ids of a [`IdRange`], in growing order.
+/// The ids of an [`IdRange`], in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ids<T>(IdRange<T>);
 
@@ -209,15 +209,15 @@ impl<T: Id> DoubleEndedIterator for Ids<T> {
 
 impl<T: Id> FusedIterator for Ids<T> {}
 
-/// The length is at most [`usize::MAX`], also if a 32-bit `usize` cannot count all ids.
+/// The length is at most [`usize::MAX`], even if a 32-bit `usize` cannot count all ids.
 impl<T: Id> ExactSizeIterator for Ids<T> {
-    // The default panics there: the size hint has no upper bound.
+    // The default panics if the size hint has no upper bound, as for long ranges on 32-bit targets.
     fn len(&self) -> usize {
         self.size_hint().0
     }
 }
 
-/// The result of `take(n)`: exactly `n` ids in growing order, in as few ranges as possible.
+/// The result of `take(n)`: exactly `n` ids in ascending order, in as few ranges as possible.
 ///
 /// ```
 /// # async fn demo(orders: idmill::Allocator<u64>) -> idmill::Result<()> {
@@ -226,7 +226,7 @@ impl<T: Id> ExactSizeIterator for Ids<T> {
 /// }
 /// # Ok(()) }
 /// ```
-#[must_use = "no other range has the taken ids"]
+#[must_use = "the ids are lost if the ranges are dropped"]
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ranges<T = u64>(Vec<IdRange<T>>);
 
@@ -303,7 +303,7 @@ impl<T> Ranges<T> {
 }
 
 impl Ranges {
-    /// Returns the one id of a reply to a caller that wanted one.
+    /// Returns the only id of a reply to a caller that wanted one.
     pub(crate) fn only<T: Id>(&self) -> T {
         let id = self.as_slice().first().and_then(IdRange::first);
         T::from_raw(id.expect("the engine answers with the requested number of ids"))
@@ -311,7 +311,7 @@ impl Ranges {
 }
 
 impl<T: Id> Ranges<T> {
-    /// Returns an iterator over all ids, in growing order.
+    /// Returns an iterator over all ids, in ascending order.
     pub fn ids(&self) -> impl Iterator<Item = T> + '_ {
         self.0.iter().flat_map(IdRange::iter)
     }

@@ -36,7 +36,7 @@ macro_rules! text {
 
 text!(SequenceName, ErrorKind, Status, Operation, Order, Health, Durability, Identity, Cursor);
 
-/// The serialized form of a range. Without its end, since the end of the last range of `u64` does not fit
+/// The serialized form of a range. It has no end: the end of a range up to `u64::MAX` does not fit in a
 /// `u64`.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename = "Range")]

@@ -1,7 +1,7 @@
 //! Text forms of ranges, bounds and identities.
 //!
-//! Ranges are written like in Rust: `1..11`, without the end. `1..=10` is accepted too. The end of a range
-//! can be 2^64, so that every range has this form, including empty ones and one up to the last `u64`.
+//! Ranges are written as in Rust: `1..11`, without the end. `1..=10` is accepted too. The end of a range can
+//! be 2^64, so every range has this form, including empty ones and those up to `u64::MAX`.
 
 use std::fmt;
 use std::ops;
@@ -33,12 +33,12 @@ fn range<T: Id>(start: u64, end: u128, shown: &dyn fmt::Display) -> Result<IdRan
     fits.ok_or_else(|| {
         let (floor, ceiling) = (T::MIN, T::MAX);
         Error::invalid(format!(
-            "the range {shown} does not fit the id type, which holds {floor}..={ceiling}, or is all of it"
+            "the range {shown} must be within {floor}..={ceiling}, and have fewer than 2^64 ids"
         ))
     })
 }
 
-/// Written like in Rust: `1..11` for the ids 1 to 10.
+/// Written as in Rust: `1..11` for the ids 1 to 10.
 impl<T> fmt::Display for IdRange<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..{}", self.start(), self.end())
@@ -85,7 +85,7 @@ impl<T> fmt::Display for Ranges<T> {
     }
 }
 
-/// The ranges must be in growing order, must not overlap, and must not be empty.
+/// The ranges must be in ascending order, must not overlap, and must not be empty.
 impl<T> TryFrom<Vec<IdRange<T>>> for Ranges<T> {
     type Error = Error;
 
@@ -95,7 +95,7 @@ impl<T> TryFrom<Vec<IdRange<T>>> for Ranges<T> {
         }
         let pairs = || ranges.iter().zip(ranges.iter().skip(1));
         if let Some((one, next)) = pairs().find(|(one, next)| one.end() > u128::from(next.start())) {
-            return Err(Error::invalid(format!("the range {next} does not follow {one}")));
+            return Err(Error::invalid(format!("the range {next} starts before {one} ends")));
         }
         let mut all = Self::none();
         for range in ranges {
@@ -111,7 +111,7 @@ impl<T> From<Ranges<T>> for Vec<IdRange<T>> {
     }
 }
 
-/// Written like in Rust: `1..=100`.
+/// Written as in Rust: `1..=100`.
 impl fmt::Display for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}..={}", self.start(), self.max())
@@ -144,7 +144,7 @@ impl From<Bounds> for ops::RangeInclusive<u64> {
     }
 }
 
-/// The incarnation in 16 hexadecimal digits, a point, and the epoch: `00c0ffee00c0ffee.3`.
+/// The incarnation in 16 hexadecimal digits, a dot, and the epoch: `00c0ffee00c0ffee.3`.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}.{}", self.incarnation, self.epoch)
@@ -162,7 +162,7 @@ impl FromStr for Identity {
             Some(Self { incarnation: u64::from_str_radix(incarnation, 16).ok()?, epoch: number(epoch)? })
         });
         read.ok_or_else(|| {
-            Error::invalid(format!("{text:?} is not an identity of a sequence, such as 00c0ffee00c0ffee.3"))
+            Error::invalid(format!("{text:?} is not a sequence identity, such as 00c0ffee00c0ffee.3"))
         })
     }
 }
@@ -251,14 +251,14 @@ mod tests {
         }
         assert!(fault::<IdRange>("5..3").contains("ends before it starts"));
         let too_large = fault::<IdRange<i32>>("1..=2147483648");
-        assert!(too_large.contains("holds 0..=2147483647"), "{too_large}");
-        assert!(fault::<IdRange<std::num::NonZeroU64>>("0..2").contains("holds 1..="));
-        assert!(fault::<IdRange>("0..=18446744073709551615").contains("or is all of it"));
-        assert!(fault::<IdRange>("1..=340282366920938463463374607431768211455").contains("does not fit"));
+        assert!(too_large.contains("must be within 0..=2147483647"), "{too_large}");
+        assert!(fault::<IdRange<std::num::NonZeroU64>>("0..2").contains("must be within 1..="));
+        assert!(fault::<IdRange>("0..=18446744073709551615").contains("fewer than 2^64 ids"));
+        assert!(fault::<IdRange>("1..=340282366920938463463374607431768211455").contains("must be within"));
         assert!(fault::<Bounds>("5..=3").contains("larger than max"));
         assert!(fault::<Bounds>("0..0").contains("not a pair"));
         for wrong in ["", "1.2", "00c0ffee00c0ffee", "00c0ffee00c0ffee.", "+0c0ffee00c0ffee.1"] {
-            assert!(fault::<Identity>(wrong).contains("not an identity"), "{wrong:?}");
+            assert!(fault::<Identity>(wrong).contains("not a sequence identity"), "{wrong:?}");
         }
     }
 

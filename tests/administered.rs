@@ -93,7 +93,7 @@ async fn timed_out_call_reports_whether_it_may_have_applied() {
     }
     store.set_faults(Faults::none());
     let missing = ids.set("orders", Change::default()).await.unwrap_err();
-    assert_eq!(missing.to_string(), "set `orders`: no such sequence; create it, or reserve from it");
+    assert_eq!(missing.to_string(), "set `orders`: no such sequence; create it first");
     assert_eq!(ids.remove("a\n").await.unwrap_err().kind(), ErrorKind::InvalidInput);
 }
 

@@ -226,8 +226,8 @@ async fn revoke_drops_all_ids_immediately() {
             assert!(block.try_next().unwrap() <= 100);
         }
         assert!(orders.try_next().unwrap() <= 100);
-        // A thread's block is lost with the rest. The seven that a block took are counted when it next
-        // draws.
+        // The thread's own block is revoked too. The seven ids of the other block count as drawn until it
+        // next draws.
         let drawn = if order == Order::Thread { 1 + 1 + 7 + 1 } else { 3 };
         assert_eq!(orders.revoke(), 100 - drawn);
         assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);
@@ -268,7 +268,7 @@ async fn a_take_across_a_reset_is_all_from_after_it() {
     let name = idmill::SequenceName::new("o").unwrap();
     let change = idmill::store::Change::new().next(1).backwards(true);
     store.set(&name, change).await.unwrap();
-    // Eight of them are still in memory.
+    // Eight ids are still in memory.
     let taken: Vec<_> = orders.take(12).await.unwrap().ids().collect();
     assert!(taken.is_sorted_by(|a, b| a < b), "{taken:?}");
     assert_eq!(taken.len(), 12);

@@ -174,7 +174,7 @@ fn run(order: Order, step: u64, watermark: u64, events: &[Event]) -> Result<(), 
         let mut world = World::new(order, step, watermark).await;
         for event in events {
             world.happens(*event).await;
-            // All signals are being handled, and no change is half done.
+            // Wait until all signals are handled, so that no change is half done.
             tokio::time::sleep(Duration::from_millis(1)).await;
             let snapshot = world.sequence.snapshot();
             let (granted, accounted) = World::accounts(&snapshot);

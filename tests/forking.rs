@@ -136,7 +136,7 @@ fn forked_child_gets_an_error_and_its_parent_continues() {
         all,
         "the fork does not change the parent's ids"
     );
-    // The 8th id of the range is the draw that crosses the watermark.
+    // The draw of the range's 8th id crosses the watermark.
     assert!(ids_of_a_child(&child, 8) <= 7, "{child}");
 }
 

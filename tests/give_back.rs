@@ -213,7 +213,7 @@ async fn give_backs_in_reverse_order_are_honest() {
     let ids = delayed(&store, &[50, 0], 1);
     let orders = ids.sequence::<u64>("orders").max_buffered(10).max_take(100).await.unwrap();
     orders.warm().await.unwrap();
-    // Each leaves [1, 11) in memory; [11, 101) and [101, 191) are given back.
+    // Each cancelled take leaves [1, 11) in memory; [11, 101) and [101, 191) are given back.
     for _ in 0..2 {
         assert!(timeout(Duration::from_millis(1), orders.take(100)).await.is_err());
         sleep(Duration::from_millis(10)).await;

@@ -85,7 +85,7 @@ fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
             let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
             assert_eq!(witness.counts(), (0, 0), "opening does not use the witness");
             draw(&ids, IDS);
-            // The same actor serves this sequence, after all earlier signals of the other.
+            // The same actor serves this sequence, and first handles all earlier signals of the other.
             draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
             let reserves = ids.snapshot().reserves;
             assert_eq!(reserves, (IDS + watermark).div_ceil(step), "step {step}, watermark {watermark}");

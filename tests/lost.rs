@@ -116,7 +116,7 @@ async fn superseded_incarnation_is_rejected() {
     store.restore(&backup);
     refuses(&s, "of an incarnation that was already replaced").await;
     refuses(&s, "of an incarnation that was already replaced").await;
-    // A new process has no memory of that, and still gets no duplicate.
+    // A new process has no history, and still gets no duplicate.
     let newcomer = open(&process(&store)).await.unwrap();
     let after = draw(&newcomer, 1).await[0];
     assert!(!first.contains(&after) && after > 20, "{after} was handed out under this identity");
@@ -131,8 +131,7 @@ async fn detected_restore_raises_the_store_for_other_processes() {
     let backup = store.snapshot();
     all.extend(draw(&knows, 100).await);
     store.restore(&backup);
-    refuses(&knows, "but 110 was granted before: it went back in time; its next id is raised above 110")
-        .await;
+    refuses(&knows, "but 110 was granted before: it went back in time; raising next above 110").await;
     all.extend(draw(&other, 50).await);
     all.extend(draw(&knows, 50).await);
     let count = all.len();

@@ -89,7 +89,7 @@ async fn unconfirmed_ids_are_dropped_only_when_too_old() {
     let orders = orders(&ids).await;
     assert_eq!(orders.next().await.unwrap(), 1);
     sleep(AGE).await;
-    // The last check was at most a quarter of that ago, and one more may fail.
+    // The last check was at most a quarter of the max age ago, so one failed check drops no ids.
     store.set_faults(Faults::outage());
     sleep(AGE / 4).await;
     assert_eq!(orders.try_next().unwrap(), 2);

@@ -61,7 +61,7 @@ fn an_outage_shows_while_it_lasts(reader: &mut Reader) {
     assert_eq!(orders.blocking(hour).take(9).unwrap().len(), 9);
     let waiting = orders.clone();
     let caller = std::thread::spawn(move || waiting.blocking(hour).next().unwrap());
-    // Nothing else happens while the store is unreachable, and the caller keeps waiting.
+    // This state lasts: the store stays unreachable, and the caller keeps waiting.
     let limit = Instant::now() + Duration::from_secs(60);
     let seen = loop {
         ids.record_metrics();
@@ -209,7 +209,7 @@ impl Reader {
             assert_eq!(labels[0], "orders");
             let name = format!("{}{}", key.key().name(), labels[1..].concat());
             let value = match value {
-                // Since the last read.
+                // The increase since the last read.
                 DebugValue::Counter(more) => {
                     let counted = self.counted.entry(name.clone()).or_default();
                     *counted += more;

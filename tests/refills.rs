@@ -59,14 +59,14 @@ async fn a_take_that_cannot_be_served_reserves_nothing() {
     for too_many in [u64::MAX, 1_000_001] {
         let error = small.take(too_many).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("`max_take` is 1000000"), "{error}");
+        assert!(error.to_string().contains("exceeds `max_take` 1000000"), "{error}");
     }
     let short = ids.sequence::<i32>("short").max(500_000).await.unwrap();
     let error = short.take(500_001).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exhausted);
     assert!(error.to_string().contains("500001 ids requested, 500000 left"), "{error}");
     assert_eq!((store.reserves(), short.snapshot().granted), (0, 0));
-    // All processes have the same ids left as before.
+    // Nothing was reserved, so the remaining ids are still available to all processes.
     let others = builder(&store).start().unwrap();
     let other = others.sequence::<i32>("short").step(1).watermark(0).await.unwrap();
     assert_eq!(other.take(499_990).await.unwrap().len(), 499_990);
@@ -80,13 +80,13 @@ async fn take_is_limited_by_max_take() {
     let orders = ids.sequence::<u64>("orders").step(10).max_take(20).await.unwrap();
     let error = orders.take(21).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    assert!(error.to_string().contains("`max_take` is 20"), "{error}");
+    assert!(error.to_string().contains("exceeds `max_take` 20"), "{error}");
     assert_eq!(orders.take(20).await.unwrap().len(), 20);
     let wide = ids.sequence::<u64>("wide").step(2_000_000).await.unwrap();
     assert_eq!(wide.take(2_000_000).await.unwrap().len(), 2_000_000, "`take` allows a whole step");
     for outside in [0, (1 << 48) + 1] {
         let error = ids.sequence::<u64>("others").max_take(outside).await.unwrap_err();
-        assert!(error.to_string().contains("must be 1 to 2^48"), "{error}");
+        assert!(error.to_string().contains("must be from 1 to 2^48"), "{error}");
     }
 }
 
@@ -121,7 +121,7 @@ async fn ids_of_a_timed_out_take_stay_in_memory() {
         async move { orders.take(20).await.unwrap_err().kind() }
     });
     sleep(Duration::from_secs(1)).await;
-    // The next caller in the queue gets the ids that it gives up.
+    // The next caller in the queue gets the ids held for the `take` that gives up.
     let behind = orders.next().await;
     assert_eq!((greedy.await.unwrap(), behind.unwrap()), (ErrorKind::Deadline, 7));
     for expected in 8..=10 {
@@ -167,7 +167,7 @@ impl Hooks for Short {
 async fn ids_of_a_take_at_the_end_stay_in_memory() {
     let store = Arc::new(Hooked(Short(FaultyStore::new()))) as Arc<dyn Store>;
     let ids = Sequences::new(store).unwrap();
-    // A fixed step, as the command uses: it lets memory hold all of the sequence.
+    // Use a fixed step, as the `idmill` command does: memory can then hold the whole sequence.
     let orders = ids.sequence::<u64>("orders").max(616).step(1).watermark(0).await.unwrap();
     assert_eq!(orders.take(700).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (616, 0));
@@ -184,7 +184,7 @@ async fn take_counts_ids_that_are_in_flight() {
         let orders = orders.clone();
         async move { orders.next().await }
     });
-    // Half of the delay is over: the store has granted them.
+    // Half of the delay is over: the store has granted the ids.
     sleep(Duration::from_secs(5)).await;
     assert_eq!(stored(&store, "orders").await.next, Some(901));
     assert_eq!(orders.take(500).await.unwrap().ids().last(), Some(501));
@@ -198,7 +198,7 @@ async fn sequence_does_not_end_while_ids_go_back() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<u64>("orders").max(100).max_buffered(10).await.unwrap();
-    // Each is applied in the middle of its latency: first the reserve, then the give-back.
+    // Each call is applied in the middle of its latency: first the reserve, then the give-back.
     store.push_fault(Fault::Latency(Duration::from_secs(1)));
     store.push_fault(Fault::Latency(Duration::from_secs(8)));
     assert!(timeout(Duration::from_millis(600), orders.take(100)).await.is_err());
@@ -263,7 +263,7 @@ async fn refused_waiters_do_not_wait_for_their_deadline() {
         }
     }
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
-    // The store is called again while memory is low, but not each time that a caller tries.
+    // The store is called again while memory is low, but not for each `try_next`.
     let before = orders.snapshot().reserves;
     for _ in 0..1_000 {
         assert_eq!(orders.try_next().unwrap_err().kind(), ErrorKind::Empty);

@@ -87,8 +87,8 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
             scope.spawn(|| draw(&ids, IDS / threads));
         }
     });
-    // The same actor serves this sequence, after all earlier signals of the other. The last prefetch of the
-    // other may still be in flight.
+    // The same actor serves this sequence, and first handles all earlier signals of the other. The last
+    // prefetch of the other may still be in flight.
     draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
     let begun = Instant::now();
     while ids.snapshot().remaining < watermark && begun.elapsed() < TIMEOUT {

@@ -191,7 +191,7 @@ impl World {
     async fn is_administered(&self, rng: &mut Rng) {
         let guarded = Guarded::new(self.store.clone(), Arc::new(self.flaky(rng)));
         let revoke = Change::new().revoke(true);
-        // Any of them may fail, or have an unknown outcome.
+        // Each of these calls may fail, or have an unknown outcome.
         match rng.u32(0..5) {
             0 => drop(guarded.set(&name(), revoke).await),
             1 => drop(self.store.set(&name(), revoke).await),

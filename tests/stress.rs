@@ -11,7 +11,7 @@ const SCALE: Scale = Scale { threads: 4, draws: 500, step: 16 };
 fn rounds(test: impl Fn(Scale)) {
     let rounds = std::env::var("IDMILL_STRESS_ROUNDS").map_or(3, |text| text.parse().expect("a number"));
     for round in 0..rounds {
-        // With other sizes in each round, segments end at other moments.
+        // The step differs in each round, so that segments end at different moments.
         test(Scale { step: SCALE.step + round % 7, ..SCALE });
     }
 }

@@ -134,7 +134,7 @@ fn a_thread_draws_also_in_its_destructors() {
             let (sender, receiver) = std::sync::mpsc::channel();
             in_a_thread(|| {
                 let at_the_end = || Some(DrawsAtTheEnd(sequence.clone(), sender.clone()));
-                // Destroyed after and before the library's thread-local state.
+                // `EARLIER` is destroyed after the library's thread-local state, and `LATER` before it.
                 EARLIER.with(|value| value.replace(at_the_end()));
                 if draws_before {
                     sender.send(sequence.try_next()).unwrap();

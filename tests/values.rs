@@ -96,7 +96,7 @@ mod data {
     fn survives<T: serde::Serialize + DeserializeOwned + PartialEq + Debug>(value: &T) -> String {
         let text = serde_json::to_string(value).unwrap();
         assert_eq!(&serde_json::from_str::<T>(&text).unwrap(), value, "{text}");
-        // Not every format returns text in one piece, or can lend it.
+        // Not every format can lend a `&str`, so also read from owned text.
         let data = serde_json::to_value(value).unwrap();
         assert_eq!(&serde_json::from_value::<T>(data).unwrap(), value, "{text}");
         text
@@ -166,10 +166,13 @@ mod data {
         }
         assert!(fault::<SequenceName>("\" a\"").contains("begins or ends with white space"));
         assert!(fault::<SequenceName>("7").contains("expected a string"));
-        assert!(fault::<Order>("\"total\"").contains("there are global, process, thread"));
-        assert!(fault::<IdRange<i32>>(r#"{"start":2147483647,"len":2}"#).contains("holds 0..=2147483647"));
+        assert!(fault::<Order>("\"total\"").contains("use one of: global, process, thread"));
+        assert!(
+            fault::<IdRange<i32>>(r#"{"start":2147483647,"len":2}"#)
+                .contains("must be within 0..=2147483647")
+        );
         assert!(fault::<Bounds>(r#"{"start":2,"max":1}"#).contains("start 2 is larger than max 1"));
-        assert!(fault::<Ranges>(r#"[{"start":2,"len":2},{"start":3,"len":1}]"#).contains("does not follow"));
+        assert!(fault::<Ranges>(r#"[{"start":2,"len":2},{"start":3,"len":1}]"#).contains("starts before"));
         assert!(fault::<Positive>("0").contains("holds 1..=4294967295"));
         assert!(fault::<OrderId>("2147483648").contains("does not fit"));
         assert!(fault::<OrderId>("-1").contains("expected u64"));

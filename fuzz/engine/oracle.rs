@@ -225,7 +225,7 @@ impl Oracle {
 
     fn cancel(&mut self, bytes: &mut Bytes<'_>) {
         let number = usize::from(bytes.byte()) % self.callers.len().max(1);
-        // Usually one of the last callers: these may still be waiting.
+        // Usually cancel one of the last callers, which may still be waiting.
         if let Some(asked) = self.callers.iter().rev().nth(number / 8) {
             asked.gone.set(true);
         }
@@ -242,7 +242,7 @@ impl Oracle {
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
-        // Sometimes also without a request, like an answer that arrives after a close.
+        // Sometimes answer without a request, as after a close.
         let asked = self.flight.as_ref().map(|flight| flight.count);
         let (Some(count), kind) = (asked.or(self.ended.map(|_| 1)), bytes.below(16)) else { return };
         match kind {
@@ -347,7 +347,7 @@ impl Oracle {
         let waits = self.engine.waiting() > 0 || self.returning > 0;
         assert!(
             waits || self.flight.is_some() || self.engine.is_idle(),
-            "without callers, reserves and give-backs the engine is idle"
+            "an engine with no caller, reserve or give-back is idle"
         );
     }
 

@@ -101,7 +101,7 @@ impl Oracle {
         if let [Effect::Raise(change)] = effects.as_slice() {
             assert_eq!(reserve, None, "a raise precedes the next reserve");
             let is_above = change.next.is_some_and(|next| u128::from(next) >= self.kept_to());
-            assert!(is_above, "raised above every granted id");
+            assert!(is_above, "next is raised above every granted id");
             Output { reserve, effects } = self.engine.on(Event::Raised { level: self.level() }, self.now);
         }
         assert_eq!(
@@ -197,7 +197,7 @@ impl Oracle {
         let missing = wanted.saturating_sub(self.held.len().into());
         let step = if self.doubtful { self.settings.sizing.least_step() } else { plan.step };
         let most = if self.prefetches() { missing.max(step.into()) } else { missing.max(1) };
-        assert!(u128::from(count) <= most, "reserves {count} ids, more than the {most} needed");
+        assert!(u128::from(count) <= most, "a reserve of {count} ids exceeds the {most} needed");
         self.failed_at = None;
         let (callers, overtakes) = (self.callers.len(), self.returning > 0);
         self.flight = Some(Flight { count, callers, revoked: false, overtakes });
@@ -255,21 +255,21 @@ impl Oracle {
             self.held.push(part.take_front(range.start().saturating_sub(start)));
             let (ids, left) =
                 (u128::from(part.len()), part.end().saturating_sub(range.end()).min(part.len().into()));
-            let _ = part.take_front(u64::try_from(ids - left).expect("the ids fit the part"));
+            let _ = part.take_front(u64::try_from(ids - left).expect("the front is at most the whole part"));
             self.held.push(part);
         }
         assert_eq!(before - self.held.len(), range.len(), "published and returned ids were held");
     }
 
     fn gap(&mut self, ids: u64) {
-        assert_eq!(self.held.take_front(ids).len(), ids, "the ids of a gap were held");
+        assert_eq!(self.held.take_front(ids).len(), ids, "only held ids can become a gap");
         self.lost += u128::from(ids);
     }
 
     fn reply(&mut self, number: usize, ids: &Ranges) {
         let first = self.callers.iter().position(Asked::waits);
         assert_eq!(first, Some(number), "first in, first out");
-        assert_eq!(ids.len(), self.callers[number].want, "the requested number of ids");
+        assert_eq!(ids.len(), self.callers[number].want, "a reply has the requested number of ids");
         let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
         assert!(self.prefetches() || !late, "`Global` serves only callers that waited before the reserve");
@@ -295,7 +295,7 @@ impl Oracle {
         assert_eq!(self.cause.error, Some(kind), "the caller fails with the expected error");
         assert!(
             !self.cause.tick || asked.deadline <= self.now,
-            "a timer fails no caller before its deadline"
+            "no timer fails a caller before the caller's deadline"
         );
     }
 
@@ -315,7 +315,7 @@ impl Oracle {
         );
         let Some(deadline) = self.waiting().map(|asked| asked.deadline).min() else { return };
         let timer = self.engine.next_timer();
-        assert!(timer.is_some_and(|timer| timer <= deadline), "a timer for each deadline");
+        assert!(timer.is_some_and(|timer| timer <= deadline), "the timer is due by the first deadline");
         let retries = timer.is_some_and(|timer| timer <= self.now + LONGEST_RETRY);
         assert!(
             self.flight.is_some() || retries || self.returning > 0,

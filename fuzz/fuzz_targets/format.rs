@@ -7,9 +7,9 @@ use idmill_codec::{Format, Key};
 
 libfuzzer_sys::fuzz_target!(|input: (&str, u64, &str)| {
     let (text, id, other) = input;
-    // Unchanged, and after prefixes that the fuzzer would first have to guess.
+    // Parse the text unchanged, and after prefixes that the fuzzer would first have to guess.
     for text in [text, &format!("permute(key=7,{text}"), &format!("crockford(check)|{text}")] {
-        // Keys are not looked up: the fuzzer would find files to read.
+        // Do not load keys: the fuzzer would otherwise read files.
         match Format::parse_with(text, |_| Ok(Key::from(7_u64))) {
             Ok(format) => check(&format, id, other),
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput),

@@ -136,7 +136,7 @@ fn statuses(mut bytes: &[u8]) -> Vec<u16> {
         if status >= 400 && text("content-length").is_some_and(|len| len != "0") {
             assert_eq!(text("content-type").as_deref(), Some("application/problem+json"));
         }
-        // After a chunked response, no further ones are checked.
+        // Responses after a chunked response are not checked.
         let len = text("content-length").map_or(0, |len| len.parse().unwrap());
         match bytes.get(head + len..) {
             Some(rest) if text("transfer-encoding").is_none() => bytes = rest,

@@ -1,7 +1,7 @@
 //! Runs a model in every interleaving, and checks that it had enough of them.
 
 use std::sync::Arc;
-// Counts across iterations, so loom must neither see it nor reset it.
+// The counter spans iterations, so loom must neither track nor reset it.
 #[allow(clippy::disallowed_types)]
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -16,12 +16,13 @@ pub(crate) const UNBOUNDED: Option<usize> = None;
 pub(crate) fn explore(at_least: usize, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let explored = Arc::new(AtomicUsize::new(0));
     let mut builder = Builder::new();
-    // Overrides the environment: with these set, a model could pass after almost no interleavings.
+    // Overrides the environment, whose limits could let a model pass after almost no interleavings.
     builder.max_permutations = None;
     builder.max_duration = None;
     builder.checkpoint_file = None;
     builder.preemption_bound = preemptions;
-    // Steps of one interleaving. A model that takes more than a few hundred has a thread that spins.
+    // The limit on the steps of one interleaving. Models need a few hundred steps; if the limit is reached, a
+    // thread spins.
     builder.max_branches = 5_000;
     let counter = explored.clone();
     builder.check(move || {
@@ -30,7 +31,7 @@ pub(crate) fn explore(at_least: usize, preemptions: Option<usize>, model: impl F
     });
     let explored = explored.load(Ordering::Relaxed);
     println!("    {explored} interleavings{}", bound(preemptions));
-    assert!(explored >= at_least, "{explored} interleavings explored, at least {at_least} were expected");
+    assert!(explored >= at_least, "explored {explored} interleavings, expected at least {at_least}");
 }
 
 fn bound(preemptions: Option<usize>) -> String {

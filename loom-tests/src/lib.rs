@@ -19,7 +19,7 @@ macro_rules! library {
             unused_macros,
             missing_docs,
             missing_debug_implementations,
-            reason = "the library's own lint run judges these: the models use a part of it, and offer nothing"
+            reason = "the library is linted separately; the models use only part of it, and export nothing"
         )]
         pub(crate) mod $name;
     )*};
@@ -51,7 +51,7 @@ mod sequence;
 #[cfg(idmill_loom)]
 mod store;
 #[cfg(idmill_loom)]
-#[allow(dead_code, unused_imports, reason = "the models use a part of the library")]
+#[allow(dead_code, unused_imports, reason = "the models use only part of this module")]
 mod sync;
 #[cfg(idmill_loom)]
 mod world;
@@ -62,8 +62,8 @@ pub use harness::main;
 /// Reports that this build contains no models.
 #[cfg(not(idmill_loom))]
 pub fn main() -> std::process::ExitCode {
-    println!("skipped: built without `--cfg idmill_loom`, this holds no models; ci/steps/loom runs them");
-    // A named model was requested and cannot run.
+    println!("skipped: without `--cfg idmill_loom` there are no models; run ci/steps/loom");
+    // Fail if a model was named, because it cannot run.
     let asked = std::env::args().skip(1).any(|argument| !argument.starts_with('-'));
     if asked { std::process::ExitCode::FAILURE } else { std::process::ExitCode::SUCCESS }
 }

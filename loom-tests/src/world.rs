@@ -158,7 +158,7 @@ impl Actor {
     /// Processes all messages and signals. Returns `true` once the mailbox is closed.
     fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
         let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
-        // At most one event of a turn gives an order: there is never a second reserve in flight.
+        // At most one event of a turn starts a reserve, since only one reserve can be in flight.
         let mut order = None;
         for message in messages {
             order = self.message(message).or(order);

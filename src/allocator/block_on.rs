@@ -1,4 +1,4 @@
-//! Blocking waits, for threads that have no async runtime or must not leave theirs.
+//! Blocks a thread on a future, inside or outside an async runtime.
 
 use std::future::Future;
 use std::pin::pin;
@@ -83,8 +83,8 @@ fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
     only && (is_in_a_poll() || refuses_to_block(runtime))
 }
 
-/// Returns whether a runtime is polling on this thread. A thread for blocking work, or one that has only
-/// entered a runtime, does not drive it: it has no budget that can run out.
+/// Returns whether a runtime is polling on this thread. A `spawn_blocking` thread, or one that has only
+/// entered a runtime, drives no tasks: it has no budget that can run out.
 fn is_in_a_poll() -> bool {
     let mut context = Context::from_waker(Waker::noop());
     // tokio counts the budget in a byte. The surrounding poll yields earlier because of this; there is no
@@ -93,7 +93,8 @@ fn is_in_a_poll() -> bool {
 }
 
 /// Returns whether tokio refuses to block on this thread. A poll without a budget, as in
-/// `task::unconstrained`, is only visible this way. tokio refuses by a panic, whose message may be printed.
+/// `task::unconstrained`, can only be detected this way. tokio panics to refuse, and the panic message may be
+/// printed.
 fn refuses_to_block(runtime: &RuntimeHandle) -> bool {
     unless_it_panics(|| runtime.block_on(async {})).is_none()
 }

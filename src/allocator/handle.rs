@@ -25,7 +25,7 @@ macro_rules! waiting_draws {
             }
             match self.draw_slow() {
                 Ok(id) => Ok(T::from_raw(id)),
-                // Boxed, so that the future of a draw that need not wait stays small.
+                // Box the wait, so that the future of a draw without a wait stays small.
                 Err(ErrorKind::Empty) => {
                     let wait = self.allocator.wait(1, self.allocator.timeout);
                     Box::pin(wait).await.map(|ids| ids.only())
@@ -72,14 +72,15 @@ impl<T: Id> Allocator<T> {
     ///
     /// # Errors
     /// Returns [`ErrorKind::InvalidInput`] if `size` is out of bounds, or if the sequence's order is not
-    /// [`Order::Thread`]: ids do not grow across blocks.
+    /// [`Order::Thread`], because ids do not increase across blocks.
     pub fn block(&self, size: u64) -> Result<IdBlock<T>> {
         IdBlock::new(self.clone(), size)
     }
 }
 
 /// A view of an [`Allocator`] for one thread. It caches the segment that it draws from, so a draw costs one
-/// atomic instruction. Ids grow across all handles of the process, as the sequence's [`Order`] guarantees.
+/// atomic instruction. Ids increase across all handles of the process, as the sequence's [`Order`]
+/// guarantees.
 ///
 /// A handle holds no ids: dropping it loses none.
 pub struct Handle<T: Id = u64> {
@@ -146,7 +147,7 @@ impl<T: Id> fmt::Debug for Handle<T> {
 }
 
 /// A view of an [`Allocator`] for one thread that takes a block of ids and draws from it by a plain
-/// increment. Ids grow per block.
+/// increment. Ids increase within a block.
 ///
 /// Ids that it still holds when it is dropped become a gap.
 pub struct IdBlock<T: Id = u64> {
@@ -159,9 +160,10 @@ pub struct IdBlock<T: Id = u64> {
 impl<T: Id> IdBlock<T> {
     fn new(allocator: Allocator<T>, size: u64) -> Result<Self> {
         let fault = if size == 0 || size > MAX_LEN {
-            format!("invalid block of {size} ids; it must be 1 to 2^48")
+            format!("invalid block of {size} ids; it must be from 1 to 2^48")
         } else if allocator.core().settings.order != Order::Thread {
-            "ids do not grow across blocks; open the sequence with `Order::Thread` to use blocks".to_owned()
+            "blocks need `Order::Thread`, because ids do not grow across blocks; open the sequence with it"
+                .to_owned()
         } else {
             let segment = allocator.core().stock.current();
             return Ok(Self { allocator, block: Block::EMPTY, segment, size });
@@ -169,7 +171,7 @@ impl<T: Id> IdBlock<T> {
         Err(Error::invalid(fault).of(allocator.name()).during(Operation::Configure))
     }
 
-    /// Returns the next id of the block in memory.
+    /// Returns the next id of the block, or of a new block from memory.
     #[inline]
     fn draw(&mut self) -> Option<u64> {
         let core = &self.allocator.core_ref.core;

@@ -2,11 +2,12 @@
 //!
 //! Loading an `ArcSwap` for every draw costs as much as three to four atomic instructions, for its debt
 //! slots. A cached segment needs no revalidation: while it has ids, a draw from it is correct whether or not
-//! it is still the published one, and revoking seals it. So a draw only finds its sequence's slot and adds.
+//! it is still the published one, and revoking seals it. So a draw only looks up its sequence's slot and does
+//! one `fetch_add`.
 //!
 //! The cache grows with the number of sequences that the thread draws from, up to [`MOST`] slots of 16 bytes.
-//! Then the next sequence that maps to a slot overwrites it; this costs a reload, never an id. A slot keeps
-//! one segment alive until the cache next grows or the slot is overwritten.
+//! When no slot in reach is free, a new sequence overwrites one; this costs a reload, never an id. A slot
+//! keeps one segment alive until the cache next grows or the slot is overwritten.
 
 use std::cell::RefCell;
 
@@ -19,7 +20,7 @@ use crate::sync::Arc;
 const FIRST: usize = 16;
 /// The most slots that one thread has.
 const MOST: usize = 4096;
-/// Number of slots, from its first one on, in which a sequence may be cached.
+/// A sequence may be cached in this many slots, starting at its own.
 const REACH: usize = 8;
 
 struct Slot {
@@ -54,13 +55,13 @@ pub(super) fn draw_slow(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     let mut segment = core.stock.current();
     let outcome = core.draw(&mut segment);
     let slot = Slot { key: core.key, segment };
-    // Fails while the thread is ending, since its cache is gone, and while the cache is in use. Nothing is
-    // cached then.
+    // This fails if the thread is ending, so its cache is gone, or if the cache is in use. Nothing is cached
+    // then.
     let _ = REMEMBERED.try_with(|memory| memory.try_borrow_mut().map(|mut memory| memory.put(slot)));
     outcome
 }
 
-/// Does the same as [`draw`] for a sequence whose first slot is taken by another one.
+/// Like [`draw`], for a sequence whose own slot is taken by another one.
 fn draw_cached(core: &Arc<Core>) -> Option<u64> {
     let further = |memory: &RefCell<Memory>| {
         let memory = memory.try_borrow().ok()?;

@@ -32,8 +32,8 @@ pub(crate) use shared::{CoreRef, Shared};
 /// Hands out the ids of one sequence. Cheap to clone; any number of threads and tasks may share it.
 ///
 /// Open one with [`Sequences::sequence`](crate::Sequences::sequence). All methods can be called from any
-/// thread. A call can be cancelled at any point by dropping its future: at most the ids it would have
-/// returned become a gap, and they are counted as one.
+/// thread. A call can be cancelled at any point by dropping its future: at most the ids that it would have
+/// returned become a gap, which is counted.
 pub struct Allocator<T: Id = u64> {
     core_ref: CoreRef,
     timeout: Duration,
@@ -108,9 +108,9 @@ impl<T: Id> Allocator<T> {
     /// to wait.
     ///
     /// The deadline is a timer of the runtime that drives the refills. While that runtime does not run, for
-    /// example between two `block_on` of a current-thread runtime, a call on another executor can wait
-    /// without a limit. Keep the runtime running, use [`own_thread`](crate::SequencesBuilder::own_thread), or
-    /// use [`blocking`](Self::blocking), which also checks the caller's clock.
+    /// example between two `block_on` calls on a current-thread runtime, a call on another executor can wait
+    /// past its deadline. Keep the runtime running, use [`own_thread`](crate::SequencesBuilder::own_thread),
+    /// or use [`blocking`](Self::blocking), which also checks the caller's clock.
     ///
     /// # Errors
     /// [`ErrorKind::Deadline`] after the sequence's [`timeout`](crate::SequenceBuilder::timeout), by
@@ -128,7 +128,7 @@ impl<T: Id> Allocator<T> {
         Blocking { of: self, timeout }
     }
 
-    /// Returns the one id of a reply.
+    /// Returns the only id of a reply, and drops smaller ids of the thread's block.
     #[cold]
     fn waited(&self, ids: &Ranges) -> T {
         let id: T = ids.only();
@@ -177,8 +177,8 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Discards all ids in memory, for the whole process. Use it after a problem with the store. Returns the
-    /// number of discarded ids, including blocks held by threads; blocks are counted at their next draw.
-    /// After this returns, no new draw gets an id that was reserved before the call.
+    /// number of discarded ids, including those held by threads. An [`IdBlock`] discards its ids at its next
+    /// draw. After this returns, no new draw gets an id that was reserved before the call.
     pub fn revoke(&self) -> u64 {
         self.core().revoke()
     }

@@ -18,8 +18,8 @@ use crate::sequence::task::{Task, task_failed};
 use crate::store::{Capabilities, Store};
 use crate::sync::{Arc, Mutex};
 
-/// State that the sequences of one store share. Allocators and handles hold it. The actor does not, and ends
-/// when it is dropped.
+/// State that the sequences of one store share. Allocators and handles hold it. The actor does not: it ends
+/// when this state is dropped.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) registry: Arc<Registry>,
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) places: Arc<Semaphore>,
     /// The actor's runtime, with its timers.
     pub(crate) runtime: RuntimeHandle,
-    /// Runs the store's calls: the same runtime, or a thread that may be blocked.
+    /// Runs the store's calls: the actor's runtime, or a separate thread that they may block.
     pub(crate) store_runtime: RuntimeHandle,
     pub(crate) store_timeout: Duration,
     /// The store's capabilities.
@@ -42,7 +42,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Shares one copy of the settings among sequences that are created with the same ones in a row.
+    /// Shares one copy of equal settings among sequences that are created in a row.
     pub(crate) fn shared_settings(&self, settings: Settings) -> Arc<Settings> {
         let mut last = self.settings.lock();
         match &*last {
@@ -92,7 +92,7 @@ impl Drop for Shared {
     }
 }
 
-/// One user of a core. It keeps the core from being evicted, and the actor alive.
+/// One user of a core. It prevents the core's eviction, and keeps the actor alive.
 pub(crate) struct CoreRef {
     pub(crate) core: Arc<Core>,
     pub(crate) shared: Arc<Shared>,
@@ -107,7 +107,7 @@ impl CoreRef {
 
 impl Clone for CoreRef {
     fn clone(&self) -> Self {
-        // Cannot fail: this user keeps the core from being evicted.
+        // Cannot fail: `self` keeps the core from being evicted.
         self.core.enter();
         Self { core: self.core.clone(), shared: self.shared.clone() }
     }

@@ -12,15 +12,15 @@ use crate::sequence::parts::{Core, Known, Part, Question};
 use crate::sequence::time::Time;
 
 impl<T: Id> Allocator<T> {
-    /// Returns exactly `n` ids, in growing order, in as few ranges as possible: usually one, or several if a
-    /// range reserved from the store ends in between. No other call gets these ids.
+    /// Returns exactly `n` ids, in ascending order, in as few ranges as possible: usually one, or several if
+    /// a range reserved from the store ends in between. No other call gets these ids.
     ///
     /// Under [`Order::Thread`](crate::Order::Thread) they are not ordered with the thread's other draws,
     /// which use its own block.
     ///
-    /// Ids reserved for a call that fails or is cancelled stay in memory for other callers, up to the waste
-    /// cap. They become a gap if larger ids have been drawn since, and under
-    /// [`Order::Global`](crate::Order::Global), which keeps no ids in memory.
+    /// Ids reserved for a call that fails or is cancelled stay in memory for other callers, up to
+    /// [`max_buffered`](crate::SequenceBuilder::max_buffered). They become a gap if larger ids have been
+    /// drawn since, and under [`Order::Global`](crate::Order::Global), which keeps no ids in memory.
     ///
     /// # Errors
     /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
@@ -43,8 +43,8 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer, this starts a refill if the
-    /// level is below the watermark. Use [`take`](Self::take) for more ids than one step.
+    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer and the level is below the
+    /// watermark, this starts a refill. Use [`take`](Self::take) for more ids than one step.
     ///
     /// If concurrent draws leave too few ids, the ids that this call has already taken become a gap.
     ///
@@ -59,20 +59,21 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns the rest of `timeout` since the first call. A draw that need not wait never reads the clock.
+    /// Returns how much of `timeout` is left since the first call. A draw that need not wait never reads the
+    /// clock.
     fn left_of(&self, timeout: Duration, begun: &mut Option<Time>) -> Duration {
         let now = self.core_ref.shared.clock.now();
         timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
-    /// Returns `n` ids if memory holds `n`. Fewer stay there for the actor, which can put them back. If
-    /// concurrent draws take some of them, the error contains the part that was taken.
+    /// Returns `n` ids if memory holds `n`. If it holds fewer, they stay there: only the actor can put ids
+    /// back. If concurrent draws take some of them, the error contains the part that was taken.
     fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Option<Part>>> {
         let core = self.core();
         let most = core.settings.max_take;
         if n > most {
             let message =
-                format!("a take of {n} ids, but `max_take` is {most}; take several times, or raise it");
+                format!("a take of {n} ids exceeds `max_take` {most}; split it, or raise `max_take`");
             return Err(Error::invalid(message).of(&core.name).during(Operation::Draw));
         }
         if n == 0 {

@@ -48,8 +48,8 @@ async fn queue(core_ref: &CoreRef, question: Question, timeout: Duration) -> Res
     reply.await
 }
 
-/// Waits for a place in a task of the actor's runtime. A caller that is not polled would otherwise block a
-/// place that it was given, and a timer must not be polled on another runtime when its own one ends.
+/// Waits for a place, in a task on the actor's runtime. A caller that is not polled would otherwise block a
+/// place that it was given, and a timer must not be polled after its runtime has ended.
 async fn ask_later(
     core_ref: &CoreRef,
     limit: Duration,
@@ -69,7 +69,7 @@ async fn ask_later(
     });
     match asked.await {
         Ok(outcome) if !shared.mailbox.is_closed() => outcome,
-        // The runtime has ended, and its tasks with it.
+        // The actor was closed, or its runtime has ended.
         _ => Err(ErrorKind::Closed.into()),
     }
 }

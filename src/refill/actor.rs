@@ -2,8 +2,8 @@
 //!
 //! It makes no decisions: it passes events to the drivers, sends their reserves to the store, and passes the
 //! answers back as events. Reserves that are due together share one round trip if the store supports batches.
-//! Otherwise each is sent separately, so that no sequence waits for another. A reserve that was unavailable
-//! in a batch in which others were granted is sent separately too.
+//! Otherwise each is sent separately, so that no sequence waits for another. A sequence that was unavailable
+//! while others in its batch were granted is reserved separately from then on.
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::{Future, poll_fn};
@@ -33,8 +33,8 @@ use crate::sync::{Arc, Ordering};
 /// The most sequences in one round trip. Bounds the store's transaction and the memory of a burst.
 const LARGEST_BATCH: usize = 256;
 
-/// How many unused ranges are given back concurrently. There is no hurry at the end of a process, and many
-/// processes may end at the same time.
+/// How many unused ranges are given back concurrently. Shutdown is not urgent, and many processes may shut
+/// down at the same time.
 const GIVEN_BACK_AT_ONCE: usize = 16;
 
 /// The most sequences checked for eviction before the actor serves its callers again.
@@ -83,7 +83,7 @@ pub(crate) struct Actor {
 struct Sweep {
     due: Option<Time>,
     cursor: usize,
-    /// Ids drawn by each slot at the last sweep.
+    /// Ids drawn from each slot's sequence up to the last sweep.
     drawn: Vec<u64>,
 }
 
@@ -134,15 +134,16 @@ impl Actor {
             self.tick();
             self.sweep();
             self.send();
-            // If events always arrive, the wait below never yields to the other tasks of this thread.
+            // Yield if due: while events keep arriving, the wait below never yields to other tasks of this
+            // thread.
             coop::consume_budget().await;
             self.wait().await;
         }
     }
 
-    /// Ends every sequence, and gives back the remaining ids to a store that takes them.
+    /// Ends every sequence, and gives the remaining ids back if the store takes them.
     async fn put_away(&mut self) {
-        // Unanswered reserves are a gap: no caller waits for them any more.
+        // The ids of unanswered reserves become a gap: no caller waits for them any more.
         self.under_way.clear();
         let rests = self.end();
         if self.config.can.gives_back {
@@ -150,7 +151,7 @@ impl Actor {
                 give_back(&self.store_runtime, self.store.clone(), rest)
             });
             if timeout(self.config.store_timeout, giving).await.is_err() {
-                tracing::warn!("the store did not take back all remaining ids; they are a gap");
+                tracing::warn!("the store did not take back some remaining ids in time; they may be a gap");
             }
         }
     }
@@ -187,7 +188,7 @@ impl Actor {
 
     /// Returns the slot of a core. The first call assigns a slot and creates the driver.
     fn slot(&mut self, core: &Arc<Core>) -> usize {
-        // Relaxed, as are all accesses of it: only this task uses the slot.
+        // Relaxed, like all accesses to the slot: only this task uses it.
         let mut slot = core.slot.load(Ordering::Relaxed);
         if slot == NO_SLOT {
             slot = self.free.pop().unwrap_or_else(|| {
@@ -253,7 +254,7 @@ impl Actor {
         self.under_way.push(RoundTrip::reserve(&self.store_runtime, store, reserves, limit));
     }
 
-    /// Gives the rest back if the store takes it, and then notifies its driver.
+    /// Gives the rest back, or drops it if the store takes none, and then notifies the driver.
     fn return_rest(&self, rest: PendingGiveBack) {
         let limit = self.config.store_timeout;
         self.under_way.push(if self.config.can.gives_back {
@@ -339,7 +340,7 @@ impl Actor {
         if !same || !driver.is_idle() || !driver.core().evict() {
             return;
         }
-        // A gap: ids are only given back at the end of a process, when nothing else is in flight.
+        // The ids left in memory become a gap: only `Sequences::close` gives ids back.
         let _ = driver.close(now);
         record(driver.core(), now);
         let core = driver.core().clone();
@@ -368,7 +369,7 @@ impl Drop for Actor {
         }
         // Nothing can give these ids back any more.
         let _ = self.end();
-        // Record the counters last: ids that were given back are no gap, and counters cannot go down.
+        // Record the counters last: ids that were given back are not a gap, and counters cannot decrease.
         let now = self.clock.now();
         self.drivers.iter().flatten().for_each(|driver| record(driver.core(), now));
     }

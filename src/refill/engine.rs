@@ -5,8 +5,8 @@
 //! - at most one reserve is in flight, and each is answered by one event;
 //! - waiting callers get the head of a range, in the order of their arrival; the rest is published before
 //!   they are answered, so that an answered caller finds ids in memory;
-//! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in growing
-//!   order; ids above the memory limit are returned to the store;
+//! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in
+//!   ascending order; ids above the memory limit are returned to the store;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
 //! - no id of a range is used twice, and unused ids are counted as a gap;
 //! - a range whose outcome is unknown is never used;
@@ -38,9 +38,9 @@ struct InFlight {
     /// Under `Order::Global` it serves only tickets before this one: callers that waited when it was sent.
     before: u64,
     revoked: bool,
-    /// Whether ids were on their way back when it was sent: the store may handle it before it gets them.
+    /// Whether ids were on their way back when it was sent: the store may handle the reserve first.
     overtakes: bool,
-    /// The store's answer, kept while `next` is raised.
+    /// The store's answer, kept while `next` is being raised.
     answer: Option<Result<Grant>>,
 }
 
@@ -91,10 +91,10 @@ impl<W: Waiter> Engine<W> {
 
     fn handle(&mut self, event: Event<W>, now: Time, out: &mut Vec<Effect<W>>) {
         match event {
-            // Ignored after the end: it would keep the sequence from ever being idle.
+            // Ignored after the end: a low signal would keep the sequence from ever being idle.
             Event::Low { .. } if self.ended.is_some() => {}
-            // Empty memory counts as low even with a watermark of 0: only a caller that found no ids signals
-            // it.
+            // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found no ids
+            // signals.
             Event::Low { level } => {
                 self.low |= self.prefetches() && level < self.policy.plan().watermark.max(1);
             }
@@ -105,8 +105,8 @@ impl<W: Waiter> Engine<W> {
                     Some(error) => out.push(Effect::Fail { waiter, error }),
                     None => self.queue.push(waiter, want, deadline),
                 }
-                // Serve the next callers from ids that were held for a caller that gave up, or that this one
-                // brought back. This works even while the store is unreachable.
+                // Serve the next callers from ids that were held for a caller that gave up, or that this
+                // caller brought back. This works even while the store is unreachable.
                 if serves || self.queue.first_is_gone() {
                     self.hand_out(None, 0, 0, out);
                 }
@@ -207,7 +207,8 @@ impl<W: Waiter> Engine<W> {
         if let Some(reason) = self.ended {
             return Some(reason.into());
         }
-        // Ids in flight are neither in the store nor held; then only a reserve can find out.
+        // While ids are in flight, neither in the store nor held, only a reserve shows whether enough are
+        // left.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
         let left = left.saturating_add(self.queue.held());
         let message = || format!("{want} ids requested, {left} left; take fewer, or raise its max");
@@ -219,7 +220,8 @@ impl<W: Waiter> Engine<W> {
         if self.flight.is_some() || self.ended.is_some() || self.is_held(now) || self.awaits_return() {
             return None;
         }
-        // Nothing is reserved for callers that have given up; ids held for them serve others.
+        // Reserve nothing for callers that have given up. The ids that were held for them go to other
+        // callers.
         self.queue.forget_the_gone();
         self.hand_out(None, 0, out.len(), out);
         if !self.is_needed() {
@@ -288,8 +290,8 @@ impl<W: Waiter> Engine<W> {
             self.retry.hold(now);
             return;
         }
-        // Drop the old ids before `Accept` notes the new identity: ids in memory are never of an earlier
-        // identity than the noted one.
+        // Drop the old ids before `Accept` notes the new identity: ids in memory must never belong to an
+        // older identity than the noted one.
         let level = if self.take_over(&grant, out) { 0 } else { level };
         out.push(Effect::Accept(grant));
         let before = if self.prefetches() { u64::MAX } else { flight.before };
@@ -299,13 +301,11 @@ impl<W: Waiter> Engine<W> {
     /// Rejects grants that violate the store's contract.
     fn check(&self, grant: &Grant, asked: u64) -> Result<()> {
         let range = grant.range;
-        let last_allowed = self.last_allowed(grant);
+        let (first, last) = (grant.bounds.start().max(self.settings.floor), self.last_allowed(grant));
         let fault = if range.is_empty() || range.len() > asked {
             format!("granted {} ids, but {asked} were requested", range.len())
-        } else if range.start() < grant.bounds.start().max(self.settings.floor)
-            || range.end() > last_allowed + 1
-        {
-            format!("granted {range:?}, outside the bounds up to {last_allowed}")
+        } else if range.start() < first || range.end() > last + 1 {
+            format!("granted {range:?}, outside {first}..={last}")
         } else if let Some(fault) = self.history.gone_back(grant) {
             fault
         } else {
@@ -320,13 +320,13 @@ impl<W: Waiter> Engine<W> {
         u128::from(grant.bounds.max().min(self.settings.ceiling))
     }
 
-    /// Notes the identity of the grant. Ids in memory of another identity may also be handed out by others:
-    /// they are discarded. Returns whether that was the case.
+    /// Notes the identity of the grant. Other processes may also hand out ids of another identity, so such
+    /// ids in memory are discarded. Returns whether that was the case.
     fn take_over(&mut self, grant: &Grant, out: &mut Vec<Effect<W>>) -> bool {
         let other = self.history.note(grant);
         if other {
             out.push(Effect::Discard);
-            // Together with the new ids, callers could get duplicates, and ids out of order.
+            // Mixed with the new ids, the held ids could be duplicates or out of order.
             self.lose_held(out);
         }
         self.retry.clear();
@@ -352,7 +352,7 @@ impl<W: Waiter> Engine<W> {
         }
         let exhausted = ErrorKind::Exhausted.into();
         self.hand_out(Some(&exhausted), level, position, out);
-        // Returned ids can be reserved again.
+        // Not the end if ids are being returned: they can be reserved again.
         if !out[position..].iter().any(|effect| matches!(effect, Effect::ReturnExcess { .. })) {
             self.end(ErrorKind::Exhausted, &exhausted, now, out);
         }
@@ -369,7 +369,7 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Publishes held ids that no caller waits for after the `level` ids in memory, up to the memory limit.
+    /// Publishes held ids that no caller needs, behind the `level` ids in memory, up to the memory limit.
     fn put_down(&mut self, level: u64, watermark: u64, position: usize, out: &mut Vec<Effect<W>>) {
         if !self.queue.holds() {
             return;
@@ -389,10 +389,9 @@ impl<W: Waiter> Engine<W> {
         self.return_excess(out);
     }
 
-    /// Sheds the last held range, which can be reserved again once the store has it back. Other held ids are
-    /// a gap.
+    /// Returns the last held range to the store, which can then grant it again. Other held ids become a gap.
     fn return_excess(&mut self, out: &mut Vec<Effect<W>>) {
-        // While a reserve is in flight, keep the ids: the store could grant them to it before this engine
+        // Return nothing while a reserve is in flight: the store could grant the ids to it before this engine
         // expects them again.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
@@ -412,9 +411,9 @@ impl<W: Waiter> Engine<W> {
     fn failed(&mut self, error: Error, now: Time, out: &mut Vec<Effect<W>>) {
         let Some(flight) = self.flight.take() else { return };
         match (error.kind(), error.status()) {
-            // Not the end: ids on their way back can be reserved again.
+            // The sequence has not ended: ids that are being returned can be reserved again.
             (ErrorKind::Exhausted, _) if flight.overtakes => self.retry.note(error, self.settings.seed),
-            // After a revocation the end may have moved: the next caller finds out.
+            // After a revocation the end may have moved: the next caller tries again.
             (ErrorKind::Exhausted, _) if !flight.revoked => self.end(ErrorKind::Exhausted, &error, now, out),
             (_, Status::Permanent) => {
                 self.give_up(&error, out);
@@ -426,7 +425,7 @@ impl<W: Waiter> Engine<W> {
                     self.doubtful = true;
                 }
                 if error.refuses_waiters() {
-                    // Memory stays low, so that the attempts continue without callers.
+                    // Keep `low`, so that the retries continue without callers.
                     let low = self.low;
                     self.refuse_all(&error, out);
                     self.low = low;

@@ -9,8 +9,8 @@ use crate::store::{Change, Grant, Identity};
 pub(crate) enum Event<W> {
     /// A draw crossed the watermark, or memory may be low for another reason; `level` ids are left.
     Low { level: u64 },
-    /// A caller found no ids in memory. `want` 0 waits until memory has ids. `taken` contains all ids that
-    /// memory had if they were too few; they were the newest. `known` is the number of ids that the store had
+    /// A caller found no ids in memory. `want` 0 waits until memory has ids. `taken` contains ids from memory
+    /// that were too few; no larger ids can have been drawn. `known` is the number of ids that the store had
     /// left to reserve, if no request has started or ended since that was read.
     Request { waiter: W, want: u64, taken: Ranges, known: Option<u64>, deadline: Time },
     /// The reserve in flight was granted; `level` ids are left in memory.
@@ -19,7 +19,8 @@ pub(crate) enum Event<W> {
     Failed(Error),
     /// A returned range has reached the store, or is lost.
     Returned,
-    /// The store was requested to raise `next`: see [`Effect::Raise`]. `level` ids are left in memory.
+    /// The raise of `next` has ended, with any outcome: see [`Effect::Raise`]. `level` ids are left in
+    /// memory.
     Raised { level: u64 },
     /// Everything in memory was revoked.
     Revoked,
@@ -40,12 +41,12 @@ pub(crate) struct Output<W> {
 
 #[derive(Debug)]
 pub(crate) enum Effect<W> {
-    /// The store went back in time: raise its `next` above the known ids, and answer with `Raised`. Other
-    /// processes may know fewer ids, so callers get the error only afterwards: it may end their process.
+    /// The store went back in time: raise its `next` above the known ids, and answer with `Raised`. Callers
+    /// get the error only afterwards: it may end this process, and others may have seen fewer grants.
     Raise(Change),
     /// The grant is valid: each of its ids will be used or counted as a gap.
     Accept(Grant),
-    /// The grant of this many ids is void since a revocation: they will never be used.
+    /// A grant of this many ids is void because of a revocation: they will never be used.
     Void(u64),
     /// The grant is invalid and is not counted.
     Distrust(Error),
@@ -53,14 +54,14 @@ pub(crate) enum Effect<W> {
     Discard,
     /// Let callers draw from this range.
     Publish { range: IdRange, watermark: u64 },
-    /// These ids exceed the memory limit. No caller has them, and they were granted last. Answer with
-    /// `Returned`.
+    /// Return these ids, which exceed the memory limit. No caller has them, and they were granted last.
+    /// Answer with `Returned`.
     ReturnExcess { rest: IdRange, identity: Identity },
     /// Give these ids to this caller.
     Reply { waiter: W, ids: Ranges },
     /// Fail this caller.
     Fail { waiter: W, error: Error },
-    /// No ids follow after those in memory, for this reason.
+    /// No more ids will follow those in memory, for this reason.
     Finish(ErrorKind),
     /// More ids may follow after all: callers that find memory empty must request some.
     Reopen,

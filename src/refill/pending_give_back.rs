@@ -4,8 +4,9 @@ use crate::sequence::parts::Core;
 use crate::store::GiveBack;
 use crate::sync::Arc;
 
-/// Ids that can no longer be drawn, while it is unknown whether the store takes them back. Until then they
-/// count neither as given back nor as a gap, since neither count may ever go down. Dropped, they are a gap.
+/// Ids that can no longer be drawn, while it is unknown whether the store takes them back. Until that is
+/// known, they count neither as given back nor as a gap: neither count may decrease. On drop they become a
+/// gap.
 pub(crate) struct PendingGiveBack {
     core: Arc<Core>,
     back: GiveBack,
@@ -13,7 +14,7 @@ pub(crate) struct PendingGiveBack {
 }
 
 impl PendingGiveBack {
-    /// Creates a rest of this core, which no longer counts these ids as published.
+    /// Creates a pending give-back. The core must not count these ids as published.
     pub(crate) fn new(core: Arc<Core>, back: GiveBack) -> Self {
         Self { core, back, is_back: false }
     }
@@ -36,7 +37,8 @@ impl PendingGiveBack {
 impl Drop for PendingGiveBack {
     fn drop(&mut self) {
         if !self.is_back {
-            // Counted like ids revoked in memory. In this order, so that they never count as handed out.
+            // Count the ids as revoked before adding them to `published`, so that they never count as handed
+            // out.
             self.core.stats.gap_revoked(self.back.rest.len());
             self.core.stats.add_published(self.back.rest.len());
         }

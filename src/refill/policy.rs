@@ -5,12 +5,12 @@
 //!
 //! ```text
 //!   watermark = rate × outage budget + pace × 4 latencies    a refill starts: the rest outlasts an outage
-//!   step      = rate × max(0.1 s, 20 latencies)              a refill is rare beside what it costs,
-//!               at least rate × (budget + 4 latencies)       one refill leads back above the watermark,
-//!               and rate × budget + pace × half a latency    and brings more where the load has just grown
+//!   step      = rate × max(0.1 s, 20 latencies)              a refill is rare compared with its cost,
+//!               at least rate × (budget + 4 latencies)       one refill gets back above the watermark,
+//!               and rate × budget + pace × half a latency    and reserves more if the load has just grown
 //! ```
 //!
-//! The watermark is never above the step. Both are bounded by the waste cap: a restart loses at most the ids
+//! The watermark is never above the step. Both are bounded by `max_buffered`: a restart loses at most the ids
 //! in memory, which are at most watermark + step. The step grows at most fourfold from one refill to the
 //! next.
 //!
@@ -19,10 +19,11 @@
 //! same amount. So memory never holds more than 2 × rate × max(budget + 4 latencies, 0.1 s, 20 latencies) + B
 //! ids, where the rate includes the burst's share.
 //!
-//! *A load that grows tenfold and stays costs one wait.* The unit here is the ids of one latency at the old
-//! rate R, and the step is 20 units. When the waiting callers have been served, at most 6 units of the step
-//! are drawn and at least 14 are left. The next refill must start at 10 units. The last watermark, 4 units,
-//! was drawn within one latency, so the pace rises to at least 2.9 R, which gives a watermark of 11 units.
+//! *A load that grows tenfold and stays costs one wait.* One unit here is the number of ids drawn in one
+//! latency at the old rate R. The step is 20 units. When the waiting callers have been served, at most 6
+//! units of the step are drawn and at least 14 are left. The next refill must start at 10 units. The last
+//! watermark, 4 units, was drawn within one latency, so the pace rises to at least 2.9 R, which gives a
+//! watermark of 11 units.
 
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub(crate) struct Plan {
 /// The rate is measured over this time in seconds, and the pace over this number of latencies.
 const RATE_OVER: f64 = 2.0;
 const PACE_OVER: f64 = 1.0;
-/// The minimum age of a rate, in seconds, and its maximum: an older start of the measurement does not matter.
+/// The minimum and maximum age of a rate, in seconds: beyond the maximum, the age makes no difference.
 const YOUNGEST: f64 = 1.0;
 const AGED: f64 = 20.0;
 /// The share of a latency peak that is still assumed one refill later.
@@ -48,7 +49,7 @@ const PEAK_DECAY: f64 = 0.9;
 const SHORTEST_REFILL: f64 = 0.1;
 const REFILL_PER_LATENCY: f64 = 20.0;
 const LATENCY_MARGIN: f64 = 4.0;
-/// How many latencies at the present pace a refill lasts at least: half of the pace's measuring time.
+/// A refill lasts at least this many latencies at the current pace: half of the pace's measuring time.
 const PACE_MARGIN: f64 = PACE_OVER / 2.0;
 
 #[derive(Clone, Debug)]
@@ -123,12 +124,12 @@ impl Policy {
         let back = outage + (self.rate * LATENCY_MARGIN).max(pace * PACE_MARGIN) * latency;
         let step = ids(lasting.max(back)).clamp(settings.min_step, cap.max(settings.min_step));
         let step = step.min(self.plan.step.saturating_mul(4)).min((cap - watermark).max(1));
-        // One refill must lead above the watermark.
+        // One refill must raise the level to at least the watermark.
         Plan { step, watermark: watermark.min(step) }
     }
 }
 
-/// Returns the stable step and watermark under a steady load of `rate` ids a second. The waste cap is 1 to
+/// Returns the stable step and watermark under a steady load of `rate` ids a second. `max_buffered` is 1 to
 /// 2^48.
 pub fn settled(rate: f64, latency: Duration, outage_budget: Duration, max_buffered: u64) -> (u64, u64) {
     let plan = Plan { step: u64::MAX, watermark: 0 };

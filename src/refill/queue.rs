@@ -89,7 +89,7 @@ impl<W: Waiter> Queue<W> {
         self.len() == 0
     }
 
-    /// Whether a caller waits that has not given up.
+    /// Whether any waiting caller has not given up.
     pub(super) fn is_of_use(&self) -> bool {
         self.0.as_ref().is_some_and(|filled| filled.callers.iter().any(|waiting| !waiting.waiter.is_gone()))
     }
@@ -132,8 +132,8 @@ impl<W: Waiter> Queue<W> {
         let filled = self.0.get_or_insert_default();
         filled.earliest = Some(filled.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         if filled.callers.len() == filled.callers.capacity() {
-            // Before the queue grows, callers that gave up are removed. Then it grows by at least its length,
-            // so that the cost per caller stays constant.
+            // Before the queue grows, callers that gave up are removed. Then reserve room for at least its
+            // length, so that the amortized cost per caller is constant.
             filled.callers.retain(|waiting| !waiting.waiter.is_gone());
             filled.callers.reserve(filled.callers.len() + 1);
         }
@@ -208,8 +208,8 @@ impl<W: Waiter> Queue<W> {
         self.0.as_mut()?.held.pop()
     }
 
-    /// Frees the queue's memory when the queue is empty, since most sequences are idle. Tickets continue
-    /// while a reserve is in flight, which serves only earlier tickets.
+    /// Frees the queue's memory when the queue is empty, since most sequences are idle. Tickets are not reset
+    /// while a reserve is in flight, because it serves only earlier tickets.
     pub(super) fn shrink(&mut self, in_flight: bool) {
         let Some(filled) = self.0.as_mut().filter(|filled| filled.callers.is_empty()) else { return };
         if in_flight || !filled.held.is_empty() {

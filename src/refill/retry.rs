@@ -27,7 +27,7 @@ impl Retry {
         self.0.as_ref().map(|failed| &failed.error)
     }
 
-    /// Whether the waiting callers failed with the last error, instead of waiting on.
+    /// Whether the waiting callers failed with the last error, instead of waiting further.
     pub(super) fn was_reported(&self) -> bool {
         self.error().is_some_and(Error::refuses_waiters)
     }
@@ -37,7 +37,7 @@ impl Retry {
         self.0.as_ref()?.at
     }
 
-    /// Notes a failed attempt. `seed` fixes the delays, from the first failure on.
+    /// Notes a failed attempt. `seed` makes the delays deterministic; only that of the first failure is used.
     pub(super) fn note(&mut self, error: Error, seed: Option<u64>) {
         match &mut self.0 {
             Some(failed) => failed.error = error,
@@ -65,7 +65,7 @@ impl Retry {
     }
 }
 
-/// 10 ms, doubling up to 5 s, each with a random addition of up to the same length, without end.
+/// Delays of 10 ms, doubling up to 5 s, each with a random jitter of up to its own length, without limit.
 fn delays(seed: Option<u64>) -> ExponentialBackoff {
     let backoff = ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(10))

@@ -1,4 +1,4 @@
-//! The actor's calls of the store: reserves, give-backs and raises in flight.
+//! The actor's calls to the store: reserves, give-backs and raises in flight.
 //!
 //! The store's work runs in separate tasks. A task that blocks its thread blocks the actor only if there is
 //! no other thread. A task that panics, even while it is dropped, ends only itself.
@@ -30,12 +30,13 @@ pub(super) enum Landed {
     Answers(Vec<(Arc<Core>, Result<Grant>)>),
     /// A rest is back in the store, or lost.
     Returned(Arc<Core>),
-    /// The raise of a sequence has ended, with any outcome.
+    /// The raise of a sequence's `next` has ended, with any outcome.
     Raised(Arc<Core>),
 }
 
 impl RoundTrip {
-    /// Reserves, with the store's work on `runtime`. Await it on the runtime whose timers enforce the limit.
+    /// Sends reserves; the store's work runs on `runtime`. Await it on the runtime whose timers enforce the
+    /// limit.
     pub(super) fn reserve(
         runtime: &RuntimeHandle,
         store: Arc<dyn Store>,
@@ -72,12 +73,12 @@ impl RoundTrip {
             let sequence = &core.name;
             match timeout(limit, task).await {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
-                // A conflict if others have raised it further.
+                // A conflict if another process has raised `next` further.
                 Ok(Ok(Err(error))) => {
                     tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
                 }
                 Ok(Err(_)) | Err(_) => {
-                    tracing::error!(%sequence, next, "the store went back in time: next may be raised");
+                    tracing::error!(%sequence, next, "the store went back in time: next may have been raised");
                 }
             }
             Landed::Raised(core)
@@ -166,6 +167,6 @@ fn timed_out(limit: Duration) -> Error {
 fn miscounted() -> Error {
     Error::new(
         ErrorKind::UnknownOutcome,
-        "the store answered a batch of reserves with a wrong number of results",
+        "the store answered a batch of reserves with the wrong number of results",
     )
 }

@@ -24,7 +24,7 @@ impl Clone for Place {
 impl Drop for Place {
     fn drop(&mut self) {
         let permit = self.0.lock().take();
-        // Not under the lock: it wakes the next caller.
+        // Not under the lock: dropping the permit wakes the next caller.
         drop(permit);
     }
 }
@@ -48,10 +48,10 @@ impl Answer {
 
     /// Sends the answer; `false` if the caller has given up.
     pub(crate) fn send(mut self, outcome: Result<Ranges>) -> bool {
-        // First: the caller may send another request as soon as it has its answer.
+        // Free the place first: the caller may send another request as soon as it has its answer.
         self.place = None;
         let Some(sender) = self.sender.take() else { return false };
-        // The answer is sent before the waker is called.
+        // If the waker panics, the answer has already been sent.
         unless_it_panics(|| sender.send(outcome).is_ok()).unwrap_or(true)
     }
 }

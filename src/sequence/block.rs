@@ -67,7 +67,7 @@ impl Block {
             return 0;
         }
         let left = self.abandon(stats);
-        // `next` and `end` stay: its thread may be in the middle of a draw, and writes `next`.
+        // Keep `next` and `end`: the owning thread may be in the middle of a draw, which writes `next`.
         self.generation = GIVEN_UP;
         left
     }

@@ -19,9 +19,9 @@ pub(crate) struct Reached {
 
 /// The history of one sequence in a process. The registry keeps it when the sequence is evicted.
 ///
-/// A store moves `next` back only over ids that were given back, by this process or by others, late and in
-/// any order. So `next` stays above the largest id that this process *holds*: one that was granted and not
-/// given back. Above that, ids may be granted again.
+/// A store moves `next` back only over ids that were given back, by this process or by others, possibly late
+/// and in any order. So `next` stays above the largest id that this process *holds*: one that was granted and
+/// not given back. Above that, ids may be granted again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GrantHistory {
     /// The identity of the last grant, and how far it was granted.
@@ -35,7 +35,7 @@ struct Present {
     /// Never 0, which keeps a million sequences smaller.
     incarnation: NonZeroU64,
     epoch: u64,
-    /// The ids granted last without a gap, as far as they are held; none if `first` is larger than `last`.
+    /// The first of the ids granted last without a gap and still held; if it is above `last`, none are held.
     first: u64,
     /// The store granted all ids up to this one, to any process.
     last: u64,
@@ -43,8 +43,8 @@ struct Present {
 
 #[derive(Clone, Debug, Default)]
 struct Rare {
-    /// The largest held id before [`Present::first`]. Only the ids granted last are given back, so lower ones
-    /// need not be known.
+    /// The largest held id before [`Present::first`]. Only the ids granted last are given back, so lower ids
+    /// need not be tracked.
     before: Option<u64>,
     /// The incarnations before the present one.
     left: Vec<Reached>,
@@ -118,7 +118,7 @@ impl GrantHistory {
         true
     }
 
-    /// Notes a grant of the present identity, none of whose ids are held.
+    /// Notes a grant of the present identity. This process must not hold any of the granted ids.
     fn add(&mut self, granted: Present) {
         self.forget_from(granted.first);
         let Some(present) = &mut self.present else { return };
@@ -130,8 +130,7 @@ impl GrantHistory {
         }
     }
 
-    /// Removes the ids from this one on, the last that were granted: they are given back and can be granted
-    /// again.
+    /// Removes the last granted ids, from this one on: they are given back and can be granted again.
     pub(crate) fn forget_from(&mut self, id: u64) {
         let (Some(present), Some(last)) = (&mut self.present, id.checked_sub(1)) else { return };
         if last >= present.last {
@@ -152,8 +151,8 @@ impl GrantHistory {
         rare.left.push(before);
     }
 
-    /// Returns how the grant contradicts the history, if it does. Then the store has lost committed writes,
-    /// by a restored backup or a failover.
+    /// Returns how the grant contradicts the history, if it does. If it does, the store has lost committed
+    /// writes through a restored backup or a failover.
     pub(crate) fn gone_back(&self, grant: &Grant) -> Option<String> {
         let known = self.known(grant.identity.incarnation)?;
         let (range, epoch, last) = (grant.range, grant.identity.epoch, known.last);
@@ -164,12 +163,12 @@ impl GrantHistory {
             // Resets increment the epoch, so an earlier epoch is never used again.
             format!("is at epoch {epoch}, but was at {} before", known.identity.epoch)
         } else {
-            // No ids of a later epoch are held.
+            // Compare only within one epoch: a reset may repeat ids.
             let same = self.identity() == Some(grant.identity);
             let largest = self.largest_held().filter(|largest| same && range.start() <= *largest)?;
             format!("granted {range:?}, but {largest} was granted before")
         };
-        Some(format!("{fault}: it went back in time; its next id is raised above {last}"))
+        Some(format!("{fault}: it went back in time; raising next above {last}"))
     }
 
     /// Returns the change that raises `next` above the ids granted before the store went back in time.
@@ -247,7 +246,7 @@ mod tests {
     #[test]
     fn past_identity_is_rejected_and_raised_above_known_ids() {
         let history = history(&[grant(1, 3, 1), grant(1, 3, 11), grant(2, 1, 31)]);
-        // Even for ids not seen here: an earlier incarnation never continues.
+        // Unseen ids are rejected too: an earlier incarnation never continues.
         for (back, next) in
             [(grant(1, 3, 11), 21), (grant(1, 3, 500), 21), (grant(1, 4, 1), 21), (grant(2, 1, 40), 41)]
         {
@@ -259,7 +258,7 @@ mod tests {
                 (Some(next), Some(back.identity), false)
             );
         }
-        assert!(history.raise(&grant(2, 0, 90)).is_some(), "an epoch that was left");
+        assert!(history.raise(&grant(2, 0, 90)).is_some(), "an earlier epoch");
         assert!(history.raise(&grant(2, 1, 41)).is_none() && history.raise(&grant(3, 0, 1)).is_none());
     }
 
@@ -309,7 +308,7 @@ mod tests {
         history.forget_from(51);
         assert_eq!(history.largest_held(), Some(20));
         history.forget_from(11);
-        assert_eq!(history.largest_held(), Some(10), "which ids before the gap are held is not known");
+        assert_eq!(history.largest_held(), Some(10), "ids before the gap count as held");
         granted(&mut history, 41, 50);
         history.note(&grant(1, 1, 1));
         history.forget_from(1);
@@ -333,7 +332,7 @@ mod tests {
                 set.split_off(&next);
                 prop_assert_eq!(history.largest_held(), set.last().copied());
                 prop_assert_eq!(history.reached().map(|reached| reached.last + 1), Some(next));
-                // Others gave their ids back, and the next grant begins there.
+                // Other processes gave their ids back: the next grant continues after the known ids.
                 if back == 7 {
                     next = set.last().map_or(3, |last| last + 1);
                 }

@@ -153,12 +153,12 @@ impl Mailbox {
             // A sequence that is gone needs no refill.
             low.extend(core.upgrade());
         }
-        // The remaining signals have already woken the actor: without this it would sleep on them.
+        // The wake-ups of the remaining signals are used up: without this the actor would not handle them.
         self.wake.notify_one();
         low
     }
 
-    /// Resolves once something has happened since it last resolved.
+    /// Resolves after a signal, a message or a close since it last resolved.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
@@ -183,7 +183,11 @@ mod tests {
         // The fork does not have the thread that held the lock.
         let _held = mailbox.inbox.lock();
         assert!(mailbox.is_closed());
-        assert_eq!(mailbox.receive(1).ending, Some(Ending::Abandoned), "its actor ends before it reserves");
+        assert_eq!(
+            mailbox.receive(1).ending,
+            Some(Ending::Abandoned),
+            "the fork's actor ends before it reserves"
+        );
     }
 
     #[test]

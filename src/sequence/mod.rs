@@ -13,8 +13,8 @@
 //! - [`clock`], [`time`]: the clock for deadlines; [`task`]: work that is aborted when no caller waits for
 //!   it; [`process`]: detection of forks.
 //!
-//! This module only uses the values of the [store](crate::store), such as grants. Calls of the store are
-//! outside.
+//! This module only uses data types of the [store](crate::store), such as grants. Other modules call the
+//! store.
 
 pub(crate) mod answer;
 pub(crate) mod block;

@@ -43,7 +43,8 @@ pub(crate) struct Core {
     pub(super) users: AtomicUsize,
     /// The index of the actor's state; only written by the actor.
     pub(crate) slot: AtomicUsize,
-    /// The error of the last reserve; boxed, since there is seldom one. Not part of any protocol.
+    /// The error of the last reserve; boxed, since there is seldom one. Only for reports, so loom does not
+    /// need it.
     #[cfg(not(idmill_loom))]
     pub(super) failure: Mutex<Option<Box<Error>>>,
 }
@@ -70,7 +71,7 @@ pub(crate) struct Question {
 }
 
 /// Ids that a `take` got before others drew the rest. If the call fails, the actor puts them back into
-/// memory, unless larger ids were handed out. Dropped, they are a gap.
+/// memory, unless larger ids were handed out. On drop they become a gap.
 pub(crate) struct Part {
     pub(super) core: Arc<Core>,
     pub(super) ids: Ranges,

@@ -1,8 +1,8 @@
 //! Detection of forks.
 //!
 //! A forked process has a copy of all ids in memory, and would hand out the same ids. A draw is too cheap to
-//! read the process id each time. Rarer operations check it: the watermark, the next segment, a caller that
-//! waits, the actor.
+//! read the process id each time. Rarer operations check it: crossing the watermark, taking the next segment,
+//! waiting, and each turn of the actor.
 
 use crate::error::{Error, ErrorKind};
 
@@ -15,13 +15,13 @@ impl Process {
         Self(std::process::id())
     }
 
-    /// Returns another process than this one, like the parent of a fork.
+    /// Returns a process other than this one, like the parent of a fork.
     #[cfg(test)]
     pub(crate) fn another() -> Self {
         Self(!std::process::id())
     }
 
-    /// Whether this process is another one: a fork of that process.
+    /// Whether the current process is a fork of the recorded one.
     pub(crate) fn is_another(self) -> bool {
         self.0 != std::process::id()
     }

@@ -3,7 +3,7 @@
 //! # The creation race
 //! Several callers may find a name missing at the same time. Each creates a core. The map keeps the first and
 //! returns it to all; the others are dropped, and the actor never sees them. A core that is being evicted
-//! (see [`Core::evict`]) accepts no new users; they remove it and create the next one.
+//! (see [`Core::evict`]) accepts no new users: callers that find it remove it and create the next one.
 //!
 //! # History of evicted sequences
 //! The registry keeps the history of evicted sequences, up to the limit of [`BoundedMap`]. So a lost sequence
@@ -19,7 +19,7 @@ use crate::sync::{Arc, Map, Mutex, SegQueue, Weak};
 
 pub(crate) struct Registry {
     cores: Map<SequenceName, Arc<Core>>,
-    /// Cores that the eviction of idle ones has not seen yet; `None` without eviction.
+    /// Cores that the sweep for idle cores has not visited yet; `None` without eviction.
     opened: Option<SegQueue<Weak<Core>>>,
     /// The histories of evicted sequences.
     evicted: Mutex<BoundedMap<GrantHistory>>,

@@ -11,7 +11,7 @@ use crate::sequence::parts::{Core, Message, Question, Request};
 use crate::sequence::time::Time;
 use crate::sync::{Arc, oneshot};
 
-/// The caller gives up by dropping it: ids sent in the meantime are counted as a gap.
+/// The caller gives up by dropping it: ids that were already sent are counted as a gap.
 pub(crate) struct Reply {
     receiver: oneshot::Receiver<Result<Ranges>>,
     core: Arc<Core>,
@@ -46,7 +46,7 @@ impl Future for Reply {
     type Output = Result<Ranges>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Ranges>> {
-        // The actor answers every request; one dropped unanswered means that the actor is gone.
+        // The actor answers every request; a request dropped without an answer means that the actor is gone.
         let answer = ready!(Pin::new(&mut self.receiver).poll(cx));
         Poll::Ready(answer.unwrap_or_else(|_| Err(ErrorKind::Closed.into())))
     }
@@ -54,7 +54,7 @@ impl Future for Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        // Cancelled after the reply was sent: its ids are lost.
+        // If the call was cancelled after the reply was sent, the ids of the reply are lost.
         self.receiver.close();
         if let Ok(Ok(ids)) = self.receiver.try_recv() {
             self.core.stats.gap_dropped(ids.len());

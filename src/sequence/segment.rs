@@ -8,9 +8,9 @@
 //! The cursor is an *offset*, never an id, so that nothing wraps at the end of an id type. A draw that finds
 //! it at or beyond `len` gets no id. All accesses to it are `Relaxed`:
 //!
-//! - *No id twice* needs only that read-modify-writes of one location are atomic, which they are in any
+//! - *No duplicates* requires only that read-modify-writes of one location are atomic, which they are in any
 //!   ordering.
-//! - *Growing* needs that a draw which happens after another sees a later offset: coherence of one location.
+//! - *Growing* requires a draw that happens after another to see a later offset: coherence of one location.
 //! - `start`, `len` and `mark` never change; a thread that holds the `Arc` got it through an `ArcSwap`
 //!   (release/acquire, see [`stock`](crate::sequence::stock)) or created it.
 //!
@@ -21,11 +21,11 @@ use crate::error::ErrorKind;
 use crate::range::IdRange;
 use crate::sync::{ArcSwapOption, AtomicU64, Ordering};
 
-/// The cursor after [`Segment::seal`]: larger than every length, and so far below 2^63, which no offset may
-/// reach, that failing draws cannot bring it there (2^62 of them at one a nanosecond take 146 years).
+/// The cursor after [`Segment::seal`]: larger than every length, and far below 2^63, which no offset may
+/// reach: 2^62 failing draws, one per nanosecond, take 146 years.
 const SEALED: u64 = 1 << 62;
 
-/// The maximum number of ids in one segment. Keeps `cursor + n` far from [`SEALED`], however many draws of a
+/// The maximum number of ids in one segment. Keeps `cursor + n` below [`SEALED`], unless 2^14 draws of a
 /// whole segment race.
 pub(crate) const MAX_LEN: u64 = 1 << 48;
 
@@ -79,8 +79,8 @@ pub(crate) struct Taken {
 }
 
 impl Segment {
-    /// Creates a segment over `range`. The draw of the first of its last `watermark` ids signals; 0 for no
-    /// signal.
+    /// Creates a segment over `range`. The first draw that leaves fewer than `watermark` ids signals; 0 for
+    /// no signal.
     pub(crate) fn new(range: IdRange, watermark: u64) -> Self {
         debug_assert!(range.len() <= MAX_LEN);
         let mark = range.len().saturating_sub(watermark);
@@ -156,7 +156,7 @@ impl Segment {
 
     /// Returns how many ids are left: exact at one moment between call and return.
     pub(crate) fn remaining(&self) -> u64 {
-        // Relaxed: a level, not a claim.
+        // Relaxed: this only reads a level and claims no ids.
         self.len.saturating_sub(self.cursor.offset.load(Ordering::Relaxed))
     }
 

@@ -14,15 +14,15 @@ string_enum! {
     #[derive(Default)]
     pub enum Order, "order" {
         /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the
-        /// store, shared by all callers that wait at that moment. Nothing is prefetched, and `try_next` is
-        /// always empty.
+        /// store, shared by all callers that wait at that moment. Nothing is prefetched, and `try_next`
+        /// always fails with `Empty`.
         Global = "global",
         /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
         /// Costs nanoseconds.
         #[default]
         Process = "process",
-        /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about a plain
-        /// increment; throughput grows with the number of cores.
+        /// Ids grow per handle, and per thread for callers of the allocator itself. Costs about as much as a
+        /// plain increment; throughput grows with the number of cores.
         Thread = "thread",
     }
 }
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
     /// The smallest and the largest id that the caller's type can hold.
     pub(crate) floor: u64,
     pub(crate) ceiling: u64,
-    /// The maximum waiting time of a caller that sets no other.
+    /// The timeout of calls that do not set their own.
     pub(crate) timeout: Duration,
     /// How many ids a thread takes at a time under [`Order::Thread`].
     pub(crate) block: u64,
@@ -73,10 +73,13 @@ impl Settings {
             ));
         }
         if self.block == 0 || self.block > MAX_LEN {
-            return invalid(format!("invalid block of {} ids; it must be 1 to 2^48", self.block));
+            return invalid(format!("invalid block of {} ids; it must be from 1 to 2^48", self.block));
         }
         if self.max_take == 0 || self.max_take > MAX_LEN {
-            return invalid(format!("invalid `max_take` of {} ids; it must be 1 to 2^48", self.max_take));
+            return invalid(format!(
+                "invalid `max_take` of {} ids; it must be from 1 to 2^48",
+                self.max_take
+            ));
         }
         self.sizing.check().map_err(|message| Error::invalid(message).during(Operation::Configure))
     }
@@ -97,11 +100,12 @@ pub(crate) enum Sizing {
     Adaptive(Adaptive),
 }
 
-/// The default limit of one `take`. Not more than a restart of the largest sequence may waste by default, so
-/// that a cancelled take costs no more than that; and more than databases accept in one statement.
+/// The default limit of one `take`. A restart of the largest sequence may waste this number by default, so a
+/// cancelled take costs no more. Databases accept fewer ids in one statement.
 const LARGEST_TAKE: u64 = 1_000_000;
 
-/// The first adaptive step, and every step while replies are lost; less if the settings allow only less.
+/// The first adaptive step, and every step while replies are lost; smaller if `step` or `max_buffered`
+/// requires it.
 const LEAST_STEP: u64 = 32;
 
 /// The settings of [`Sizing::Adaptive`].
@@ -111,7 +115,7 @@ pub(crate) struct Adaptive {
     pub(crate) outage_budget: Duration,
     /// The maximum number of ids in memory, which a restart loses; takes precedence over the budget.
     pub(crate) max_buffered: u64,
-    /// The smallest refill, and the first.
+    /// The minimum step, and the first.
     pub(crate) min_step: u64,
 }
 
@@ -138,8 +142,8 @@ impl Sizing {
         }
     }
 
-    /// Returns the default limit of one `take`: a million, or the waste cap or the step if that is larger,
-    /// since a crash may waste as much anyway.
+    /// Returns the default limit of one `take`: a million, or `max_buffered` or the step if that is larger,
+    /// since a crash may waste that anyway.
     pub(crate) fn largest_take(&self) -> u64 {
         match *self {
             Self::Fixed { step, .. } => step.max(LARGEST_TAKE),
@@ -158,7 +162,7 @@ impl Sizing {
     pub(crate) fn check(&self) -> Result<(), String> {
         match *self {
             Self::Fixed { step, .. } if step == 0 || step > MAX_LEN => {
-                Err(format!("invalid step of {step} ids; it must be 1 to 2^48"))
+                Err(format!("invalid step of {step} ids; it must be from 1 to 2^48"))
             }
             Self::Fixed { step, watermark } if watermark > step => Err(format!(
                 "the watermark of {watermark} is above the step of {step}; lower the watermark, or raise the \
@@ -168,8 +172,8 @@ impl Sizing {
                 if min_step == 0 || min_step > max_buffered || max_buffered > MAX_LEN =>
             {
                 Err(format!(
-                    "invalid step of at least {min_step} with `max_buffered` {max_buffered}; use 1 <= step <= \
-                     max_buffered <= 2^48"
+                    "invalid `max_buffered` {max_buffered}; it must be at least the minimum step {min_step} \
+                     and at most 2^48"
                 ))
             }
             _ => Ok(()),

@@ -7,7 +7,7 @@ use crate::sequence::parts::Core;
 use crate::sequence::settings::Order;
 use crate::store::{Bounds, Identity};
 
-/// Counters since the allocator was opened, present levels, and estimates. Returned by
+/// Counters since the allocator was opened, current levels, and estimates. Returned by
 /// [`Allocator::snapshot`](crate::Allocator::snapshot).
 ///
 /// Each field is correct on its own, but they are not read at one instant.
@@ -35,8 +35,8 @@ pub struct Snapshot {
     pub failures_in_a_row: u64,
     /// Whether callers wait now.
     pub is_empty: bool,
-    /// Ids that were in memory at the [close](crate::Sequences::close) and that the store took back: the next
-    /// reserve gets them.
+    /// Ids that the store took back, at the [close](crate::Sequences::close) or as excess: the next reserve
+    /// gets them.
     pub given_back: u64,
     /// Ids that were reserved and will never be handed out.
     pub gaps: Gaps,
@@ -70,8 +70,8 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
-    /// In memory when it was revoked, closed or evicted, and not given back to the store. Ids on their way
-    /// back count once it is known that the store did not take them.
+    /// In memory when the sequence was revoked, closed or evicted, and not given back to the store. Ids being
+    /// given back count once it is known that the store did not take them.
     pub revoked: u64,
     /// Granted after their callers had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,
@@ -82,7 +82,7 @@ pub struct Gaps {
 }
 
 impl Gaps {
-    /// Returns their sum: an upper bound, because of `unknown`.
+    /// Returns the sum of all reasons: an upper bound, because of `unknown`.
     pub fn total(&self) -> u64 {
         self.revoked + self.abandoned + self.dropped + self.unknown
     }
@@ -100,18 +100,18 @@ string_enum! {
         /// Under [`Order::Global`], whose memory is always empty: the last reserve failed, and no caller
         /// waits.
         Failing = "failing",
-        /// The store answered the last reserve, or there was none yet.
+        /// No reserve has failed since the last grant.
         Serving = "serving",
     }
 }
 
 impl Snapshot {
-    /// Returns whether ids can be drawn now. Alert at [`Health::Failing`]: nothing is lost yet.
+    /// Returns the state of the supply. Alert at [`Health::Failing`]: callers still get ids.
     pub fn health(&self) -> Health {
         match self {
             Self { ended: Some(_), .. } => Health::Ended,
             Self { failures_in_a_row: 0, .. } => Health::Serving,
-            // Memory is always empty under `Global`, and no caller is failing: the next one starts another
+            // Memory is always empty under `Global`, and no caller is waiting: the next caller starts another
             // reserve.
             Self { is_empty: false, remaining: 1.., .. }
             | Self { is_empty: false, order: Order::Global, .. } => Health::Failing,

@@ -45,7 +45,7 @@ impl Core {
         segment.draw_noting(|| self.signal_low())
     }
 
-    /// Draws one id from memory, from `segment` on. Sets `segment` to the one to begin with the next time.
+    /// Draws one id from memory, starting at `segment`. Sets `segment` to the start of the next draw.
     #[cold]
     #[inline(never)]
     pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
@@ -56,7 +56,7 @@ impl Core {
         Ok(drawn.id)
     }
 
-    /// Draws `n` ids from memory. If memory has fewer, the error contains them.
+    /// Draws `n` ids from memory. If memory has fewer, the error contains the ids drawn.
     pub(crate) fn take(self: &Arc<Self>, n: u64) -> Result<Ranges, Ranges> {
         let mut got = Ranges::none();
         match self.stock.take(n, |taken| got.push(self.noted(taken))) {
@@ -65,8 +65,8 @@ impl Core {
         }
     }
 
-    /// Draws up to `n` consecutive ids from memory, from `segment` on. Sets `segment` to the one to begin
-    /// with the next time. Empty only if memory is.
+    /// Draws up to `n` consecutive ids from memory, starting at `segment`. Sets `segment` to the start of the
+    /// next draw. Returns an empty range only if memory is empty.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> IdRange {
@@ -120,7 +120,7 @@ impl Core {
         if self.stock.is_forked() {
             return self.stock.disown();
         }
-        // AcqRel: pairs with `low_is_over`. If it is already set, the actor will read the level after this
+        // AcqRel: pairs with `low_is_over`. If `low` is already set, the actor will read the level after this
         // draw, or is already refilling.
         if !self.low.swap(true, Ordering::AcqRel) {
             self.mailbox.signal(self);
@@ -129,7 +129,7 @@ impl Core {
 
     /// Lets callers signal again. The actor calls this before it reads the level.
     pub(crate) fn low_is_over(&self) {
-        // AcqRel: pairs with `signal_low`: the level that is read after this includes its draw.
+        // AcqRel: pairs with `signal_low`: the level read after this includes the draw that signalled.
         self.low.swap(false, Ordering::AcqRel);
     }
 
@@ -182,7 +182,7 @@ impl Core {
         0
     }
 
-    /// Whether memory or blocks of threads contain ids.
+    /// Whether memory or thread blocks contain ids.
     #[cfg(not(idmill_loom))]
     pub(crate) fn holds_ids(&self) -> bool {
         self.stock.remaining() > 0 || self.blocks.as_ref().is_some_and(|blocks| blocks.hold_ids(&self.stock))
@@ -275,8 +275,8 @@ impl Core {
     /// Marks a revocation as sent. Returns whether the actor has yet to handle an earlier one, which then
     /// covers this one.
     pub(crate) fn revocation_is_known(&self) -> bool {
-        // AcqRel: pairs with `revocation_seen`. If it is already set, the actor has yet to mark the reserve
-        // in flight, and will do so after this revocation.
+        // AcqRel: pairs with `revocation_seen`. If `revoked` is already set, the actor has yet to mark the
+        // reserve in flight, and will do so after this revocation.
         self.revoked.swap(true, Ordering::AcqRel)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store::{Bounds, Grant, Identity};
 use crate::sync::{Counter, Ordering};
 
-/// Not a valid incarnation: they have 63 bits.
+/// Not a valid incarnation: incarnations have 63 bits.
 const MET: u64 = u64::MAX;
 /// Bit offset and mask of each value in `lately`.
 const RATE: (u32, u64) = (32, u32::MAX as u64);
@@ -26,7 +26,7 @@ macro_rules! counters {
             first: Counter,
             last: Counter,
             reached: Counter,
-            /// Since when callers wait, and when the store last granted: nanoseconds of the actor's clock
+            /// When callers began to wait, and when the store last granted: nanoseconds of the actor's clock
             /// plus one; 0 for never.
             empty_since: Counter,
             granted_at: Counter,
@@ -67,7 +67,7 @@ counters! {
     waits / add_waits,
     /// Nanoseconds during which at least one caller waited.
     empty_nanos / add_empty_nanos,
-    /// Ids lost in memory when it was revoked, closed or evicted.
+    /// Ids lost in memory when the sequence was revoked, closed or evicted.
     revoked / gap_revoked,
     /// Ids that the store took back; they do not count as revoked.
     given_back / add_given_back,
@@ -127,7 +127,7 @@ impl Stats {
     /// Returns the bounds from the last grant; `None` before the first.
     pub(crate) fn bounds(&self) -> Option<Bounds> {
         self.identity()?;
-        // The two values are read separately, so they may be of two grants.
+        // The two values are read separately, so they may come from different grants.
         Bounds::new(self.first.load(Ordering::Relaxed), self.last.load(Ordering::Relaxed)).ok()
     }
 
@@ -149,14 +149,13 @@ impl Stats {
         self.lately.load(Ordering::Relaxed) >> from & bits
     }
 
-    /// Changes one of the three values.
+    /// Changes one of the three values in `lately`.
     fn note(&self, (from, bits): (u32, u64), change: impl Fn(u64) -> u64) {
         let changed = |lately: u64| Some(lately & !(bits << from) | change(lately >> from & bits) << from);
         let _ = self.lately.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
-    /// Notes since when callers wait, or that none wait any more. In that case, add the waiting time
-    /// afterwards.
+    /// Notes when callers began to wait; `None` if none wait any more: then add the waiting time afterwards.
     pub(crate) fn note_empty(&self, since: Option<Duration>) {
         self.empty_since.store(since.map_or(0, mark), Ordering::Relaxed);
     }
@@ -168,7 +167,7 @@ impl Stats {
         Duration::from_nanos(self.empty_nanos()) + waiting.unwrap_or_default()
     }
 
-    /// Returns since when callers wait; `None` if none wait.
+    /// Returns when callers began to wait; `None` if none wait.
     pub(crate) fn empty_since(&self) -> Option<Duration> {
         unmark(self.empty_since.load(Ordering::Relaxed))
     }
@@ -220,7 +219,7 @@ impl Stats {
     }
 }
 
-/// Encodes a time for a counter, in which 0 is none.
+/// Encodes a time for a counter, where 0 means `None`.
 fn mark(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_add(1)
 }

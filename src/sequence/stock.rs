@@ -31,8 +31,8 @@ use crate::sequence::process::Process;
 use crate::sequence::segment::{Drawn, Segment, Taken};
 use crate::sync::{Arc, ArcSwap, AtomicU64, Mutex, Ordering};
 
-/// In this order: a draw only reads the generation here, next to the other fields of the sequence that it
-/// reads.
+/// The order of the fields matters: a draw from a block only reads `generation`, next to the fields of `Core`
+/// that it reads.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Stock {
@@ -69,8 +69,8 @@ impl Stock {
         }
     }
 
-    /// Draws `n` ids, or all ids if memory has fewer; passes each range to `each`. The error contains the
-    /// number of missing ids and the reason.
+    /// Draws `n` ids; if memory has fewer, all of them, or none if no more follow; passes each range to
+    /// `each`. The error contains the number of missing ids and the reason.
     pub(crate) fn take(&self, n: u64, mut each: impl FnMut(Taken)) -> Result<(), (u64, ErrorKind)> {
         let mut missing = n;
         let mut segment = self.current();
@@ -88,7 +88,7 @@ impl Stock {
         }
     }
 
-    /// Fails if the sequence ends before `n` ids, so that the last ids stay for smaller draws.
+    /// Fails if the sequence has ended with fewer than `n` ids left: smaller draws can still get them.
     fn holds_or_grows(&self, n: u64) -> Result<(), (u64, ErrorKind)> {
         if self.is_forked() {
             self.disown();
@@ -106,7 +106,7 @@ impl Stock {
     pub(crate) fn advance(&self, empty: &Arc<Segment>) -> Result<Arc<Segment>, ErrorKind> {
         if let Some(next) = empty.next().load_full() {
             self.current.compare_and_swap(empty, next);
-            // Whichever swap moved `current` on, it never points to `empty` again.
+            // `current` has moved on, by this swap or another, and never points to `empty` again.
             empty.next().store(None);
         }
         let current = self.current();
@@ -125,8 +125,8 @@ impl Stock {
         self.process.is_another()
     }
 
-    /// Ends the stock in a forked process, whose parent hands out these ids. Waits for no lock: the thread
-    /// that holds it was not copied.
+    /// Ends the stock in a forked process, whose parent hands out these ids. Never waits for the lock: the
+    /// thread that holds it was not copied.
     #[cold]
     pub(crate) fn disown(&self) {
         self.current.store(Arc::new(Segment::empty(ErrorKind::Closed)));
@@ -172,7 +172,7 @@ impl Stock {
         }
         match &chain.tail {
             Some(tail) => tail.next().store(Some(segment.clone())),
-            // Nothing was published since the start or the last revocation: `current` is still that empty
+            // Nothing has been published since the start or the last revocation: `current` is still the empty
             // segment.
             None => self.current.store(segment.clone()),
         }
@@ -190,7 +190,7 @@ impl Stock {
             return Ranges::none();
         }
         let mut chain = self.chain.lock();
-        // Closed is permanent, whatever a later revocation passes.
+        // Closed is permanent, even if a later revocation passes another reason.
         let reason = if self.current().reason() == ErrorKind::Closed { ErrorKind::Closed } else { reason };
         self.current.store(Arc::new(Segment::empty(reason)));
         let mut lost = Ranges::none();
@@ -207,7 +207,7 @@ impl Stock {
         self.current().remaining() >= n || self.remaining() >= n
     }
 
-    /// Returns the reason why no more ids follow, if memory is empty and that is certain.
+    /// Returns the reason why no more ids follow; `None` if memory has ids or more may follow.
     pub(crate) fn ended(&self) -> Option<ErrorKind> {
         if self.is_forked() {
             return Some(ErrorKind::Closed);
@@ -240,7 +240,7 @@ struct Chain {
     tail: Option<Arc<Segment>>,
 }
 
-/// The segments before the last one that may have ids: at least one.
+/// The segments before the tail that may have ids; never empty.
 #[derive(Debug)]
 struct Earlier(Vec<Arc<Segment>>);
 
@@ -280,7 +280,7 @@ mod tests {
         let mut segment = stock.current();
         assert_eq!(stock.draw(&mut segment).map(|drawn| drawn.id), Ok(1));
         stock.process = Process::another();
-        // Draws do not detect the fork within the range in memory.
+        // Draws do not detect the fork until the current segment is empty.
         assert_eq!(stock.draw(&mut segment).map(|drawn| drawn.id), Ok(2));
         assert_eq!(stock.draw(&mut segment), Err(ErrorKind::Closed));
         assert_eq!(

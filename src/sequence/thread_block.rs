@@ -37,7 +37,7 @@ impl Default for ThreadBlock {
 }
 
 impl ThreadBlock {
-    /// Returns the next id of the block, for its thread.
+    /// Returns the next id of the block. Only its thread may call this.
     #[inline]
     pub(crate) fn draw(&self, stock: &Stock) -> Option<u64> {
         let mut block = self.block();
@@ -46,13 +46,13 @@ impl ThreadBlock {
         Some(id)
     }
 
-    /// Takes a new block from memory, for its thread, and draws from it.
+    /// Takes a new block from memory and draws from it. Only its thread may call this.
     #[cold]
     pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
         self.change(|block| block.renew(stock, stats, take))
     }
 
-    /// Gives up the ids before `id`, for its thread.
+    /// Gives up the ids before `id`. Only its thread may call this.
     #[cold]
     pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
         self.change(|block| block.catch_up(stats, id));

@@ -6,9 +6,9 @@
 //! time.
 //!
 //! *Growing*: a thread keeps its slot while it lives, and is the only one that draws from its thread block.
-//! Other ids of the thread are cut from the stock, after the ids in its thread block: either by the actor,
-//! after which the thread block [catches up](ThreadBlocks::catch_up), including inherited ids; or without a
-//! thread block, while the thread ends.
+//! Its other ids come from the stock and are larger. After the actor returns some, the block
+//! [drops](ThreadBlocks::catch_up) its smaller ids, including inherited ones. A thread that is ending no
+//! longer uses its block.
 
 use std::fmt;
 
@@ -28,10 +28,9 @@ type Place = OnceLock<Box<CachePadded<ThreadBlock>>>;
 /// The thread blocks by slot.
 #[derive(Default)]
 pub(crate) struct ThreadBlocks {
-    /// Without the extra pointer of the further rows: it costs a thread that draws from many sequences a
-    /// cache line.
+    /// Inline: the pointer of a further row costs one more cache line per sequence.
     first: [Place; ThreadSlot::columns(0)],
-    /// Each is created when the first of its threads draws.
+    /// Each row is created when the first of its threads draws.
     further: [OnceLock<Box<[Place]>>; ROWS - 1],
 }
 
@@ -44,7 +43,7 @@ impl ThreadBlocks {
     }
 
     /// Returns the next id for this thread: from the block in its slot, or from the ids that `take` returns.
-    /// `None` without a slot, and if memory is empty.
+    /// `None` if the thread has no slot or memory is empty.
     pub(crate) fn renew(&self, stock: &Stock, stats: &Stats, take: impl FnOnce() -> IdRange) -> Option<u64> {
         let block = ThreadSlot::take().and_then(|slot| self.make(slot))?;
         block.draw(stock).or_else(|| block.renew(stock, stats, take))
@@ -60,8 +59,8 @@ impl ThreadBlocks {
         }
     }
 
-    /// Counts revoked ids that threads hold as lost; the threads detect it at their next draw. Returns the
-    /// number of ids, which may include the one of a concurrent draw.
+    /// Counts as lost the revoked ids that threads hold; the threads detect the revocation at their next
+    /// draw. Returns the number of ids, which may include the one of a concurrent draw.
     #[cold]
     pub(crate) fn give_up(&self, stock: &Stock, stats: &Stats) -> u64 {
         self.iter().map(|block| block.give_up(stock, stats)).sum()

@@ -1,9 +1,8 @@
-//! A number for each living thread: the smallest unused one. It selects the thread's thread block of every
-//! sequence.
+//! A number for each living thread: the smallest unused one. It selects the thread's block in every sequence.
 //!
-//! It is read without a lock and without a destructor, also while the thread ends: a draw in the destructor
-//! of another thread-local works like any other draw. Only the guard, which releases the number, has a
-//! destructor.
+//! It is read without a lock and has no destructor, so it can be read even while the thread ends: a draw in
+//! the destructor of another thread-local works like any other draw. Only the guard, which releases the
+//! number, has a destructor.
 
 use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;
@@ -59,8 +58,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Mark the slot as ended before another thread can get its number. If this access fails, every other
-        // one fails too.
+        // Mark the slot as ended before another thread can get its number. If this access fails, all later
+        // accesses fail too.
         let _ = SLOT.try_with(|slot| slot.set(ENDED));
         FREE.lock().given_back.push(Reverse(self.0));
     }

@@ -7,13 +7,13 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::name::SequenceName;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
 
-/// Administration of the store. Each method calls the [`Store`] method of the same name, and works from any
-/// executor: the store's work runs on the same runtime as for refills.
+/// Administration of the store. Most methods call the [`Store`] method of the same name. All work from any
+/// executor: the store's work runs on the runtime of refills.
 ///
 /// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). After that, a read fails
 /// with [`ErrorKind::Deadline`], and a write with [`ErrorKind::UnknownOutcome`], since it may have been
 /// applied. A write whose future is dropped may also have been applied. After [`close`](Self::close), every
-/// call fails with [`ErrorKind::Closed`]. Invalid names are [`ErrorKind::InvalidInput`].
+/// call fails with [`ErrorKind::Closed`]. Invalid names fail with [`ErrorKind::InvalidInput`].
 ///
 /// Threads outside any async runtime use [`blocking`](Self::blocking).
 impl Sequences {
@@ -70,8 +70,8 @@ impl Sequences {
     /// reserved earlier must not be handed out any more. Raises the sequence's epoch, and changes nothing
     /// else.
     ///
-    /// This process drops them before this returns. Other processes drop them at their next refill, or within
-    /// their [max_age](crate::SequencesBuilder::max_age). Dropped ids are a gap. Cancelling this call
+    /// This process drops the ids before the call returns. Other processes drop them at their next refill, or
+    /// within their [max_age](crate::SequencesBuilder::max_age). Dropped ids are a gap. Cancelling this call
     /// does not undo it.
     ///
     /// # Errors
@@ -81,7 +81,8 @@ impl Sequences {
         let of = |error: Error| error.of(&name).during(Operation::Set);
         self.shared.must_be_open().map_err(of)?;
         let revoked = name.clone();
-        // In a task, which a caller cannot cancel: a `set` that was sent may be applied at any later time.
+        // Run in a task, which a caller cannot cancel: a `set` that was sent may be applied at any later
+        // time.
         let revoking = self.shared.runtime.spawn(async move {
             let outcome = ids.set(&revoked, Change::new().revoke(true)).await;
             // Discard the ids even if the outcome is unknown.
@@ -132,8 +133,9 @@ impl Sequences {
         let limit = self.shared.store_timeout;
         self.shared.ask_store(limit, work).await.map_err(|error| match (error.kind(), operation) {
             (ErrorKind::Deadline, Operation::Create | Operation::Set | Operation::Remove) => {
-                let message =
-                    format!("the store did not answer within {limit:?}; check whether it was applied");
+                let message = format!(
+                    "the store did not answer within {limit:?}; check whether the change was applied"
+                );
                 Error::new(ErrorKind::UnknownOutcome, message).because(error)
             }
             _ => error,

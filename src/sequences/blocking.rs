@@ -10,12 +10,12 @@ use crate::error::Result;
 use crate::sequence::parts::Ending;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
 
-/// The minimum time to wait for the end. Usually the end comes immediately.
+/// The minimum timeout of `close`, which usually returns immediately.
 const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
 
 /// Each method blocks on the [`Sequences`] method of the same name, and returns its errors, or
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
-#[allow(clippy::missing_errors_doc, reason = "the type's documentation has them")]
+#[allow(clippy::missing_errors_doc, reason = "the impl's documentation lists the errors")]
 impl Blocking<&Sequences> {
     /// Creates a sequence in the store.
     pub fn create(&self, name: impl AsRef<str>, bounds: Bounds) -> Result<SequenceInfo> {
@@ -49,7 +49,7 @@ impl Blocking<&Sequences> {
 
     /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did
     /// not wait until the remaining ids had been given back. It is [`Deadline`](crate::ErrorKind::Deadline)
-    /// if the refills' runtime does not run for twice the store's timeout.
+    /// if the refills' runtime does not run for twice the store's timeout, at least 10 s.
     pub fn close(&self) -> Result<()> {
         self.of.shared.mailbox.close(Ending::Asked);
         let limit = self.timeout.saturating_mul(2).max(SHORTEST_CLOSE);

@@ -87,9 +87,9 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets how many ids remain when the refill starts. Needs a [`step`](Self::step), and is at most the
-    /// step. It should cover the ids drawn while the store answers: latency × rate. 0 turns prefetching off:
-    /// in this *batch* mode, nothing is reserved until a call finds too few ids in memory.
+    /// Sets how many ids remain when the refill starts. Requires [`step`](Self::step), and must be at most
+    /// the step. It should cover the ids drawn while the store answers: latency × rate. 0 turns prefetching
+    /// off: in this *batch* mode, nothing is reserved until a call finds too few ids in memory.
     pub fn watermark(mut self, ids: u64) -> Self {
         self.watermark = Some(ids);
         self
@@ -101,17 +101,17 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets the maximum number of ids in memory, which is also the number that a crash wastes. Takes
+    /// Sets the maximum number of ids in memory. A crash wastes at most these, and the ids in blocks. Takes
     /// precedence over the outage budget. Default: a ten-thousandth of the sequence, at most a million.
-    /// Excess ids that were reserved for a caller that gave up go back to a store that [takes
-    /// them](crate::store::Capabilities::gives_back), or become a gap.
+    /// Excess ids that were reserved for a caller that gave up go back to a store that
+    /// [takes them](crate::store::Capabilities::gives_back), or become a gap.
     pub fn max_buffered(mut self, ids: u64) -> Self {
         self.max_buffered = Some(ids);
         self
     }
 
-    /// Sets the maximum number of ids per [`take`](Allocator::take), 1 to 2^48. Default: a million, or the
-    /// waste cap or the step if that is larger. So a cancelled take wastes no more than a crash may.
+    /// Sets the maximum number of ids per [`take`](Allocator::take), 1 to 2^48. Default: a million, or
+    /// `max_buffered` or the step if that is larger. A cancelled take may waste its ids.
     pub fn max_take(mut self, ids: u64) -> Self {
         self.max_take = Some(ids);
         self
@@ -124,9 +124,9 @@ impl<T: Id> SequenceBuilder<T> {
     }
 
     /// Sets how long `next` and `take` wait at most while memory is empty and the store does not grant. Then
-    /// they return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits as long,
-    /// or for the [store's timeout](crate::SequencesBuilder::store_timeout) if that is longer. The timer
-    /// belongs to the runtime that drives the refills. Default: 30 s.
+    /// they return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits for the
+    /// longer of this and the [store's timeout](crate::SequencesBuilder::store_timeout). The timer belongs to
+    /// the runtime that drives the refills. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
@@ -197,7 +197,7 @@ impl<T: Id> SequenceBuilder<T> {
         let core = shared.registry.find_or_create(name, || {
             Core::new(name.clone(), shared.shared_settings(settings), shared.mailbox.clone())
         });
-        // From here on the `CoreRef` releases the user that `core` counts for this call.
+        // `core` counts a user for this call; from here on, the `CoreRef` releases it on drop.
         let allocator = Allocator::new(CoreRef::new(core.clone(), shared.clone()));
         if shared.mailbox.is_closed() {
             core.close();
@@ -255,7 +255,7 @@ fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
     // Check for ids before reading the identity: an identity is noted before its ids are published.
     if core.holds_ids() && core.stats.identity() == identity {
         let ids = core.revoke();
-        tracing::warn!(sequence = %core.name, ids, "reset or created again: dropped the ids in memory");
+        tracing::warn!(sequence = %core.name, ids, "the sequence was reset or created again: dropped the ids in memory");
     }
 }
 

@@ -15,8 +15,8 @@ use crate::sync::Arc;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HealthReport {
-    /// The worst health of all. [`Health::Ended`] after the sequences were closed; [`Health::Serving`] while
-    /// none is open.
+    /// The worst health of all open sequences. [`Health::Ended`] after the sequences were closed;
+    /// [`Health::Serving`] while none is open.
     pub health: Health,
     /// How many sequences are open in this process.
     pub sequences: usize,
@@ -41,8 +41,8 @@ pub struct Trouble {
 }
 
 impl HealthReport {
-    /// Returns whether every open sequence has ids to hand out: all are [`Health::Serving`], or
-    /// [`Health::Failing`] with ids still in memory.
+    /// Returns whether calls can still get ids: every open sequence is [`Health::Serving`] or
+    /// [`Health::Failing`].
     pub fn is_ready(&self) -> bool {
         self.health >= Health::Failing
     }
@@ -64,7 +64,7 @@ impl fmt::Display for Trouble {
 }
 
 impl Sequences {
-    /// Returns whether every open sequence can serve, and an error for each one that cannot. For readiness
+    /// Returns the worst health of all open sequences, and the error of each one in trouble. For readiness
     /// probes.
     ///
     /// It reads counters and never waits for the store. A sequence without draws counts as serving. For a

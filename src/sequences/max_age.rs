@@ -21,11 +21,11 @@ const AT_ONCE: usize = 256;
 
 /// Confirms ids in memory or drops them, so that every id handed out was reserved or confirmed within `age`.
 ///
-/// A check takes at most a quarter of `age`, as does the pause after it. So after a failed check there is
-/// time for one more before unconfirmed ids are too old, or for three if it failed immediately.
+/// A check takes at most a quarter of `age`, as does the pause after it. So a check that fails immediately
+/// leaves time for another one before unconfirmed ids are too old.
 ///
-/// It runs on the actor's runtime, and the store's calls on the store's. A call that panics or blocks its
-/// thread counts as unanswered.
+/// Checks run on the actor's runtime, and store calls on the store's runtime. A call that panics or blocks
+/// its thread counts as unanswered.
 pub(super) struct MaxAge {
     age: Duration,
     store: Arc<dyn Store>,
@@ -43,8 +43,8 @@ type Known = HashMap<u64, State>;
 enum State {
     /// The sequence was unchanged at the time `at`; `left` ids had left memory at the last check.
     Same { at: Instant, left: u64 },
-    /// All ids in memory were dropped after this many had been granted. Dropping again would waste the
-    /// reserve in flight.
+    /// All ids in memory were dropped; holds the number of ids granted until then. Dropping again would waste
+    /// the reserve in flight.
     Dropped(u64),
 }
 
@@ -88,12 +88,12 @@ impl MaxAge {
         same_at.elapsed() + self.quarter() * 2 > self.age
     }
 
-    /// Checks all sequences that may have ids in memory. A sequence without a state was reserved after the
-    /// `last` check.
+    /// Checks all sequences that may have ids in memory. A sequence without a state got its first ids after
+    /// the `last` check began.
     async fn look(&self, known: &Known, last: Instant, begun: Instant) -> Known {
         let (mut next, mut asked) = (Known::new(), Vec::new());
         for core in self.registry.cores() {
-            // Lets the actor's other tasks run in between: there may be a million sequences.
+            // Lets the runtime's other tasks run in between: there may be a million sequences.
             consume_budget().await;
             match known.get(&core.key) {
                 Some(dropped @ State::Dropped(granted)) if core.stats.granted() == *granted => {

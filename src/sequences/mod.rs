@@ -54,8 +54,8 @@ impl Sequences {
         self.len() == 0
     }
 
-    /// Records the metrics of every open sequence. Call it before an exporter is read; metrics are also
-    /// recorded at every refill. Their names are `idmill_*`, their label is `sequence`.
+    /// Records the metrics of every open sequence. Call it before each export; metrics are also recorded at
+    /// every refill. Their names begin with `idmill_`, and each has the label `sequence`.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record_metrics(&self) {
@@ -66,13 +66,13 @@ impl Sequences {
     }
 
     /// Closes all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
-    /// go back to a store that [can take them](crate::store::Capabilities::gives_back), unless later ids are
-    /// already reserved; the next reserve then gets those ids. All other ids become a gap: ids held by blocks
-    /// and thread blocks, a refill in flight, and ids that could not be given back within the [store's
-    /// timeout](SequencesBuilder::store_timeout).
+    /// go back to a store that [can take them](crate::store::Capabilities::gives_back), if no later ids are
+    /// reserved; the next reserve gets the returned ids. All other ids become a gap: ids held by blocks and
+    /// thread blocks, a refill in flight, and ids that could not be given back within the
+    /// [store's timeout](SequencesBuilder::store_timeout).
     ///
     /// Returns when the actor has ended, or immediately in a forked process. Cancelling this call does not
-    /// undo it. Dropping the last clone instead gives nothing back.
+    /// undo it. If you drop the last clone instead, nothing is given back.
     ///
     /// [`ErrorKind::Closed`]: crate::ErrorKind::Closed
     pub async fn close(&self) {

@@ -107,10 +107,10 @@ impl SequencesBuilder {
 
     /// Hands out only ids that were reserved, or whose sequence was confirmed to be unchanged, within this
     /// time. So a reset, a removal and a [revocation](Sequences::revoke) reach this process within this time,
-    /// and a process that draws rarely does not hand out ids that are days old. The store is queried four
-    /// times within this time, in one call for many sequences. Ids that cannot be confirmed in time are
-    /// dropped, and are a gap: choose a time longer than the outages that ids in memory should bridge. At
-    /// least 1 ms. Default: ids in memory are valid until the next refill.
+    /// and a process that draws rarely does not hand out ids that are days old. The store is queried up to
+    /// four times within this time, in one call for many sequences. Ids that cannot be confirmed in time are
+    /// dropped, and are a gap: choose more than four times the length of the outages that ids in memory
+    /// should bridge. At least 1 ms. Default: ids in memory are valid until the next refill.
     ///
     /// The store is not queried about a sequence that has no allocator and no draws. Its ids are dropped in
     /// time too.
@@ -148,7 +148,7 @@ impl SequencesBuilder {
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for invalid settings, and on a tokio runtime without timers (tokio reports
     /// this by a panic, which is caught here and whose message may be printed); [`ErrorKind::Unavailable`] if
-    /// the system provides no thread; [`ErrorKind::StoreViolation`] if the store panics.
+    /// a thread cannot be started; [`ErrorKind::StoreViolation`] if the store panics.
     pub fn start(self) -> Result<Sequences> {
         match RuntimeHandle::try_current() {
             Ok(runtime) if !self.own_thread => {
@@ -161,8 +161,11 @@ impl SequencesBuilder {
 
     fn start_at(self, runtimes: Runtimes) -> Result<Sequences> {
         if self.max_waiting == 0 || self.max_waiting > Semaphore::MAX_PERMITS {
-            let message =
-                format!("`max_waiting` is {}; it must be 1 to {}", self.max_waiting, Semaphore::MAX_PERMITS);
+            let message = format!(
+                "`max_waiting` is {}; it must be from 1 to {}",
+                self.max_waiting,
+                Semaphore::MAX_PERMITS
+            );
             return Err(Error::invalid(message).during(Operation::Configure));
         }
         if let Some(age) = self.max_age.filter(|age| *age < LEAST_MAX_AGE) {
@@ -182,7 +185,7 @@ impl SequencesBuilder {
             Actor::new(mailbox.clone(), store, registry.clone(), clock.clone(), config, places.clone());
         let keepers = runtimes.keepers;
         runtimes.refill.spawn(async move {
-            // Dropped after the actor: this signals that it has ended.
+            // Drop these after the actor, to signal that the actor has ended.
             let _alive = (alive, keepers);
             actor.run().await;
         });
@@ -208,8 +211,8 @@ impl SequencesBuilder {
     }
 }
 
-/// Returns an error if the runtime's timers are disabled. The only check is to create a timer, which panics
-/// then.
+/// Returns an error if the runtime's timers are disabled. The only way to check is to create a timer, which
+/// panics if they are disabled.
 fn has_timers() -> Result<()> {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| {
         let message = "this tokio runtime has no timers; build it with `enable_time` or `enable_all`, or use \

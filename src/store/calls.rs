@@ -2,8 +2,8 @@
 
 /// Implements the listed calls of [`Store`](crate::store::Store).
 ///
-/// Each call boxes the store's own method of that name with the prefix `try_`. Its errors get the operation
-/// and the sequence's name:
+/// Each call boxes the future of the store's own method, whose name has the prefix `try_`. Its errors get the
+/// operation and the sequence's name:
 ///
 /// ```ignore
 /// impl Store for ToyStore {

@@ -22,7 +22,7 @@ string_enum! {
     pub enum Durability, "durability" {
         /// Until the process ends.
         Process = "process",
-        /// A crash of the machine, once the grant has been returned.
+        /// Beyond a crash of the machine, once the grant has been returned.
         Disk = "disk",
     }
 }
@@ -30,7 +30,7 @@ string_enum! {
 /// The capabilities of a store. They are declared, not probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-// The former field `"retry":"gap"`, which earlier clients require.
+// Serialize the former field `"retry":"gap"`, which earlier clients require.
 #[cfg_attr(feature = "serde", serde(tag = "retry", rename = "gap"))]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each flag is independent of the others")]
@@ -51,7 +51,7 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Returns the minimal capabilities of a store with this durability: it is used by one process, takes
-    /// nothing back and has no batches.
+    /// nothing back, has no batches and keeps no records.
     ///
     /// ```
     /// use idmill::store::{Capabilities, Durability};
@@ -101,9 +101,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if the sequence does not exist and the request has no bounds;
-    /// [`ErrorKind::Exhausted`] if no id is left; [`ErrorKind::Unavailable`] if certainly nothing was
-    /// reserved; [`ErrorKind::UnknownOutcome`] if that is unknown; permanent kinds for errors that a retry
-    /// cannot fix.
+    /// [`ErrorKind::Exhausted`] if no id is left; [`ErrorKind::Unavailable`] if it is certain that nothing
+    /// was reserved; [`ErrorKind::UnknownOutcome`] otherwise; permanent kinds for errors that a retry cannot
+    /// fix.
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;
 
     /// Reserves ranges of several sequences in one round trip. The results are in the order of the requests,
@@ -122,13 +122,13 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Takes back the unused rest of a range if no later id has been reserved: the next reserve grants it
-    /// again. Returns `false` if a later id has been reserved, or if the store cannot do this; the rest is
-    /// then a gap. Called only if [`Capabilities::gives_back`] is set.
+    /// again. Returns `false` if a later id has been reserved, the identity differs, or the store cannot do
+    /// this; the rest is then a gap. Called only if [`Capabilities::gives_back`] is set.
     ///
     /// This is one compare-and-set: `next` moves to `rest.start` on the condition that it *is* `rest.end` and
     /// that the identity is the same. It must reach the store at most once, and is never sent again: the
-    /// first request may have been applied and the ids reserved by others, so that the condition holds a
-    /// second time.
+    /// first request may have been applied and the ids reserved by others, so that the condition could hold
+    /// again.
     ///
     /// # Errors
     /// Those of [`reserve`](Self::reserve). After any error, the rest is a gap.
@@ -161,18 +161,18 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Reads a page of the sequences. Use [`Pages`] to read all pages.
     ///
-    /// Together, the pages contain every sequence that exists from the first call to the last, and none that
-    /// never existed in between. A sequence may be listed more than once. A row that cannot be read as a
-    /// sequence is reported in [`Listing::unreadable`], and does not make the page fail. The time and memory
-    /// for a page do not grow with the number of sequences, unless the store's page in the docs states
-    /// otherwise.
+    /// Together, the pages contain every sequence that exists from the first call to the last, and only
+    /// sequences that existed at some point in between. A sequence may be listed more than once. A row that
+    /// cannot be read as a sequence is reported in [`Listing::unreadable`], and does not make the page fail.
+    /// The time and memory for a page do not grow with the number of sequences, unless the store's page in
+    /// the docs states otherwise.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for a cursor of another store; any other error if the store cannot be
     /// read.
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
 
-    /// Returns all sequences, ordered by name. Only for small numbers: all are in memory together.
+    /// Returns all sequences, ordered by name. Only for a small number of sequences: all are held in memory.
     ///
     /// # Errors
     /// Those of [`list`](Self::list), and the error of the first row that cannot be read.
@@ -223,10 +223,10 @@ pub trait Store: Send + Sync + fmt::Debug {
     }
 
     /// Atomically writes a record if the stored text is still `seen` (`None`: no record), and returns whether
-    /// it was. After it has returned `true`, the record is as durable as a grant.
+    /// it was written. After it has returned `true`, the record is as durable as a grant.
     ///
-    /// It may be sent again after an unknown outcome, and a store may compare the stored text to find out
-    /// whether the write was applied: no two writes under one name have the same text. A text has at most
+    /// The write may be sent again after an unknown outcome, and a store may compare the stored text to find
+    /// out whether the write was applied: no two writes under one name have the same text. A text has at most
     /// [`Records::LONGEST`] bytes of printable ASCII.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl<'a, S: Store + ?Sized> Pages<'a, S> {
         Self { store, page: Some(page) }
     }
 
-    /// Returns the next page; `None` after the last. After an error, the same page is read again.
+    /// Returns the next page; `None` after the last. After an error, the next call reads the same page again.
     ///
     /// # Errors
     /// Those of [`Store::list`]; [`ErrorKind::StoreViolation`] if the store returns the same cursor again.

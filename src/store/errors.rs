@@ -14,12 +14,12 @@ pub fn exhausted(name: &SequenceName, last: u64) -> Error {
 
 /// Returns the error for a sequence that does not exist.
 pub fn not_found(name: &SequenceName) -> Error {
-    Error::new(ErrorKind::NotFound, "no such sequence; create it, or reserve from it").of(name)
+    Error::new(ErrorKind::NotFound, "no such sequence; create it first").of(name)
 }
 
 /// Returns the error for a sequence that already exists.
 pub fn already_exists(name: &SequenceName) -> Error {
-    Error::new(ErrorKind::AlreadyExists, "a sequence of this name exists already").of(name)
+    Error::new(ErrorKind::AlreadyExists, "a sequence with this name already exists").of(name)
 }
 
 /// Returns the error for a store that keeps no records.

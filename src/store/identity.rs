@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 /// Identifies a sequence beyond its name.
 ///
-/// A sequence that is dropped and created again under the same name gets another *incarnation* (random, never
+/// A sequence that is removed and created again under the same name gets another *incarnation* (random, never
 /// 0). A sequence that is reset, set backwards or revoked gets the next *epoch*. Ranges of different
 /// identities may overlap, so an allocator whose sequence's identity changes drops all ids in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

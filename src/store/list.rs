@@ -8,7 +8,7 @@ use super::SequenceInfo;
 use crate::error::{Error, Operation, Result};
 use crate::name::SequenceName;
 
-/// A page of a store's sequences, to be read by [`Store::list`](super::Store::list).
+/// A request for a page of a store's sequences, for [`Store::list`](super::Store::list).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(deny_unknown_fields))]
 #[non_exhaustive]
@@ -18,7 +18,7 @@ pub struct Page {
     /// Where the previous page ended; `None` for the first page. A cursor is only valid for the store and the
     /// prefix that it came from.
     pub after: Option<Cursor>,
-    /// How many rows to read, at least 1. A store may read a few more or less.
+    /// How many rows to read, at least 1. A store may read a few more or fewer.
     pub limit: usize,
 }
 
@@ -62,7 +62,7 @@ impl Cursor {
         Self(text.into())
     }
 
-    /// Returns the store's text.
+    /// Returns the cursor's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -91,7 +91,7 @@ pub struct Listing {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unreadable {
-    /// Its name, as far as it has one.
+    /// Its stored name or key, which may be invalid.
     pub name: String,
     /// Why it cannot be read.
     pub error: Error,
@@ -110,7 +110,7 @@ impl Listing {
         Self { sequences, unreadable: Vec::new(), next }
     }
 
-    /// Adds a row that was read under this name.
+    /// Adds a sequence, or the error of reading its row.
     pub fn add(&mut self, name: impl Into<String>, row: Result<SequenceInfo>) {
         match row {
             Ok(info) => self.sequences.push(info),

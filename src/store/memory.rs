@@ -13,7 +13,8 @@ use crate::sync::Mutex;
 
 /// An in-memory store, for tests and for ids that need not outlive the process.
 ///
-/// It answers immediately and never fails. Clones share one state, like several connections to one database.
+/// It answers immediately and is never unavailable. Clones share one state, like several connections to one
+/// database.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -155,7 +156,7 @@ impl Snapshot {
 
 impl Store for MemoryStore {
     fn capabilities(&self) -> Capabilities {
-        // Shared, so that code for stores with several processes can be tested on this one.
+        // Shared, so that code for stores with several processes can be tested with `MemoryStore`.
         Capabilities {
             durability: Durability::Process,
             batches: true,

@@ -49,7 +49,7 @@ impl SequenceInfo {
         // The sum saturates, and is then limited to `last_allowed`, which is at least `start`.
         let last = start.saturating_add(count.max(1) - 1).min(last_allowed);
         self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
-        // Only the range of all u64 has a length that does not fit; the next reserve grants its last id.
+        // The length fits: it is at most the count.
         let range = IdRange::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
         Ok(Grant { range, identity: self.identity, bounds: self.bounds })
     }
@@ -90,16 +90,16 @@ pub struct Change {
     pub next: Option<u64>,
     /// The last id, inclusive.
     pub max: Option<u64>,
-    /// Allow `next` to move backwards, or `max` to move below ids that are already reserved. Ids can then be
-    /// handed out twice, if the first ones were kept. The epoch is raised, so that running processes drop the
-    /// ids they hold.
+    /// Allow `next` to move backwards, or `max` to move below ids that are already reserved. Ids that were
+    /// handed out before can then be handed out again. The epoch is raised, so that running processes drop
+    /// the ids they hold.
     pub backwards: bool,
     /// Raise the epoch even without a step backwards, so that running processes drop the ids they hold.
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
-    /// Leave the store's history as it is. A `next` set by a person ends the refusal after a failover (see
-    /// `history` of `idmill-kit`). A program that raises sequences that are behind, such as an import, has
-    /// only its own numbers and must not end it.
+    /// Leave the store's history as it is. After a failover, a store may reject reserves until a person sets
+    /// `next` (see `history` of `idmill-kit`). A program that raises sequences that are behind, such as an
+    /// import, may set `next` too low, so it must not allow them again.
     // Only serialized if set: servers of earlier versions reject unknown fields.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,
@@ -164,14 +164,14 @@ fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
         }
         if !change.backwards {
             return Err(refused(
-                "ids above the new max are already reserved; repeat with `backwards` if this is intended",
+                "ids above the new max are already reserved; if this is intended, retry with `backwards`",
             ));
         }
     }
     let back = next < reached || u128::from(max) + 1 < reached;
     if back && !change.backwards {
         return Err(refused(
-            "next would go backwards, so ids could be repeated; repeat with `backwards` if this is intended",
+            "next would go backwards, so ids could be repeated; if this is intended, retry with `backwards`",
         ));
     }
     info.bounds = Bounds::new(info.bounds.start(), max)?;

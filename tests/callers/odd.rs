@@ -139,7 +139,7 @@ fn store_that_blocks_a_thread_does_not_delay_deadlines() {
                 // If the store has only one thread, the call cannot succeed, but still times out.
                 (late, other.next().await.map_err(|error| error.kind()))
             });
-            // The runtime waits for its threads.
+            // Unblock the store: dropping the runtime waits for its threads.
             freed.store(true, Ordering::Relaxed);
             kinds
         });

@@ -86,7 +86,7 @@ impl Caller {
     }
 
     async fn handle_next(&mut self, cancel: Option<Duration>) {
-        // Taken out and put back, because the call borrows all of the caller.
+        // Take the handle out and put it back, because the call borrows the whole caller.
         let spare = self.allocator.handle();
         let mut handle = std::mem::replace(&mut self.handle, spare);
         self.call(View::Handle, 1, cancel, async { handle.next().await.map(one) }).await;
@@ -140,8 +140,8 @@ impl Caller {
         let began = self.begins();
         let outcome = match cancel {
             None => call.await.into(),
-            // The timer is polled first, and after the actor, so that calls with a finished reply are
-            // dropped, too.
+            // Poll the timer after the actor but before the call, so that calls with a finished reply are
+            // dropped too.
             Some(after) => match select(pin!(gives_up(after)), pin!(call)).await {
                 Either::Left(_) => Outcome::Cancelled,
                 Either::Right((result, _)) => result.into(),

@@ -87,10 +87,10 @@ impl Plan {
         }
         let sequences = (0..rng.usize(1..=3)).map(|n| sequence(&mut rng, n)).collect();
         let processes: Vec<_> = (0..rng.usize(1..=4)).map(|_| process(&mut rng)).collect();
-        // A grant that a store repeats may belong to another process, and only the store can tell.
+        // A repeated grant may belong to another process, which only the store can detect.
         let alone = processes.len() == 1 && processes[0].crashes.is_empty();
         let (weather, nonsense) = weather(&mut rng, alone);
-        // Drawn last, so that the other worlds do not depend on whether any world has losses.
+        // Draw the losses last, so that they do not change the rest of the plan.
         let lossy = if nonsense { 0 } else { 20 };
         let losses = some(&mut rng, lossy, 3, |rng| Loss {
             backup: chance(rng, 70).then(|| millis(rng, 0..1000)),

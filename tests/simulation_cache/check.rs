@@ -117,7 +117,7 @@ fn everybody_is_served_at_last(world: &World, history: &History) -> Verdict {
     if history.last.len() != world.plan.processes.len() {
         return Err("not every process lived to the end".to_owned());
     }
-    // Others wait for a crashed process as long as a slow refill takes, or a stub lives.
+    // Others wait for a crashed process until a slow refill ends or its stub expires.
     let gone = (world.plan.store.longest * 2).max(world.plan.stub);
     let late = history.last.iter().find(|took| took.is_none_or(|took| took > PROMPT + gone));
     match late {

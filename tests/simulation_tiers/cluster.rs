@@ -164,7 +164,7 @@ impl Cluster {
         };
         let (reply, answer) = oneshot::channel();
         let cluster = self.clone();
-        // A request that has left is executed, even if its sender is gone.
+        // A request that was sent is executed, even if its sender is gone.
         tokio::spawn(async move {
             sleep(there).await;
             let result = act(&mut cluster.0.lock());

@@ -149,7 +149,7 @@ impl World {
         join_all((0..plan.callers).map(|_| self.calls(life, plan, gate, &allocator, rng.fork()))).await;
         sleep_until(self.began + self.plan.lasts + SETTLED).await;
         self.last_call(life, plan, &allocator).await;
-        // The engine keeps the ids of a caller that gave up until the store next returns.
+        // The engine keeps the ids of a caller that gave up until the store's next answer.
         sleep(SETTLED).await;
         self.history.lock().left.push((life, allocator.snapshot()));
     }

@@ -86,7 +86,7 @@ impl Seen {
     }
 
     fn draw(&self, draw: impl FnOnce() -> u64) -> u64 {
-        // Acquire and Release, like any signal between threads that one draw was done before another began.
+        // Acquire and Release: the draw of the id in `before` happens before this draw.
         let before = self.0.load(Ordering::Acquire);
         let id = draw();
         assert!(id > before, "{id} came after {before}");
@@ -158,7 +158,7 @@ pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
 pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let served = serve(|builder| builder);
     let (ids, store) = (served.open(order, scale), served.store.clone());
-    // The end of the ids that were granted before the last revocation.
+    // The largest id that was granted before the last revocation.
     let floor = AtomicU64::new(0);
     once(scale.threads, |number| {
         let mut all = Vec::new();
@@ -193,7 +193,7 @@ pub(crate) fn close_reaches_every_thread(scale: Scale) {
     once(scale.threads, |number| {
         let mut all = Vec::new();
         loop {
-            // Relaxed: it only decides when to close.
+            // Relaxed: the count only decides when to close.
             let count = drawn.fetch_add(1, Ordering::Relaxed);
             if number == 0 && count >= scale.draws {
                 served.ids.blocking().close().unwrap();

@@ -27,7 +27,7 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
     let tier = tier(&store, &shelf);
     tier.reserve(&request(1)).await.unwrap();
     store.set_faults(Faults::none().latency(Duration::from_secs(1)));
-    // Each of these sees it low, while the refill that the first one began is in flight.
+    // Each of these draws finds the window low while the refill that the first draw began is in flight.
     for _ in 0..5 {
         tier.reserve(&request(1)).await.unwrap();
     }
@@ -55,7 +55,7 @@ async fn prefetch_of_a_window_reserves_its_own_range() {
     assert_eq!((store.reserves(), shelf.with(|item| item.left())), (2, 10));
     tier.reserve(&request(10)).await.unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    // A caller waits for it, so it reserves the requested number.
+    // A caller waits for this refill, so it reserves the requested number.
     for _ in 0..2 {
         shelf.with(Item::evict);
         assert_eq!(tier.reserve(&request(1000)).await.unwrap().range.len(), 1000);
@@ -92,7 +92,7 @@ async fn a_claim_that_fails_gives_its_token_back() {
     let second = Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, second);
     let error = first.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // The stub would block both forever.
+    // A leftover stub would block both tiers forever.
     assert_eq!(first.reserve(&request(1)).await.unwrap().range.start(), 1);
     assert_eq!(second.reserve(&request(1)).await.unwrap().range.start(), 11);
 }

@@ -74,7 +74,7 @@ fn ids_grow_for_every_observer() {
                 ids
             })
         };
-        // A view from before all draws, as an idle handle has.
+        // Load the segment once, as an idle handle does.
         let mut segment = stock.current();
         let mut ids = Vec::new();
         for _ in 0..2 {

@@ -32,7 +32,7 @@ fn a_name_has_one_core() {
         assert!(Arc::ptr_eq(&mine, &others), "one name has two cores");
         assert_eq!(registry.len(), 1);
         mine.leave();
-        assert!(!mine.evict(), "it has one user left");
+        assert!(!mine.evict(), "the core has one user left");
         others.leave();
         assert!(mine.evict());
     });
@@ -52,8 +52,8 @@ fn evicted_core_is_never_returned() {
             registry.forget(&old);
         }
         let found = newcomer.join().unwrap();
-        assert_eq!(evicted, !Arc::ptr_eq(&found, &old), "a core with a user was evicted");
-        let kept = registry.find(&name()).expect("the new core is registered");
+        assert_eq!(evicted, !Arc::ptr_eq(&found, &old), "the old core is found unless it was evicted");
+        let kept = registry.find(&name()).expect("a core is registered");
         assert!(Arc::ptr_eq(&kept, &found), "a core in use was removed from the registry");
     });
 }

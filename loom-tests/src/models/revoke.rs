@@ -77,7 +77,7 @@ fn who_sees_the_generation_sees_the_seals() {
         };
         let _ = stock.revoke(ErrorKind::Empty, |_| {});
         let (generation, left) = caller.join().unwrap();
-        assert!(generation == 0 || left == 0, "{left} left under the new generation");
+        assert!(generation == 0 || left == 0, "{left} ids left in the new generation");
     });
 }
 
@@ -175,7 +175,8 @@ fn a_new_identity_does_not_undo_it() {
         let grant =
             |range, epoch| Ok(Grant { range, identity: identity(epoch), bounds: core.settings.bounds });
         let waiting = asked(&core, &mailbox, |request| driver.request(request, NOW));
-        // One id is the reply, the other is published. That is below the watermark, hence one more order.
+        // One id is the reply, the other is published. One id is below the watermark, so another reserve is
+        // ordered.
         assert!(driver.answered(grant(range(1, 2), 0), NOW).is_some());
         let answer = grant(range(1, 2), 1);
         let actor = thread::spawn(move || drop(driver.answered(answer, NOW)));

@@ -53,7 +53,7 @@ fn ids_left_by_a_refused_take_grow() {
         assert_eq!(
             left.len() as u64 + u64::from(drawn.is_some()) + lost,
             3,
-            "drawn, left, or counted as a gap"
+            "each id is drawn, left, or counted as a gap"
         );
         drop(waiting);
     });

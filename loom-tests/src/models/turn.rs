@@ -42,7 +42,7 @@ fn what_a_turn_leaves_wakes_the_next() {
             let low = mailbox.receive(MOST_SIGNALS).low;
             for core in &low {
                 let of = |driver: &&mut Driver| Arc::ptr_eq(driver.core(), core);
-                let driver = drivers.iter_mut().find(of).expect("a driver for each core");
+                let driver = drivers.iter_mut().find(of).expect("each core has a driver");
                 ordered += usize::from(driver.low(NOW).is_some());
             }
             if ordered < 2 {
@@ -73,7 +73,10 @@ fn tries_during_a_reserve_signal_nothing() {
         let again = turn();
         caller.join().unwrap();
         assert_eq!((ordered, again + turn()), (true, 0), "one reserve is sent");
-        assert!(mailbox.receive(MOST_SIGNALS).low.is_empty(), "signals while the reserve is in flight");
+        assert!(
+            mailbox.receive(MOST_SIGNALS).low.is_empty(),
+            "no signal is left while the reserve is in flight"
+        );
     });
 }
 

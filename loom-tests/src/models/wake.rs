@@ -48,7 +48,7 @@ fn low_water_alone_wakes() {
         };
         let mut ids = vec![next(&core).expect("the store has enough")];
         refilled.wait();
-        // Crosses the watermark, unless the refill was already made for the first id.
+        // This draw crosses the watermark, unless the refill was already made for the first id.
         ids.push(next(&core).expect("the store has enough"));
         refilled.wait();
         mailbox.close(Ending::Asked);

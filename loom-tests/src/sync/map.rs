@@ -20,7 +20,7 @@ impl<K: Clone + Eq, V: Clone> Map<K, V> {
         value_of(&self.0.load_full(), key)
     }
 
-    // papaya's takes its key by value.
+    // papaya's `get_or_insert` takes its key by value.
     #[allow(clippy::needless_pass_by_value)]
     pub(crate) fn get_or_insert(&self, key: K, value: V) -> V {
         loop {

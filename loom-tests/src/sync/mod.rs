@@ -51,7 +51,7 @@ use loom::sync::MutexGuard;
 pub(crate) enum OwnedSemaphorePermit {}
 
 /// A panic here is a finding by loom.
-#[allow(clippy::unnecessary_wraps, reason = "the real one returns `None` after a panic")]
+#[allow(clippy::unnecessary_wraps, reason = "the library's function returns `None` after a panic")]
 pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
     Some(work())
 }

@@ -17,8 +17,8 @@ impl Notify {
     }
 
     pub(crate) fn notify_one(&self) {
-        // AcqRel, and a write even if there is a permit already: tokio does the same, for the sake of the
-        // waiter.
+        // AcqRel, and a write even if there is a permit already: as in tokio, the waiter then sees all
+        // earlier writes.
         self.permit.swap(true, Ordering::AcqRel);
         if let Some(waiter) = self.waiter.with(Option::take) {
             waiter.wake();

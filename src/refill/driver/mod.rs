@@ -22,7 +22,7 @@ const NOTHING: u64 = u64::MAX;
 /// A waiting caller.
 struct Caller {
     answer: Answer,
-    /// Ids that it already has, older than other ids in memory: no other caller can use them.
+    /// Ids that it already has. Larger ids may have been drawn, so no other caller can use them.
     part: Option<Part>,
 }
 
@@ -61,14 +61,13 @@ pub(crate) struct Driver {
     /// The stock's generation before the engine got the ids it holds. They are void if the generation has
     /// changed. [`NOTHING`] if it holds none.
     held_under: u64,
-    /// Whether the actor has the low-water permit: callers do not signal while the engine has noted low
-    /// memory.
+    /// Whether the actor has the low-water permit: until it is given back, callers do not signal.
     has_permit: bool,
     /// The actor's timer that has not fired yet.
     armed: Option<Time>,
     /// Ids above the memory limit, or left in memory at close. Boxed, since there are seldom any.
     rest: Option<Box<PendingGiveBack>>,
-    /// The change that raises the stored sequence. Boxed, likewise.
+    /// The change that raises the stored sequence's `next`. Boxed, likewise.
     raise: Option<Box<Change>>,
 }
 
@@ -110,7 +109,7 @@ impl Driver {
     pub(crate) fn low(&mut self, now: Time) -> Option<Reserve> {
         self.has_permit = true;
         if !self.engine.is_low() {
-            // Before the level is read: a later draw signals again.
+            // Give the permit back before the level is read, so that a later draw signals again.
             self.give_permit_back();
         }
         self.measure(now);
@@ -129,7 +128,7 @@ impl Driver {
             return None;
         }
         want -= waiter.part.as_ref().map_or(0, |part| part.ids().len());
-        // Callers that already wait come first. If none waits, memory may serve this one.
+        // Callers already waiting come first. If none are waiting, memory may serve this caller.
         if self.engine.waiting() == 0 && taken.is_empty() {
             let generation = if want > 1 { self.core.stock.generation() } else { NOTHING };
             match self.take_from_memory(want) {
@@ -154,7 +153,7 @@ impl Driver {
     fn brought_back(&mut self, part: Option<Part>) -> (Ranges, Option<Part>) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         let mut newest = Ranges::none();
-        // Ids that were revoked since are a gap.
+        // Ids that were revoked after they were taken are a gap.
         let Some(mut part) = part.filter(|part| stock.is_current(part.generation())) else {
             return (newest, None);
         };
@@ -171,7 +170,7 @@ impl Driver {
         (newest, Some(part).filter(|part| !part.ids().is_empty()))
     }
 
-    /// Takes `want` ids from memory, or all ids there if they are fewer.
+    /// Takes `want` ids from memory, or all of them if there are fewer.
     fn take_from_memory(&self, want: u64) -> Result<Ranges, Short> {
         if want == 0 {
             return if self.core.stock.remaining() > 0 {
@@ -180,7 +179,7 @@ impl Driver {
                 Err(Short { newest: Ranges::none(), older: Ranges::none() })
             };
         }
-        // Only this task adds ids, so there are no more than this.
+        // Only this task adds ids, so no more than `most` can be taken.
         let most = want.min(self.core.stock.remaining());
         self.core.stats.unpublish(most);
         let ids = self.core.take(want);
@@ -190,8 +189,8 @@ impl Driver {
         ids.map_err(|mut newest| {
             let mut older = Ranges::none();
             if len < most {
-                // Others drew concurrently, perhaps from the last range. The ids before it count as drawn by
-                // this caller.
+                // Other callers drew concurrently, perhaps from the last range. The ids before that range
+                // count as drawn by this caller.
                 let last = newest.pop();
                 older = std::mem::replace(&mut newest, Ranges::none());
                 if let Some(last) = last {
@@ -209,7 +208,7 @@ impl Driver {
         let latency = now.saturating_sub(self.engine.asked().unwrap_or(now));
         metrics::harmless(&self.core, || metrics::answered(&self.core, latency, &outcome));
         match outcome {
-            // Counted after the engine has checked it: rejected grants are not counted.
+            // The engine checks the grant before it is counted: rejected grants are not counted.
             Ok(grant) => {
                 self.core.stats.note_latency(latency);
                 if self.held_under == NOTHING {
@@ -240,7 +239,7 @@ impl Driver {
         self.step(Event::Revoked, now)
     }
 
-    /// The raise of the stored sequence has ended, with any outcome.
+    /// The raise of the stored `next` has ended, with any outcome.
     pub(crate) fn raised(&mut self, now: Time) -> Option<Reserve> {
         self.step(Event::Raised { level: self.core.stock.remaining() }, now)
     }
@@ -269,7 +268,7 @@ impl Driver {
         self.rest.take().map(|rest| *rest)
     }
 
-    /// Returns the change that raises the stored sequence; [`raised`](Self::raised) must follow.
+    /// Returns the change that raises the stored `next`; [`raised`](Self::raised) must follow.
     pub(crate) fn raise(&mut self) -> Option<Change> {
         self.raise.take().map(|change| *change)
     }
@@ -300,7 +299,8 @@ impl Driver {
     }
 
     fn measure(&mut self, now: Time) {
-        // Wanted ids count as drawn: waiting callers draw nothing, and a heavy load would appear light.
+        // Wanted ids count as drawn: waiting callers draw nothing, so a heavy load would otherwise appear
+        // light.
         let wanted = self.core.drawn().saturating_add(self.engine.demand());
         let policy = self.engine.policy();
         policy.drawn(wanted, now);
@@ -317,9 +317,9 @@ impl Driver {
             return reserve;
         }
         self.give_permit_back();
-        // A draw that crossed the watermark before this did not signal, so the level is checked here. Except:
-        // if memory is empty and nothing was just published, the next draw signals; after a failure the next
-        // caller makes the next attempt; without users nothing is reserved.
+        // A draw that crossed the watermark before this did not signal, so the level is checked here. No
+        // refill starts if memory is empty and nothing was published (the next draw signals), after a failure
+        // (the next caller retries), or without users.
         let level = self.core.stock.remaining();
         let is_low = (level > 0 || has_published) && level < self.engine.policy().plan().watermark;
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
@@ -353,7 +353,7 @@ impl Driver {
         self.core.stats.add_reserves(1);
         let settings = &self.core.settings;
         tracing::debug!(sequence = %self.core.name, count, "reserving");
-        // Never created again: a store that has lost it would grant the same ids.
+        // Never create a known sequence again: a store that lost it would grant the same ids.
         let create = (!self.core.stats.is_met()).then_some(settings.bounds);
         Reserve { name: self.core.name.clone(), count, ceiling: settings.ceiling, create }
     }
@@ -390,11 +390,11 @@ impl Driver {
             Effect::Distrust(error) => self.note_failure(&error),
             Effect::Discard => {
                 let forgotten = self.engine.history().forgotten();
-                tracing::warn!(sequence = %self.core.name, forgotten, "reset or created again: dropping the ids in memory");
+                tracing::warn!(sequence = %self.core.name, forgotten, "the sequence was reset or created again: dropping the ids in memory");
                 self.core.revoke_stock(ErrorKind::Empty);
                 self.core.give_up_thread_blocks();
-                // One more, not the current generation: a concurrent revocation that is not handled yet must
-                // still void the new range.
+                // Increment instead of reading the current generation: a concurrent revocation that is not
+                // handled yet must still void the new range.
                 self.sent_under += 1;
                 self.held_under = self.sent_under;
             }
@@ -403,7 +403,7 @@ impl Driver {
                 if stock.publish(range, watermark, under) {
                     stats.add_published(range.len());
                 } else {
-                    // Revoked while it was in flight.
+                    // The sequence was revoked while the range was in flight.
                     stats.gap_abandoned(range.len());
                 }
             }
@@ -411,7 +411,7 @@ impl Driver {
                 self.rest = Some(Box::new(self.rest_of(rest, identity)));
             }
             Effect::Reply { waiter, ids } => self.reply(waiter, ids),
-            // If the caller is gone, nothing is lost.
+            // An error carries no ids, so none are lost if the caller is gone.
             Effect::Fail { waiter, error } => _ = waiter.answer.send(Err(error.of(&self.core.name))),
             Effect::Finish(ErrorKind::Closed) => {
                 let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
@@ -440,7 +440,7 @@ impl Driver {
     }
 
     fn reply(&self, waiter: Caller, ids: Ranges) {
-        // Counted before the caller can read the counters.
+        // Count the ids before the caller can read the counters.
         self.core.stats.add_replied(ids.len());
         let ids = match waiter.part {
             None => ids,
@@ -453,8 +453,8 @@ impl Driver {
         }
     }
 
-    /// Joins both parts of a `take`. Empty if the first part was revoked or reset since: the rest may be of
-    /// another identity, with the same numbers.
+    /// Joins both parts of a `take`. Empty if the first part has been revoked: the rest may be of another
+    /// identity, with the same ids.
     fn joined(&self, part: Part, rest: Ranges) -> Ranges {
         if !self.core.stock.is_current(part.generation()) {
             self.core.stats.gap_dropped(rest.len());

@@ -43,11 +43,11 @@ fn empty_sequence_signals_once_until_it_is_refilled() {
     assert_eq!(signals(), 0, "a reserve is in flight");
     let _ = driver.answered(Err(ErrorKind::Unavailable.into()), now);
     try_in_vain();
-    assert_eq!(signals(), 0, "the next attempt has its time");
+    assert_eq!(signals(), 0, "no signal before the retry is due");
     assert!(driver.tick(Duration::from_secs(1)).is_some());
     assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
     assert_eq!(core.take(1).map(|ids| ids.len()).unwrap_or_default(), 1);
-    assert_eq!(signals(), 1, "a draw below the watermark");
+    assert_eq!(signals(), 1, "a draw below the watermark wakes the actor");
 }
 
 /// Sends the request of a `take` of `want` ids that has already got `part`.
@@ -87,7 +87,10 @@ fn part_that_others_drew_beyond_is_only_its_callers() {
         assert!(driver.answered(Ok(grant(11, 0)), now).is_none());
         let _ = core.take(9);
         let (reply, request) = ask(&core, &mailbox, 12, part);
-        assert!(driver.request(request, now).is_some(), "one is left, and two are missing");
+        assert!(
+            driver.request(request, now).is_some(),
+            "two ids are missing and one is left, so a reserve is needed"
+        );
         let answer = if fails { Err(ErrorKind::Exhausted.into()) } else { Ok(grant(21, 0)) };
         let _ = driver.answered(answer, now);
         let taken = reply.now_or_never().unwrap().map(|ids| ids.ids().collect::<Vec<_>>());

@@ -1,8 +1,8 @@
-//! Counters, gauges and a histogram through the [`metrics`] facade, by the feature `metrics`; labelled with
+//! Counters, gauges and a histogram through the [`metrics`] facade, with the feature `metrics`; labelled with
 //! the sequence's name. `docs/guide/metrics.md` lists them.
 //!
 //! The actor records them at every event of a refill, and
-//! [`Sequences::record_metrics`](crate::Sequences::record_metrics) for all sequences. Draws never do.
+//! [`Sequences::record_metrics`](crate::Sequences::record_metrics) does so for all sequences. Draws never do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,24 +21,29 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
     (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
     ("idmill_waits_total", Unit::Count, "Calls that found no ids in memory"),
-    (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, up to now"),
-    ("idmill_given_back_total", Unit::Count, "Ids given back to the store on close"),
+    (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, including the current wait"),
+    ("idmill_given_back_total", Unit::Count, "Ids that the store took back"),
     ("idmill_gaps_total", Unit::Count, "Ids that will never be handed out, by reason"),
-    ("idmill_healed_total", Unit::Count, "Times that a guarded store went back in time"),
+    ("idmill_healed_total", Unit::Count, "Number of times a guarded store went back in time"),
     (
         "idmill_history_changes_total", // counted by idmill-kit
         Unit::Count,
-        "Reserves after a failover or restore of the store, by decision",
+        "Reserves of sequences last written before a failover or restore, by decision",
     ),
 ];
 const GAUGES: [(&str, Unit, &str); 7] = [
     ("idmill_remaining", Unit::Count, "Ids in memory"),
     ("idmill_rate", Unit::CountPerSecond, "Ids drawn a second"),
-    ("idmill_seconds_to_empty", Unit::Seconds, "Time until memory is empty, without the store"),
+    ("idmill_seconds_to_empty", Unit::Seconds, "Time until memory is empty if the store is unreachable"),
     (EXHAUSTION, Unit::Seconds, "Time until the sequence is exhausted, if this is its only process"),
     (LAST_GRANT, Unit::Seconds, "Time of the store's last grant, in seconds since 1970"),
     ("idmill_failures_in_a_row", Unit::Count, "Reserves that failed since the last grant"),
-    (HEALTH, Unit::Count, "2: the store answers; 1: it fails, and ids are in memory; 0: memory is empty"),
+    (
+        HEALTH,
+        Unit::Count,
+        "2: the store answers; 1: it fails, but ids are in memory; 0: it fails and memory is empty, or the \
+         sequence ended",
+    ),
 ];
 const FAILURES: &str = "idmill_reserve_failures_total";
 const EMPTY: &str = "idmill_empty_milliseconds_total";
@@ -58,7 +63,7 @@ pub(crate) fn describe() {
     describe_histogram!(LATENCY, Unit::Seconds, "Latency of the store's answer to a reserve, by outcome");
 }
 
-/// Increments a counter of a wrapper or a store, which then needs no feature for metrics.
+/// Increments a counter of a wrapper or a store, so that its crate needs no feature for metrics.
 pub fn count(counter: &'static str, labels: &[(&'static str, &str)]) {
     let labels: Vec<_> = labels.iter().map(|&(label, value)| Label::new(label, value.to_owned())).collect();
     counter!(counter, labels).increment(1);
@@ -77,14 +82,14 @@ pub(crate) fn answered(core: &Core, latency: Duration, outcome: &Result<Grant>) 
 /// Calls the recorder. If it panics, this record is lost, and callers are not affected.
 pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
     if catch_unwind(AssertUnwindSafe(tell)).is_err() {
-        tracing::warn!(sequence = %core.name, "the recorder of metrics panicked");
+        tracing::warn!(sequence = %core.name, "the metrics recorder panicked");
     }
 }
 
 /// Records all metrics of a sequence, as of `now` by the actor's clock.
 pub(crate) fn record(core: &Core, now: Duration) {
     let (name, reported) = (|| shared(core), &core.reported);
-    // Read before the other counters: ids drawn and then dropped count as both.
+    // Read the draws before the other counters: ids drawn and then dropped count as drawn and as dropped.
     let draws = core.left();
     let now = Snapshot::of(core, now);
     tell(&counter!("idmill_draws_total", "sequence" => name()), &reported.draws, draws);
@@ -107,9 +112,9 @@ pub(crate) fn record(core: &Core, now: Duration) {
     record_health(core, &now);
 }
 
-/// Increments the counter by the difference to the last report. Several threads may call it concurrently.
+/// Increments the counter by the increase since the last report. Several threads may call it concurrently.
 fn tell(counter: &metrics::Counter, reported: &Counter, now: u64) {
-    // Relaxed: of two concurrent reports, each reports its part.
+    // Relaxed: each of two concurrent reports adds only its part.
     counter.increment(now.saturating_sub(reported.fetch_max(now, Ordering::Relaxed)));
 }
 

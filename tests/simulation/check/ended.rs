@@ -36,9 +36,8 @@ fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {
     match draw.outcome {
         Outcome::Refused(ErrorKind::Closed) => true,
-        // Not final in three cases: a thread or a block may still have its own ids; a `take` may have
-        // wanted too many ids; and a faulty store may grant ids again that no process received the first
-        // time.
+        // Not final if a thread or block still has ids, a `take` wanted too many, the sequence was reset, or
+        // a faulty store grants lost ids again.
         Outcome::Refused(ErrorKind::Exhausted) if !case.has_nonsense() => {
             case.plan.order != Order::Thread
                 && draw.want == 1

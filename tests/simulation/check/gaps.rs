@@ -21,7 +21,7 @@ fn lost_on_the_way(case: &Case<'_>) -> Verdict {
     for sent in sent {
         match &sent.grant {
             Some(grant) => heard += len(grant),
-            // A reserve that exceeds the limit of a faulty store may be granted one more.
+            // For a reserve without an answer, a faulty store may have granted one id more than requested.
             None => unheard += u128::from(sent.count) + 1,
         }
     }
@@ -53,7 +53,7 @@ fn each_left(case: &Case<'_>, left: &Left) -> Verdict {
     } else if case.plan.order != Order::Thread && snapshot.drawn > had {
         "more ids were counted than handed out"
     } else if snapshot.drawn - had > case.plan.block {
-        // The thread block of the only thread. Blocks are dropped with their callers.
+        // Only one thread exists, so at most one thread block has ids. Blocks are dropped with their callers.
         "more ids were counted than handed out and in the thread block"
     } else if known > snapshot.granted {
         "more ids are accounted for than were granted"

@@ -5,7 +5,7 @@ use super::{Case, Verdict};
 use crate::history::Span;
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
-    // After a reset, several grants may contain one number.
+    // After a reset, several grants may contain the same id.
     if case.history.reset.contains_key(&case.sequence) {
         return Ok(());
     }
@@ -17,7 +17,7 @@ fn unused(case: &Case<'_>, life: usize, (start, len): Span, tick: u64) -> Verdic
     let draws = case.history.draws.iter();
     let mut draws =
         draws.filter(|draw| draw.sequence == case.sequence && draw.life == life && draw.ended < tick);
-    // Even with a faulty store, no id above the last granted one may have been handed out.
+    // Even with a faulty store, no id at or above the start of the rest may have been handed out.
     let used = draws.find(|draw| draw.ids().iter().any(|(id, drawn)| id + (drawn - 1) >= start));
     used.map_or(Ok(()), |draw| Err(format!("gave back {len} ids from {start} on, but handed out {draw:?}")))
 }

@@ -7,7 +7,7 @@ use crate::history::{Draw, Span};
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
     if case.history.reset.contains_key(&case.sequence) || case.has_nonsense() {
-        // Several grants may then contain one number.
+        // Several grants may then contain the same id.
         return Ok(());
     }
     let mut revoked: BTreeMap<usize, Vec<u64>> = BTreeMap::new();

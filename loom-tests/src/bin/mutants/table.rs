@@ -110,7 +110,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "turn::what_a_turn_leaves_wakes_the_next",
         &[edit(
             MAILBOX,
-            "// The remaining signals have already woken the actor: without this it would sleep on them.\n        self.wake.notify_one();",
+            "// The wake-ups of the remaining signals are used up: without this the actor would not handle \
+             them.\n        self.wake.notify_one();",
             "",
         )],
     ),

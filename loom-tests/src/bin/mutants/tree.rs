@@ -66,7 +66,10 @@ impl Tree {
                 let changed = text.replacen(edit.find, edit.replace, 1);
                 Ok((path, text, changed))
             }
-            count => Err(format!("found {count} times in {}, must be once:\n{}", edit.file, edit.find)),
+            count => Err(format!(
+                "{} must have this text once, but has it {count} times:\n{}",
+                edit.file, edit.find
+            )),
         }
     }
 
@@ -107,7 +110,7 @@ impl Tree {
             .arg(&self.target)
             .current_dir(&self.root)
             .env("RUSTFLAGS", "--cfg idmill_loom")
-            // A mutant changes a line or two: compile only those, whatever the caller has set.
+            // A mutant changes a line or two: compile incrementally, whatever the caller has set.
             .env("CARGO_INCREMENTAL", "1")
             .stdin(Stdio::null());
         command
