@@ -60,7 +60,7 @@ where
     let mut binds = RawBytesBindCollector::<Pg>::new();
     let lookup: &mut dyn PgMetadataLookup = &mut Unasked;
     let pushed = BindCollector::push_bound_value::<ST, T>(&mut binds, id, lookup);
-    // diesel keeps the reason as the source.
+    // Use Debug, because diesel keeps the reason as the source.
     pushed.map_err(|error| format!("{error:?}"))?;
     Ok(binds.binds.remove(0).expect("is not null"))
 }

@@ -55,7 +55,7 @@ struct Row {
     own: Option<Own>,
 }
 
-// Written manually: the derive uses the crate name `sqlx`, which only users have.
+// Written manually: sqlx's feature `derive` is not enabled here.
 impl<'r> FromRow<'r, sqlx::sqlite::SqliteRow> for Row {
     fn from_row(row: &'r sqlx::sqlite::SqliteRow) -> sqlx::Result<Self> {
         use sqlx::Row as _;

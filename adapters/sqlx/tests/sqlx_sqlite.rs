@@ -137,7 +137,7 @@ async fn reserve_during_a_write_transaction_reports_the_lock() {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.unwrap();
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("another connection holds it"), "{error}");
+    assert!(error.to_string().contains("another connection holds the lock"), "{error}");
     assert_eq!(next_in::<u64>(&mut tx, "orders").await.unwrap(), 1);
     tx.commit().await.unwrap();
     assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (2, 4));
@@ -192,7 +192,7 @@ async fn opening_makes_no_more_than_it_may() {
     // A missing file is detected, and not recreated.
     std::fs::rename(&file, dir.path().join("aside.db")).unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::StoreViolation);
-    // The file is not recreated by the connection that replaces a lost one either.
+    // A connection that replaces a lost one does not recreate the file either.
     std::fs::rename(dir.path().join("aside.db"), &file).unwrap();
     drop(tokio::time::timeout(Duration::ZERO, reserve(&store, "s", 1)).await);
     std::fs::rename(&file, dir.path().join("aside.db")).unwrap();

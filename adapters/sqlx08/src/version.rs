@@ -18,8 +18,8 @@ pub(crate) mod postgres {
 
     type Rows<'a> = Pin<Box<dyn Future<Output = Result<Vec<PgRow>, Error>> + Send + 'a>>;
 
-    /// Sends a statement unchanged and reads its complete answer. The caller must have made its
-    /// values safe.
+    /// Sends a statement unchanged and reads its complete answer. The caller must have escaped all values in
+    /// `sql`.
     pub(crate) fn rows<'a>(connection: &'a mut PgConnection, sql: &'a str) -> Rows<'a> {
         connection.fetch_all(raw_sql(sql))
     }

@@ -27,7 +27,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The range that this load needs to survive a day without the other datacenter.
     let (day, ids) = (Duration::from_secs(24 * 3600), u64::from(i32::MAX.unsigned_abs()));
     let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
-    println!("20 ids/s, a day cut off, 32 bits: range={}&threshold={}%", size.range, size.threshold);
+    println!(
+        "20 ids/s, one day without the other datacenter, 32-bit ids: range={}&threshold={}%",
+        size.range, size.threshold
+    );
     let urls: Vec<String> = std::env::args().skip(1).collect();
     match urls.as_slice() {
         [] => with_nodes_of_our_own().await,
@@ -39,7 +42,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
 async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     let fetched = Command::new(SCRIPT).arg("fetch").status()?;
     if !fetched.success() {
-        return Err("No Cassandra can be started here: pass the URL of a cluster in each datacenter, cassandra://HOST/KEYSPACE?mode=geo&dc=NAME&range=N".into());
+        return Err("cannot start Cassandra here; pass a URL for each datacenter: \
+                    cassandra://HOST/KEYSPACE?mode=geo&dc=NAME&range=N"
+            .into());
     }
     let (port, dir) = (free_port(), tempfile::tempdir()?);
     let address = |number: u8| {
@@ -63,7 +68,7 @@ async fn with_nodes_of_our_own() -> Result<(), Box<dyn Error>> {
     let (_ids, orders) = open([&first, &second]).await?;
     println!("\nboth are there:");
     draw(&orders, 60).await;
-    println!("\ndc2 is gone: dc1 goes on for what its window holds, and then says what it waits for");
+    println!("\ndc2 is down: dc1 continues until its window is empty, and then fails");
     nodes[1].kill();
     draw(&orders[..1], 200).await;
     println!("\ndc2 is back:");

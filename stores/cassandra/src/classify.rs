@@ -20,7 +20,7 @@ pub(super) fn classify(error: &ExecutionError, asked: Asked) -> ErrorKind {
         ExecutionError::EmptyPlan | ExecutionError::ConnectionPoolError(_) => ErrorKind::Unavailable,
         ExecutionError::PrepareError(error) => classify_prepare(error),
         ExecutionError::LastAttemptError(error) => classify_attempt(error, asked),
-        // After RequestTimeout, the outcome is unknown: the driver stopped waiting. The other variants
+        // After RequestTimeout, the outcome is unknown: the driver stopped waiting. The remaining variants
         // occur after a schema change.
         _ => asked.doubt(),
     }
@@ -96,7 +96,7 @@ pub(super) fn failed(error: ExecutionError, asked: Asked) -> Error {
 
 /// Converts a connect error and adds the hosts, which the driver's message omits.
 pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error {
-    let said = format!("no session with {}: {error}", hosts.join(", "));
+    let said = format!("cannot connect to {}: {error}", hosts.join(", "));
     if let Some((kind, remedy)) = of_tls(&said) {
         return advised(kind, said, Some(remedy)).because(error);
     }
@@ -107,8 +107,8 @@ pub(super) fn connect_failed(error: NewSessionError, hosts: &[String]) -> Error 
 fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
     let says = |words: &str| said.contains(words);
     if says("invalid peer certificate") {
-        let remedy = "set `ca=FILE` to the signer's certificate; the certificate must be for the node's \
-                      address or a host of the URL";
+        let remedy = "set `ca=FILE` to the CA certificate; the node's certificate must be for its address \
+                      or a host of the URL";
         Some((ErrorKind::Denied, remedy))
     } else if says("received fatal alert") {
         Some((ErrorKind::Denied, "if the nodes require a certificate, set `cert=FILE&key=FILE`"))

@@ -1,8 +1,7 @@
 //! Records, which are rows of a separate table. The first record creates the table.
 //!
-//! The same text is never written twice under one name, and records are never removed. So once the
-//! condition of a write fails, it never holds again, and a write of unknown outcome can be resent while it
-//! holds.
+//! The same text is never written twice under one name, and records are never removed. So a condition that
+//! fails once never holds again. A write of unknown outcome can be resent while its condition holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -131,8 +130,8 @@ impl Records {
             }
             match self.client.write(statement, values.clone()).await {
                 Ok(true) => return Ok(true),
-                // The write was refused, because its first copy or another write was applied; or its
-                // outcome is unknown again.
+                // The retry was refused, because the first attempt or another write was applied, or its
+                // outcome is unknown too.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }

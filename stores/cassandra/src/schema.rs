@@ -28,7 +28,7 @@ pub(super) const KEYSPACE: Kind =
 const LONGEST_TABLE: usize = LONGEST_NAME - 8;
 /// The name of a table, as an option.
 pub(super) const TABLE: Kind =
-    options::text("NAME", "up to 40 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
+    options::text("NAME", "up to 40 characters of `[A-Za-z0-9_]`, beginning with a letter", |name| {
         is_name(name, LONGEST_TABLE)
     });
 /// Pause between two checks for a created keyspace or table.
@@ -37,11 +37,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(super) const FORMAT: i32 = 1;
 
 /// The option that creates a missing keyspace.
-pub(super) const REPLICAS: Kind = options::text(
-    "DC:REPLICAS,…",
-    "DATACENTER:REPLICAS, with commas between several: `dc1:3,dc2:3`",
-    |text| replicas(text).is_some(),
-);
+pub(super) const REPLICAS: Kind =
+    options::text("DC:REPLICAS,…", "DATACENTER:REPLICAS, separated by commas: `dc1:3,dc2:3`", |text| {
+        replicas(text).is_some()
+    });
 
 /// Parses the replicas of each datacenter. Returns `None` if the text is invalid or a number is 0.
 fn replicas(text: &str) -> Option<Vec<(&str, u32)>> {
@@ -74,8 +73,8 @@ impl Part {
         client.describe(self.look, self.key.clone()).await
     }
 
-    /// Looks for the part a second time if it is missing. One node may not have it yet, so it counts as
-    /// missing only after the nodes agree on the schema.
+    /// Finds the keyspace or table, and looks a second time if it is missing. The queried node may not have
+    /// it yet, so it counts as missing only after the nodes agree on the schema.
     async fn find(&self, client: &Client) -> Result<Option<Cells>> {
         let found = self.look(client).await?;
         if found.is_some() {
@@ -221,8 +220,8 @@ impl Table {
             return Ok(());
         }
         let message = format!(
-            "the comment of table {} is {comment:?}, not {:?}: mixed modes repeat ids; name another table, \
-             or keep its mode",
+            "the comment of table {} is {comment:?}, not {:?}: mixed modes repeat ids; use the table's \
+             mode, or another table",
             self.display(),
             self.purpose
         );
@@ -240,7 +239,7 @@ fn among(serial: Serial, datacenter: Option<&str>) -> String {
 
 /// Computes a table's id from its name, in the form of a version 8 UUID.
 fn id_of(keyspace: &str, table: &str) -> String {
-    // FNV-1a with 128 bits: the hash must be well distributed and stable, but need not be secret.
+    // FNV-1a with 128 bits: the hash must be well distributed and stable, but need not be cryptographic.
     let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     for byte in [keyspace, ".", table].iter().flat_map(|part| part.bytes()) {
         hash = (hash ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
@@ -266,7 +265,8 @@ pub(super) async fn ensure_keyspace(
             let dc = needs.unwrap_or("DATACENTER");
             let cql = keyspace_definition(keyspace, &[(dc, 3)]);
             let message = format!(
-                "there is no {}; run, with a line for each datacenter, {cql}; or add `create_keyspace={dc}:3`",
+                "there is no {}; run {cql}, with an entry for each datacenter; or add \
+                 `create_keyspace={dc}:3`",
                 part.what
             );
             return Err(Error::new(ErrorKind::NotFound, message));

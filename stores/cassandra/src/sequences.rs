@@ -231,8 +231,8 @@ impl Sequences {
             }
             match self.client.write(write.statement, write.values.clone()).await {
                 Ok(true) => return Ok(Swapped::Done),
-                // The write was refused, because its first copy or another write was applied; or its
-                // outcome is unknown again.
+                // The retry was refused, because the first attempt or another write was applied, or its
+                // outcome is unknown too.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }
@@ -254,7 +254,7 @@ impl Sequences {
         outcome(self.client.write(&self.claim, bound).await)
     }
 
-    /// Removes a row, even if it cannot be decoded, as long as its incarnation can.
+    /// Removes a row, even if only its incarnation can be decoded.
     async fn try_remove(&self, name: &SequenceName) -> Result<bool> {
         let key = vec![values::text(name)];
         let Some(cells) = self.client.read(&self.read, key).await? else { return Ok(false) };
@@ -377,7 +377,7 @@ fn decode(name: &str, cells: &Cells) -> Result<Row, Fault> {
     let claims = cells.claims()?;
     let (start, reached) = (u128::from(info.bounds.start()), info.reached());
     if claims.values().any(|claim| claim.span.start < start || claim.span.end > reached) {
-        return Err(format!("has a claim of ids that are not below its next {next}").into());
+        return Err(format!("has a claim outside its reserved ids {start}..{next}").into());
     }
     let (recalls, writer) = (cells.count("recalls")?, cells.count("writer").unwrap_or(0));
     Ok(Row { info, version: Mark { recalls, claims, writer } })

@@ -24,7 +24,8 @@ pub(super) fn config(hosts: &[Address], tls: &Tls) -> Result<ClientConfig> {
     let names = names.collect::<Result<_>>()?;
     let verifier = Arc::new(Named { inner, names, provider: provider.clone() });
     let builder = ClientConfig::builder_with_provider(provider);
-    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
+    let builder =
+        builder.with_safe_default_protocol_versions().expect("the provider supports TLS 1.2 and 1.3");
     let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
     showing(builder, tls)
 }

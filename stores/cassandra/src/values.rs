@@ -59,7 +59,9 @@ impl Cells {
     /// Reads a nonnegative number from a bigint column.
     pub(super) fn count(&self, column: &str) -> Result<u64, Fault> {
         let value = self.0.get(column).and_then(CqlValue::as_bigint);
-        value.and_then(|value| u64::try_from(value).ok()).ok_or_else(|| format!("has no count for {column}"))
+        value
+            .and_then(|value| u64::try_from(value).ok())
+            .ok_or_else(|| format!("has no nonnegative number for {column}"))
     }
 
     pub(super) fn format(&self) -> Option<i32> {

@@ -82,7 +82,7 @@ pub(super) fn read_failed(failure: Failure) -> Error {
         Failure::Refused(refusal) => error(classify(&refusal), refusal),
         Failure::Unsent(source) => unreachable(source),
         Failure::Lost(source) => {
-            Error::new(ErrorKind::Unavailable, format!("Datastore did not answer: {}", chain(&*source)))
+            Error::new(ErrorKind::Unavailable, format!("no valid reply from Datastore: {}", chain(&*source)))
                 .because(source)
         }
     }
@@ -99,7 +99,7 @@ pub(super) fn commit_failed(failure: Failure) -> Result<Swapped<String>> {
         Failure::Unsent(source) => unreachable(source),
         Failure::Lost(source) => Error::new(
             ErrorKind::UnknownOutcome,
-            format!("the commit was not answered: {}; it may have been applied", chain(&*source)),
+            format!("no valid reply to the commit: {}; it may have been applied", chain(&*source)),
         )
         .because(source),
     })
@@ -120,7 +120,7 @@ fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
         }
         (_, ErrorKind::Denied) => "grant the account the role roles/datastore.user on the project",
         ("RESOURCE_EXHAUSTED", _) => "the project exceeds its quota; raise it, or use larger steps",
-        ("FAILED_PRECONDITION", ErrorKind::Conflict) => "use a database of Firestore in Datastore mode",
+        ("FAILED_PRECONDITION", ErrorKind::Conflict) => "use a Firestore database in Datastore mode",
         ("NOT_FOUND", ErrorKind::NotFound) => "check the project and the database in the URL",
         ("", ErrorKind::NotFound | ErrorKind::StoreViolation) => {
             "the server is not Datastore; check the address"
@@ -204,7 +204,7 @@ mod tests {
                 InvalidInput,
                 Err(InvalidInput),
             ),
-            // Replies that are not from Datastore, or from a failing front end.
+            // Replies from another server, or from a failing front end.
             (404, "Not Found", NotFound, Err(UnknownOutcome)),
             (400, "<html>", StoreViolation, Err(UnknownOutcome)),
             (502, "", Unavailable, Err(UnknownOutcome)),

@@ -79,7 +79,7 @@ impl Client {
             }
             // The server deferred this key for lack of time, which is not reported as an error.
             if first("deferred").is_none() {
-                return Err(Error::new(ErrorKind::StoreViolation, "the reply to a lookup has no key"));
+                return Err(Error::new(ErrorKind::StoreViolation, "the reply to a lookup has no result"));
             }
             if Instant::now() + pause >= deadline {
                 let message = format!("Datastore deferred the lookup for {:?}; try again", self.timeout);

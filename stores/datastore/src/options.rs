@@ -14,10 +14,11 @@ use super::DatastoreStore;
 pub(super) const DEFAULT_KIND: &str = "IdmillSequence";
 /// The name of a project's default database in the API.
 const DEFAULT_DATABASE: &str = "(default)";
-const PROJECT: Kind = text("PROJECT", "letters, digits and `-`, as in `datastore://my-project`", |project| {
-    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
-    (1..=100).contains(&project.len()) && project.chars().all(valid)
-});
+const PROJECT: Kind =
+    text("PROJECT", "1 to 100 letters, digits and `-._:`, as in `datastore://my-project`", |project| {
+        let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
+        (1..=100).contains(&project.len()) && project.chars().all(valid)
+    });
 const DATABASE: Kind = text(
     "DATABASE",
     "up to 63 lower-case letters, digits and `-`; leave it out for `(default)`",
@@ -27,7 +28,7 @@ const DATABASE: Kind = text(
     },
 );
 const NAMESPACE: Kind =
-    text("NAME", "up to 100 of `[0-9A-Za-z._-]`, not of the form `__…__`", |namespace| {
+    text("NAME", "up to 100 characters of `[0-9A-Za-z._-]`, not of the form `__…__`", |namespace| {
         let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         namespace.len() <= 100 && namespace.chars().all(valid) && !is_reserved(namespace)
     });
@@ -37,7 +38,8 @@ const KIND: Kind =
     });
 
 idmill_kit::options! {
-    /// The database that holds the sequences, and how to reach it. Options are checked when it is opened.
+    /// The database that holds the sequences, and how to reach it. Options are checked when the store is
+    /// opened.
     ///
     /// As a URL: `datastore://PROJECT[/DATABASE]?namespace=NAME&kind=NAME&emulator=HOST:PORT&timeout=10s`.
     ///
@@ -54,7 +56,7 @@ idmill_kit::options! {
         pub database: String,
     }
 
-    /// The Datastore namespace. Default: the unnamed one.
+    /// The Datastore namespace. Default: the unnamed namespace.
     pub namespace: String = "" in NAMESPACE;
     /// The kind of the entities. Each kind is a separate namespace.
     pub kind: String = DEFAULT_KIND in KIND;
@@ -179,8 +181,11 @@ mod tests {
             ("//p?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
             ("//p?timeout=0s", "1ms to 24h"),
             ("//p?timeout=25h", "1ms to 24h"),
-            ("//p?kind=a&kind=b", "twice"),
-            ("//p?kinds=a", "there are namespace=NAME, kind=IdmillSequence, emulator=HOST:PORT, timeout=10s"),
+            ("//p?kind=a&kind=b", "duplicate option"),
+            (
+                "//p?kinds=a",
+                "use one of: namespace=NAME, kind=IdmillSequence, emulator=HOST:PORT, timeout=10s",
+            ),
         ] {
             let error = parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

@@ -15,7 +15,7 @@ use super::options::{DEFAULT_KIND, DatastoreOptions};
 const FORMAT: i64 = 1;
 const WITNESS_KIND: &str = "IdmillWitness";
 const WITNESS_SUFFIX: &str = "_witness";
-/// A key that no sequence name is escaped to. Opening a store looks it up to test the connection.
+/// A key that differs from every escaped sequence name. Opening a store looks it up to test the connection.
 const NOBODY: &str = "~nobody";
 
 /// The location of the entities: project, database, namespace and kind.
@@ -161,7 +161,7 @@ fn decode(entity: &Value, version: &Value) -> Result<Stored, Fault> {
     if read("format")? != FORMAT {
         return Err(Fault::Format);
     }
-    let name = key_name(&entity["key"]).ok_or("has a key that is not of a sequence")?;
+    let name = key_name(&entity["key"]).ok_or("has a key that does not name a sequence")?;
     let is_null = entity["properties"]["next"].get("nullValue").is_some();
     let next = if is_null { None } else { Some(id("next")?) };
     let (incarnation, epoch) = (read("incarnation")?.into(), read("epoch")?.into());
@@ -255,7 +255,7 @@ mod tests {
             ("next", json!({ "integerValue": 15 }), "no integer for next"),
             ("next", json!({ "doubleValue": 15.0 }), "no integer for next"),
             ("next", Value::Null, "no integer for next"),
-            ("max", json!({ "integerValue": "9" }), "without ids"),
+            ("max", json!({ "integerValue": "9" }), "invalid bounds"),
             ("max", json!({ "stringValue": "20" }), "no integer for max"),
             ("incarnation", json!({ "integerValue": "0" }), "incarnation 0"),
             ("incarnation", json!({ "integerValue": "-3" }), "incarnation -3"),
@@ -268,9 +268,9 @@ mod tests {
         }
         let mut bad = good.clone();
         bad["entity"]["key"]["path"] = json!([{ "kind": "K", "id": "5" }]);
-        refused(&bad, "not of a sequence");
+        refused(&bad, "does not name a sequence");
         bad["entity"]["key"]["path"] = json!([{ "kind": "K", "name": "a" }, { "kind": "K", "name": "b" }]);
-        refused(&bad, "not of a sequence");
+        refused(&bad, "does not name a sequence");
         let mut bad = good;
         bad["version"] = Value::Null;
         refused(&bad, "has no version");

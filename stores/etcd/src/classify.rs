@@ -35,9 +35,9 @@ enum Meaning {
     Refused(ErrorKind),
     /// Not applied by this member, for now.
     Elsewhere,
-    /// Not applied, since the token has expired.
+    /// Not applied, because the token has expired.
     Expired,
-    /// Not applied since the database is full; or applied, and the database is full now.
+    /// Not applied because the database is full, or applied and the database is now full.
     Full,
     /// It may have been applied.
     Open,
@@ -89,8 +89,7 @@ impl Failure {
         matches!(self, Self::Refused(status) if classify(status.code(), status.message()) == Meaning::Full)
     }
 
-    /// For a log-in that precedes a request: the request itself was not sent, whatever happened to the
-    /// log-in.
+    /// Converts the failure of a log-in that precedes a request: the request itself was not sent.
     pub(super) fn beforehand(self) -> Self {
         match (self.fate(), self) {
             (Fate::Open, Self::Lost(source)) => Self::Unsent(source),
@@ -106,7 +105,7 @@ impl From<Status> for Failure {
         if causes(&status).any(<dyn StdError>::is::<ConnectError>) {
             return Self::Unsent(status.into());
         }
-        // An error answered by a server has no local cause.
+        // An error returned by a server has no local cause.
         if status.source().is_some() { Self::Lost(status.into()) } else { Self::Refused(status.into()) }
     }
 }
@@ -163,7 +162,7 @@ pub(super) fn read_failed(failure: Failure) -> Error {
         }
         Failure::Refused(status) => match classify(status.code(), status.message()) {
             Meaning::Open => refused(classify_stranger(status.code()), &status),
-            // A read wrote nothing.
+            // A read writes nothing, so its outcome is known.
             Meaning::Full => refused(ErrorKind::Conflict, &status),
             meaning => refused(kind(meaning), &status),
         },
@@ -197,13 +196,13 @@ fn kind(meaning: Meaning) -> ErrorKind {
 }
 
 fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
-    // Here and for other missing answers, only the text is kept. The error type belongs to a library that
-    // the client does not export, and prints its debug form.
+    // If no answer arrives, only the text of the error is kept. The error itself prints in debug form, and
+    // its type belongs to a library that the client does not export.
     let said = chain(source);
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (
             ErrorKind::Denied,
-            "; set `ca=FILE` to the signer's certificate, and check that the certificate is for this host",
+            "; set `ca=FILE` to the CA certificate, and check that the server's certificate is for this host",
         )
     } else if said.contains("tls handshake eof") || said.contains("corrupt message") {
         (ErrorKind::Unavailable, "; if the server does not use TLS, remove `tls`, `ca` and `cert`")
@@ -231,11 +230,11 @@ fn remedy(kind: ErrorKind, message: &str) -> Option<&'static str> {
             "compact and defragment etcd, or raise its quota, then run `etcdctl alarm disarm`"
         }
         (Some("corrupt cluster"), _) => {
-            "replace the member with different data, then run `etcdctl alarm disarm`"
+            "replace the member whose data differs, then run `etcdctl alarm disarm`"
         }
         (Some("user name is empty"), _) => "write `USER:PASSWORD@` before the host",
         (Some("authentication is not enabled"), _) => {
-            "remove `USER:PASSWORD@`, or enable it with `etcdctl auth enable`"
+            "remove `USER:PASSWORD@`, or enable authentication with `etcdctl auth enable`"
         }
         (Some("permission denied"), _) => "grant the user's role readwrite on the prefix",
         (Some("request is too large"), _) => "use shorter names, or raise `--max-request-bytes`",
@@ -319,7 +318,7 @@ mod tests {
             (Code::DeadlineExceeded, "context deadline exceeded", Unavailable, UnknownOutcome, Open),
             (Code::Cancelled, "context canceled", Unavailable, UnknownOutcome, Open),
             (Code::Unknown, "raft: proposal dropped", Unavailable, UnknownOutcome, Open),
-            // Not an error of etcd: a proxy, which may have forwarded the request.
+            // Not an etcd error: it comes from a proxy, which may have forwarded the request.
             (Code::Unavailable, "", Unavailable, UnknownOutcome, Open),
             (Code::PermissionDenied, "h2 protocol error", Denied, UnknownOutcome, Open),
             (Code::Unauthenticated, "who are you", Denied, UnknownOutcome, Open),

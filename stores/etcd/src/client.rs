@@ -1,7 +1,7 @@
 //! Requests to the members of a cluster, over gRPC.
 //!
 //! The layers below never resend: the channel reconnects only for the next request, and gRPC retries need a
-//! configuration that is not set. So only [`Client::call`] decides about a request without an answer.
+//! configuration that is not set. So only [`Client::call`] decides whether an unanswered request is resent.
 
 use std::fmt;
 use std::path::Path;
@@ -86,9 +86,8 @@ impl Client {
         self.call(wire::TXN, txn, resend).await
     }
 
-    /// Sends the request to one member after the other until one answers. If a request
-    /// may have been applied, this returns the error. If resending is harmless, the request is sent again
-    /// until a member answers, for at most one more timeout.
+    /// Sends the request to one member after the other until one answers. A request that may have been
+    /// applied is resent only if that is harmless, for at most one more timeout.
     async fn call<Q, A>(
         &self,
         path: &'static str,

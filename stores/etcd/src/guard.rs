@@ -1,10 +1,10 @@
 //! Detects an etcd that went back in time.
 //!
-//! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request
-//! sent after an answer at revision `r` is answered at `r` or later, by any member. An answer from an
-//! earlier revision belongs to another history; so does a write whose own revision is not a new one. The
-//! cause is a restored snapshot or an old data directory. The sequences are then old too, and would grant
-//! ids again.
+//! A cluster's revision only grows. Reads are linearizable and writes go through consensus, so a request sent
+//! after an answer at revision `r` is answered at `r` or later, by any member. An answer from an earlier
+//! revision belongs to another history; and so does the answer to a write whose own revision is not new. The
+//! cause is a restored snapshot or an old data directory. The sequences are then old too, and would grant ids
+//! again.
 
 use idmill::{Error, ErrorKind, Result};
 use parking_lot::Mutex;
@@ -30,8 +30,8 @@ struct State {
 pub(super) struct Floor(i64);
 
 impl Floor {
-    /// For the answer to an applied write, whose own revision must be new. A cluster that went back by one
-    /// write would repeat the last revision.
+    /// Returns the floor for the answer to an applied write, whose revision must be new. A cluster that went
+    /// back by one write would repeat the last revision.
     pub(super) fn above(self) -> Self {
         Self(self.0 + 1)
     }
@@ -72,8 +72,7 @@ impl Guard {
 
     /// Rejects everything from now on: the value under `key` is older than one that was seen there before.
     pub(super) fn rewind(&self, key: &str, seen: i64, found: i64) -> Error {
-        let message =
-            format!("the key {key:?} was last written at revision {seen}, but now at {found}: {REWOUND}");
+        let message = format!("the key {key:?} was at revision {seen}, but is now at {found}: {REWOUND}");
         self.0.lock().broken.insert(Error::new(ErrorKind::StoreViolation, message)).clone()
     }
 }
@@ -87,7 +86,7 @@ fn rewound(seen: i64, found: i64) -> String {
 
 fn strange(known: u64, other: u64) -> String {
     format!(
-        "the reply is of cluster {other:x}, earlier ones of {known:x}; correct the endpoints, or open the \
+        "the reply is from cluster {other:x}, but earlier ones from {known:x}; correct the endpoints, or open the \
          store again"
     )
 }

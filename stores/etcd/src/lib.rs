@@ -95,8 +95,8 @@ fn only_raises(change: &Change) -> bool {
 }
 
 impl EtcdStore {
-    /// On a cluster that went back, only raising `next` is allowed. It keeps processes that did not detect
-    /// this from repeating ids.
+    /// On a cluster that went back, only raising `next` is allowed. A raised `next` keeps processes that did
+    /// not detect the rollback from repeating ids.
     async fn try_set(&self, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         if only_raises(&change) && self.sequences.is_refused() {
             return Swapping(&begin(&self.options)?).set(name, change).await;

@@ -15,7 +15,8 @@ const PREFIX: Kind =
     });
 
 idmill_kit::options! {
-    /// The cluster that holds the sequences, and how to reach it. Options are checked when it is opened.
+    /// The cluster that holds the sequences, and how to reach it. Options are checked when the store is
+    /// opened.
     ///
     /// As a URL:
     /// `etcd://USER:PASSWORD@HOST:PORT,HOST:PORT?prefix=/idmill/&timeout=5s&tls=true&ca=FILE&cert=FILE&key=FILE`.
@@ -39,8 +40,8 @@ idmill_kit::options! {
     ///
     /// Up to 1000 bytes, with a slash at the end.
     pub prefix: String = "/idmill/" in PREFIX;
-    /// How long to wait for one answer. An unanswered request that is safe to repeat is resent for the same
-    /// time again, so a call can take twice this.
+    /// How long to wait for one reply. An unanswered request that is safe to repeat is resent for at most
+    /// another `timeout`, so a call can take twice as long.
     ///
     /// etcd itself times out after 7 s during the election of a leader, which takes 1 to 2 s.
     pub timeout: Duration = "5s" in TIMEOUT;
@@ -164,10 +165,10 @@ mod tests {
             ("//a?key=x", "set both"),
             ("//a?ca=", "ca=\"\" cannot be used: write the path of a file"),
             ("//a?tls=false&ca=x", "certificates are not used"),
-            ("//a?prefix=/a/&prefix=/b/", "twice"),
+            ("//a?prefix=/a/&prefix=/b/", "duplicate option"),
             (
                 "//a?prefixes=/a/",
-                "there are prefix=/idmill/, timeout=5s, tls=true|false, ca=FILE, cert=FILE, key=FILE",
+                "use one of: prefix=/idmill/, timeout=5s, tls=true|false, ca=FILE, cert=FILE, key=FILE",
             ),
         ] {
             let error = parse(url).unwrap_err();

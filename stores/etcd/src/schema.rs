@@ -16,7 +16,7 @@ const FORMAT: i128 = 1;
 /// A sequence that was read or written.
 pub(super) type Stored = Versioned<Version>;
 
-/// The condition for changing it.
+/// The condition for changing a sequence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Version {
     pub(super) value: Vec<u8>,
@@ -34,7 +34,8 @@ impl Place {
         Self { prefix: prefix.into() }
     }
 
-    /// The prefix of the records: inside this one, but with a slash, so no sequence has it.
+    /// The prefix of the records. It is inside the prefix of the sequences, but no sequence key contains its
+    /// slash.
     pub(super) fn of_records(&self) -> Self {
         Self { prefix: format!("{}witness/", self.prefix) }
     }
@@ -218,7 +219,7 @@ mod tests {
             ("next", json!(-1), "no whole number for next"),
             ("next", json!("15"), "no whole number for next"),
             ("next", json!(15.0), "no whole number for next"),
-            ("max", json!(9), "without ids"),
+            ("max", json!(9), "invalid bounds"),
             ("max", Value::Null, "no whole number for max"),
             ("incarnation", json!(0), "incarnation 0"),
             ("epoch", Value::Null, "no whole number for epoch"),

@@ -1,12 +1,12 @@
-//! Changes a sequence in one transaction, on condition that its key is as it was last seen.
+//! Changes a sequence in one transaction, on condition that its key is unchanged since the last read.
 //!
 //! # Why resending is safe
 //!
-//! A key's `mod_revision` is the revision of its last write. Every write has its own revision, so after a
-//! key is written or deleted, no later state has the same `mod_revision`. A transaction that requires the
-//! `mod_revision` it saw is therefore applied at most once, however many copies are sent and however late
-//! they arrive. Of all transactions that require the same `mod_revision`, at most one is applied. The value
-//! is required too. It contains a claim that is random and new for every write: after a restore, the same
+//! A key's `mod_revision` is the revision of its last write. Every write has its own revision, so after a key
+//! is written or deleted, no later state has the same `mod_revision`. A transaction that requires a given
+//! `mod_revision` is therefore applied at most once, however many copies are sent and however late they
+//! arrive. Of all transactions that require the same `mod_revision`, at most one is applied. The value is
+//! required too. It contains a claim that is random and new for every write: after a restore, the same
 //! revision may be assigned again, but with another value.
 //!
 //! So the answer to one copy settles the others. If it was applied, the ids are ours. If it was not applied
@@ -72,7 +72,7 @@ impl Sequences {
         Ok(self.listed::<Listing>(&self.place, page, decode).await?.sorted())
     }
 
-    /// Reads a page. Its cursor is a key.
+    /// Reads a page. The page's cursor is a key.
     pub(super) async fn listed<P: Fill>(
         &self,
         place: &Place,
@@ -187,9 +187,8 @@ impl CompareAndSet for Sequences {
     type Version = Version;
 
     fn can(&self) -> Capabilities {
-        // A lost reserve is a gap if it was applied and another writer followed before the read. `batches`
-        // is off: a transaction's conditions hold or fail together, so all would fail for one contended
-        // sequence.
+        // `batches` is off: a transaction's conditions hold or fail together, so all would fail for one
+        // contended sequence.
         Capabilities::new(Durability::Disk).shared(true).gives_back(true).records(true)
     }
 

@@ -58,7 +58,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
                 for _ in 0..IDS {
                     let returned = largest.load(Ordering::SeqCst);
                     let id = orders.next().await?;
-                    assert!(id > returned, "{id} was asked for after {returned} was returned");
+                    assert!(
+                        id > returned,
+                        "{id} is not above {returned}, which was returned before the call"
+                    );
                     largest.fetch_max(id, Ordering::SeqCst);
                 }
                 drop(ids);
@@ -102,11 +105,11 @@ fn report(instances: &[Arc<Tier>], took: Duration, times: u32, reserved: u64) {
     println!(
         "{ids} ids for {CALLERS} callers in each of {INSTANCES} instances: unique, and growing across all of them"
     );
-    println!("the cache forgot everything {times} times meanwhile; {rate:.0} ids a second");
+    println!("the cache was flushed {times} times meanwhile; {rate:.0} ids per second");
     println!(
-        "{:.2} round trips to the cache an id; {} refills",
+        "{:.2} round trips to the cache per id; {} refills",
         round_trips as f64 / ids as f64,
         stats.iter().map(|stats| stats.refills).sum::<u64>()
     );
-    println!("{reserved} ids were reserved: the remaining ids were lost, or are in the cache");
+    println!("{reserved} ids were reserved: the ids that were not drawn are lost, or still in the cache");
 }

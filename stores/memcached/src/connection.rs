@@ -206,7 +206,7 @@ impl Pipeline {
         let mut output = Vec::new();
         let mut next = Some(exchange);
         while let Some(mut exchange) = next {
-            // Skip exchanges whose caller was dropped: ids drawn for it would be a gap.
+            // Skip exchanges whose caller was dropped: the ids drawn for them would become a gap.
             if exchange.caller.as_ref().is_some_and(|caller| !caller.is_closed()) {
                 output.append(&mut exchange.bytes);
                 exchange.sent = true;
@@ -220,7 +220,7 @@ impl Pipeline {
     /// Delivers all complete replies in the input.
     fn deliver(&mut self) -> Result<(), Arc<str>> {
         let understood = |bytes: &[u8]| {
-            parse(bytes).map_err(|bad| Arc::from(format!("the reply is not memcached's: {:?}", bad.0)))
+            parse(bytes).map_err(|bad| Arc::from(format!("invalid memcached reply: {:?}", bad.0)))
         };
         while let Some((reply, len)) = understood(&self.input)? {
             self.input.drain(..len);

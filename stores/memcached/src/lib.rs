@@ -53,7 +53,7 @@ const WAIT: Duration = Duration::from_millis(2);
 
 /// Minimum time for which a draw on a used-up window waits for a range that is being prepared.
 const TIMEOUT: Duration = Duration::from_millis(50);
-const UNNUMBERED: &str = "the server does not number items, so the window is unsafe; start it without `-C` \
+const UNNUMBERED: &str = "the server has no CAS values, so the window is unsafe; start it without `-C` \
                           (`--disable-cas`)";
 
 /// If fewer blocks than this are left in the sequence, the winner reads the sequence before it reserves.
@@ -355,8 +355,8 @@ impl Window for MemcachedWindow {
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Fresh state is needed before ids are reserved that the caller cannot hold, and near the end of
-        // the sequence, where a full block may no longer be left.
+        // Read the state again if the ids may exceed the caller's ceiling, and near the end of the sequence,
+        // where no full block may be left.
         self.sequences.last_known(&request.name).is_none_or(|known| {
             if known.near(request.ceiling, 0) {
                 return true;

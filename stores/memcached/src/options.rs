@@ -132,7 +132,7 @@ mod tests {
             ("memcached://x?prefix=", "1 to 64 letters"),
             ("memcached://x?prefix=a%20b", "1 to 64 letters"),
             ("memcached://x?bloc=5", "block=1000"),
-            ("memcached://x?block=5&block=6", "twice"),
+            ("memcached://x?block=5&block=6", "duplicate option"),
         ] {
             let error = MemcachedOptions::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

@@ -120,7 +120,7 @@ fn item<'a>(
 
 fn read_value(value: &[u8]) -> Value {
     let text = std::str::from_utf8(value).unwrap_or("?");
-    // memcached pads a number that became shorter with spaces.
+    // memcached pads a number with spaces when it becomes shorter.
     match (text, decimal(text.trim_end_matches(' '))) {
         ("", _) => Value::Empty,
         (_, Some(number)) => Value::Number(number),
@@ -128,7 +128,7 @@ fn read_value(value: &[u8]) -> Value {
     }
 }
 
-/// Parses a number of only digits, because `parse` would also accept a sign.
+/// Parses a number that consists only of digits, because `parse` would also accept a sign.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -142,7 +142,7 @@ fn malformed(bytes: &[u8]) -> Malformed {
 }
 
 impl Reply {
-    /// Decodes the reply to [`Command::Add`]. Returns a reply that does not fit as the error.
+    /// Decodes the reply to [`Command::Add`]. Returns an unexpected reply as the error.
     pub(super) fn added(self) -> Result<Added, Self> {
         match self {
             Self::Item(Item { value: Value::Number(number), cas: Some(cas), .. }) => {
@@ -172,8 +172,8 @@ impl Reply {
         }
     }
 
-    /// Decodes the reply to a conditional command. Returns whether the condition held, or a reply that does
-    /// not fit as the error.
+    /// Decodes the reply to a conditional command. Returns whether the condition held, or an unexpected reply
+    /// as the error.
     pub(super) fn held(self) -> Result<bool, Self> {
         match self {
             Self::Done => Ok(true),

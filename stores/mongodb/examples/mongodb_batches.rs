@@ -31,7 +31,12 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
     let info = store.inspect(&name).await?.ok_or("the sequence is gone")?;
     let advanced = info.reached() - u128::from(info.bounds.start());
     let reserves = orders.snapshot().reserves;
-    println!("{CALLERS} callers at once drew {} ids, {:?}..={:?}", drawn.len(), drawn.first(), drawn.last());
+    println!(
+        "{CALLERS} concurrent callers drew {} ids, {:?}..={:?}",
+        drawn.len(),
+        drawn.first(),
+        drawn.last()
+    );
     println!("the counter advanced by {advanced}, in {reserves} reserves");
     assert_eq!((drawn.len() as u64, advanced), (CALLERS, CALLERS.into()));
     ids.close().await;
@@ -52,8 +57,8 @@ async fn main() -> std::result::Result<(), Box<dyn Error>> {
         println!("an instance drew {} ids between {:?} and {:?}", drawn.len(), drawn.first(), drawn.last());
         all.extend(drawn);
     }
-    assert_eq!(all.len() as u64, INSTANCES as u64 * CALLERS, "not one id was drawn twice");
-    println!("{INSTANCES} instances shared the document: {} ids, none of them twice", all.len());
+    assert_eq!(all.len() as u64, INSTANCES as u64 * CALLERS, "no duplicates");
+    println!("{INSTANCES} instances shared the document: {} ids, no duplicates", all.len());
     Ok(())
 }
 

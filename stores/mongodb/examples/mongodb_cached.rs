@@ -28,23 +28,27 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let users = ids.sequence::<i32>("example-cached").start(START).max(LAST).step(STEP).watermark(0).await?;
 
     let first = [users.next().await?, users.next().await?, users.next().await?];
-    println!("the first three: {first:?}, in {} reserve", users.snapshot().reserves);
+    println!("the first three ids: {first:?}, from {} reserve", users.snapshot().reserves);
 
     // There are more callers than ids in memory. The others wait in one queue, served by one reserve at a
     // time.
     let served = together(&users, 27).await.iter().filter(|outcome| outcome.is_ok()).count();
     let reserves = users.snapshot().reserves;
-    println!("27 callers at once: {served} have an id, {reserves} reserves so far");
+    println!("27 concurrent callers: {served} have an id, {reserves} reserves so far");
 
     // There are more callers than ids in the sequence. Every caller without an id gets the error.
     let outcomes = together(&users, 40).await;
     let refused: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
-    println!("40 callers at once, of 20 ids that are left: {} have an id", outcomes.len() - refused.len());
+    println!("40 concurrent callers for the last 20 ids: {} have an id", outcomes.len() - refused.len());
     assert!(refused.iter().all(|error| error.kind() == ErrorKind::Exhausted));
-    println!("{} heard: {}", refused.len(), refused.first().ok_or("nobody was refused")?);
+    println!("{} failed: {}", refused.len(), refused.first().ok_or("nobody was refused")?);
 
     let snapshot = users.snapshot();
-    assert_eq!((snapshot.drawn, snapshot.gaps.total()), (LAST - START + 1, 0), "all of them, and no gap");
+    assert_eq!(
+        (snapshot.drawn, snapshot.gaps.total()),
+        (LAST - START + 1, 0),
+        "all ids were drawn, without a gap"
+    );
     ids.close().await;
     Ok(())
 }

@@ -93,7 +93,7 @@ fn unreachable(message: &str) -> String {
         return message.split(" Topology:").next().unwrap_or(message).to_owned();
     }
     format!(
-        "no usable server: {}; check the addresses, and `tls=true` exactly if the servers use TLS",
+        "no usable server: {}; check the addresses, and set `tls=true` only if the servers use TLS",
         servers.join(", ")
     )
 }
@@ -130,7 +130,8 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
-    // These labels mean that no write was begun. The server sets them, or the driver in its handshake.
+    // These labels mean that no write was begun. The server sets these labels, or the driver sets them in its
+    // handshake.
     let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
     let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
     match &*error.kind {
@@ -168,7 +169,7 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
         // FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented, APIStrictError.
         9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
         // In a transaction, another process created the sequence first, and the server has aborted the
-        // transaction. Outside of one, a unique index of the user rejected the document.
+        // transaction. Outside a transaction, a unique index of the user rejected the document.
         DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
         // 121 is DocumentValidationFailure: a validator of the user rejected the document.
         DUPLICATE_KEY | 121 => ErrorKind::Conflict,
@@ -192,8 +193,7 @@ pub(super) fn failed(fault: &Fault, asked: Asked) -> Error {
     let kind = classify(fault, asked);
     let error = advised(kind, fault, remedy(fault, kind, asked));
     match fault {
-        // The source is the kind, which has readable text; the text of the error contains the reply as
-        // bytes.
+        // The source is the error's kind, because the text of the whole error contains the reply as bytes.
         Fault::Driver(cause) if !matches!(&*cause.kind, Mongo::ServerSelection { .. }) => {
             error.because((*cause.kind).clone())
         }
@@ -289,8 +289,8 @@ mod tests {
         vec![
             (unconfirmed(64, "WriteConcernTimeout"), UnknownOutcome),
             (unconfirmed(100, "UnsatisfiableWriteConcern"), UnknownOutcome),
-            // The outcome is unknown, although the write would certainly not be applied if the command
-            // itself had been rejected with this code.
+            // In a write concern error the outcome is unknown; a command rejected with this code is never
+            // applied.
             (unconfirmed(10107, "NotWritablePrimary"), UnknownOutcome),
             (command(10107, "NotWritablePrimary", "not primary"), Unavailable),
             (command(13435, "NotPrimaryNoSecondaryOk", "not primary"), Unavailable),
@@ -335,7 +335,7 @@ mod tests {
         for fault in [
             command(9, "FailedToParse", "findAndModify: unknown field \"startTransaction\""),
             command(9, "FailedToParse", "findAndModify: unknown field \"autocommit\""),
-            // A single MongoDB server returns this error.
+            // A standalone MongoDB server returns this error.
             command(20, "IllegalOperation", standalone),
         ] {
             let error = failed(&fault, Asked::InTransaction);

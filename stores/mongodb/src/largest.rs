@@ -13,9 +13,9 @@ use super::commands::Commands;
 /// Doubles represent every integer up to this value exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Finds the largest id. MongoDB sorts every number below every text, so a text among the ids is returned
-/// as the largest and rejected. The first part of the path is the collection; the other parts are the field
-/// inside its documents.
+/// Finds the largest id. MongoDB sorts numbers before strings, so a string among the ids is returned as the
+/// largest and rejected. The first part of the path is the collection; the other parts are the field inside
+/// its documents.
 pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Duration) -> Result<Largest> {
     let (collection, field) = path.parts().split_first().expect("a column has at least two parts");
     let commands = Commands::new(database, collection.clone(), timeout);

@@ -181,7 +181,8 @@ impl MongoStore {
         Contention::new().until(set).await
     }
 
-    /// Writes the new state if the document is unchanged since it was read. Returns whether it was.
+    /// Writes the new state if the document is unchanged since it was read. Returns whether the state was
+    /// written.
     async fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo) -> Result<bool> {
         let outcome = self.commands.modify(None, schema::unchanged(seen), schema::replace(after)).await;
         Ok(outcome.map_err(|fault| failed(&fault, Asked::Write))?.is_some())

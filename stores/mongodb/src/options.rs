@@ -19,19 +19,19 @@ use super::largest::largest;
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
 const DEFAULT_DATABASE: &str = "idmill";
-/// The URL scheme for hosts that are looked up in the DNS.
+/// The URL scheme for hosts that are looked up in DNS.
 const SRV: &str = "mongodb+srv";
 
 idmill_kit::options! {
-    /// The location of a MongoDB collection, and how to reach it. Options do not connect.
+    /// The location of a MongoDB collection, and how to reach it. Creating options opens no connection.
     ///
     /// As a URL: `mongodb://USER:PASSWORD@HOST:PORT,HOST:PORT/DATABASE?collection=NAME&timeout=10s`, where
     /// every option but `collection` and `timeout` is MongoDB's own and goes to the driver: `replicaSet`,
     /// `tls`, `authSource`, `directConnection` and so on. The database is `idmill` unless the path names
-    /// another. MongoDB also looks for the user in the database of the path, unless there is an `authSource`.
+    /// another. MongoDB also authenticates the user in the path's database, unless `authSource` is set.
     ///
-    /// The feature `srv` adds `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas gives it out: the
-    /// hosts, the replica set and `authSource` come from the DNS, and TLS is on.
+    /// The feature `srv` adds `mongodb+srv://USER:PASSWORD@NAME/DATABASE`, as Atlas provides it: the hosts,
+    /// the replica set and `authSource` come from DNS, and TLS is on.
     ///
     /// Printing hides the password.
     ///
@@ -44,11 +44,11 @@ idmill_kit::options! {
     /// # Ok::<(), idmill::Error>(())
     /// ```
     pub struct MongoOptions {
-        /// Whether the DNS has the hosts: `mongodb+srv:`.
+        /// Whether the hosts are looked up in DNS (`mongodb+srv:`).
         pub srv: bool,
         /// The hosts, and the user to log in as.
         pub authority: Authority,
-        /// As it was given, percent-encoded; may be empty.
+        /// The database as given, percent-encoded; may be empty.
         database: String,
         /// The driver's options, as they were given.
         driver: Vec<String>,
@@ -80,9 +80,7 @@ impl MongoOptions {
         }
         // The driver panics if the URL is not ASCII.
         if !place.is_ascii() || !query.is_ascii() {
-            return Err(refuse(
-                "the URL has characters beyond ASCII; percent-encode them, such as ü as %C3%BC",
-            ));
+            return Err(refuse("the URL has non-ASCII characters; percent-encode them, such as ü as %C3%BC"));
         }
         let (authority, database) = place.split_once('/').unwrap_or((place, ""));
         let authority = Authority::parse(authority)?;
@@ -136,7 +134,7 @@ impl MongoOptions {
         let database = self.database_name();
         if database.len() > 63 || database.contains(['/', '\\', '.', ' ', '"', '$', '\0']) {
             let rule = "at most 63 bytes, without `/\\. \"$`";
-            return Err(refuse(format!("{database:?} is not a valid database; use {rule}")));
+            return Err(refuse(format!("{database:?} is not a valid database name; use {rule}")));
         }
         ConnectionString::parse(self.uri()).map(drop).map_err(|error| self.unreadable(&error))
     }
@@ -148,11 +146,11 @@ impl MongoOptions {
         let has_login = self.authority.user.is_some() || self.authority.password.is_some();
         if has_login || self.driver.iter().any(|option| is_secret(option)) {
             return refuse(format!(
-                "cannot read the URL, hidden since it has a secret; check hosts, options and \
-                 percent-encoding; there are {known}"
+                "cannot read the URL (not shown: it has a secret); check hosts, options and \
+                 percent-encoding; options: {known}"
             ));
         }
-        refuse(format!("`{self}`: {error}; there are {known}", error = error.kind))
+        refuse(format!("`{self}`: {error}; options: {known}", error = error.kind))
     }
 
     /// Returns the URL for the driver, including the password.
@@ -275,11 +273,11 @@ mod tests {
         for (url, remedy) in [
             ("mongodb:localhost", "two slashes"),
             ("mongodb://", "connection string"),
-            ("mongodb://h/?colection=a", "there are collection=idmill_sequences, timeout=10s, and"),
+            ("mongodb://h/?colection=a", "options: collection=idmill_sequences, timeout=10s, and"),
             ("mongodb://h/?failover=allow", "unknown option `failover`"),
             ("mongodb://h/?collection=", "cannot be used: write 1 to 120 bytes"),
             ("mongodb://h/?collection=a%24b", "cannot be used: write 1 to 120 bytes"),
-            ("mongodb://h/?collection=a&collection=b", "twice"),
+            ("mongodb://h/?collection=a&collection=b", "duplicate option"),
             ("mongodb://h/?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
             ("mongodb://h/?timeout=0s", "1ms to 24h"),
             ("mongodb://h/?timeout=1441m", "1ms to 24h"),
@@ -288,7 +286,7 @@ mod tests {
             ("mongodb://h/a.b", "is not a valid database"),
             ("mongodb://h:port/", "port"),
             ("mongodb://%ü@h/", "%C3%BC"),
-            ("mysql://h/", "begins with `mongodb://`"),
+            ("mysql://h/", "must begin with `mongodb://`"),
         ] {
             let error = MongoOptions::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");

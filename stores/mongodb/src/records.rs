@@ -38,7 +38,7 @@ impl MongoStore {
         let witness = self.witness()?;
         if self.must_exist && !witness.exists().await.map_err(|fault| failed(&fault, Asked::Read))? {
             let message = format!(
-                "there is no collection `{}` for records; restore it, or for a new witness create it or \
+                "there is no records collection `{}`; restore it; if the witness is new, create it or \
                  remove `existing=true`",
                 witness.namespace()
             );

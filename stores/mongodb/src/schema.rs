@@ -47,7 +47,7 @@ fn too_large(what: &str, id: u64) -> Error {
 /// The name of a collection, as an option.
 pub(super) const NAME: Kind = text(
     "NAME",
-    "1 to 120 bytes, without `$` and control characters, no dot at either end, not beginning with `system.`",
+    "1 to 120 bytes, without `$` or control characters, no dot at either end, not beginning with `system.`",
     is_collection,
 );
 /// Maximum length of the name of the records collection. It is above 120, so that the suffix fits.
@@ -79,7 +79,7 @@ fn last(info: &SequenceInfo) -> i64 {
     info.next.map_or_else(|| signed(info.bounds.max()), |next| signed(next) - 1)
 }
 
-/// Converts an id. This cannot fail, because ids were checked to fit or read from a document.
+/// Converts an id. This cannot fail, because the ids were range-checked or come from a document.
 fn signed(id: u64) -> i64 {
     i64::try_from(id).expect("stored ids fit in 63 bits")
 }

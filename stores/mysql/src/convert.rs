@@ -40,7 +40,7 @@ pub(super) fn fault(error: Mysql) -> Fault {
 pub(super) fn connecting(error: Mysql) -> Fault {
     match &error {
         Mysql::Io(cause) if is_certificate(cause) => {
-            let remedy = "set `ca=FILE` to the certificate of the signer";
+            let remedy = "set `ca=FILE` to the CA certificate";
             refused(ErrorKind::Denied, error, Some(remedy))
         }
         _ => fault(error),
@@ -187,7 +187,7 @@ mod tests {
         };
         let error = failed(connecting(not_valid()), Asked::Connect);
         assert_eq!(error.kind(), ErrorKind::Denied);
-        assert!(error.to_string().ends_with("to the certificate of the signer"), "{error}");
+        assert!(error.to_string().ends_with("to the CA certificate"), "{error}");
         assert_eq!(classify(&fault(not_valid()), Asked::Write), ErrorKind::UnknownOutcome);
     }
 
@@ -204,7 +204,7 @@ mod tests {
     fn unknown_outcome_is_stated_in_the_message() {
         let error = failed(fault(cut()), Asked::Write);
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome);
-        assert!(error.to_string().ends_with("; it may have been applied"), "{error}");
+        assert!(error.to_string().ends_with("; the write may have been applied"), "{error}");
         assert!(!error.to_string().contains("Input/output error: Input/output error"), "{error}");
     }
 

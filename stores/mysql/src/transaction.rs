@@ -45,12 +45,12 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-/// A sequence that is drawn from inside the caller's own transactions.
+/// Draws ids of a sequence inside the caller's own transactions.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls
-/// back, the next one gets its ids. In return, transactions that draw from one sequence run one after
-/// another, from the first id to the commit: draw late and commit soon. A draw usually takes one round trip,
-/// at any isolation level.
+/// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls back,
+/// the next one gets its ids. The cost: transactions that draw from one sequence run one after another, from
+/// the first id to the commit: draw late and commit soon. A draw usually takes one round trip, at any
+/// isolation level.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist in the connection's
 /// database, since creating a table would commit the transaction:
@@ -85,9 +85,9 @@ impl<T: Id> InTransaction<T> {
     }
 
     /// Sets the policy for a sequence that was last written by another server, whose last writes may be
-    /// missing here. Default [`Failover::Refuse`]. A new history that is adopted commits or rolls back with
-    /// the transaction. With [`Failover::Allow`] the writer is not checked, as is necessary if the server
-    /// logs statements (`binlog_format = STATEMENT`).
+    /// missing here. Default [`Failover::Refuse`]. If a new history is adopted, this change commits or rolls
+    /// back with the transaction. With [`Failover::Allow`] the writer is not checked, as is necessary if the
+    /// server logs statements (`binlog_format = STATEMENT`).
     #[must_use]
     pub fn failover(self, failover: Failover) -> Self {
         Self(self.0.failover(failover))
@@ -102,8 +102,8 @@ impl<T: Id> InTransaction<T> {
         Ok(range.first().expect("a grant has the requested number of ids"))
     }
 
-    /// Draws exactly `count` ids. After an error, and if this future was dropped, roll the
-    /// transaction back: if it commits, it may leave a gap.
+    /// Draws exactly `count` ids. After an error, or if this future was dropped, roll the transaction back:
+    /// if it commits, it may leave a gap.
     ///
     /// # Errors
     /// No ids are taken in any of these cases, except for the second `Conflict`.
@@ -111,8 +111,8 @@ impl<T: Id> InTransaction<T> {
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
     ///   the next id;
-    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others held the sequence for too long,
-    ///   if the server chose this transaction to end a deadlock (which is possible when several
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if other transactions locked the sequence for too
+    ///   long, if the server chose this transaction to end a deadlock (which is possible when several
     ///   transactions create one sequence at the same time), or if the server is unreachable;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
     /// - [`Denied`](idmill::ErrorKind::Denied);

@@ -10,7 +10,7 @@ use idmill_postgres::{PostgresOptions, PostgresStore, next_in};
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let Some(url) = std::env::args().nth(1) else {
-        return Err("which database? Give its URL, such as postgres://localhost/shop".into());
+        return Err("pass the URL of a database, such as postgres://localhost/shop".into());
     };
     let options: PostgresOptions = url.parse()?;
     // Creates the table of the sequences.
@@ -37,7 +37,7 @@ async fn work(options: PostgresOptions, clerk: i32) -> Result<(), Box<dyn Error 
         let number: i64 = next_in(&tx, "invoices").await?;
         tx.execute("INSERT INTO invoices VALUES ($1, $2)", &[&number, &clerk]).await?;
         if round % 4 == clerk {
-            println!("clerk {clerk}: {number} is rolled back, and its number with it");
+            println!("clerk {clerk}: invoice {number} is rolled back, so {number} is free again");
             tx.rollback().await?;
         } else {
             tx.commit().await?;

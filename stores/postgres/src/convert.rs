@@ -10,8 +10,8 @@ use tokio_postgres::error::{DbError, Severity};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error as PgError, Row as PgRow};
 
-/// A parameter of a statement and its type. Since the type is given, the statement need not be
-/// prepared. That would cost another round trip, and poolers do not keep prepared statements.
+/// A parameter of a statement and its type. Since the type is given, the statement need not be prepared.
+/// Preparing would cost another round trip, and poolers do not keep prepared statements.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 static NULL: Option<&str> = None;
@@ -55,7 +55,7 @@ pub(super) fn is_error(error: &DbError) -> bool {
     }
 }
 
-/// Converts an error of connecting. The driver describes it only in its text.
+/// Converts an error of connecting. The driver describes the cause only in the error's text.
 pub(super) fn unconnected(error: PgError) -> Fault {
     if error.as_db_error().is_some() {
         return fault_of(error);
@@ -166,7 +166,7 @@ mod tests {
             ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
             ("ERROR", "42883", Unsupported),    // an older server's function
             ("ERROR", "XX001", StoreViolation), // corrupt
-            // The server, or a pooler in front of it, does not know the outcome.
+            // The server, or a pooler in front of it, cannot determine the outcome.
             ("ERROR", "40003", UnknownOutcome),
             ("ERROR", "08007", UnknownOutcome),
             ("ERROR", "08006", UnknownOutcome),

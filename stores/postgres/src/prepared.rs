@@ -12,12 +12,12 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 use super::convert::{Parameter, is_error, parameters, row_of};
 
-/// The statements of reserves that a session has run. Each is prepared on its second run, since
-/// many sessions run only one.
+/// The statements of reserves that a session has run. Each is prepared on its second run, because many
+/// sessions run it only once.
 pub(super) struct Kept {
     statements: Vec<(String, Option<Prepared>)>,
-    /// Whether the store's sessions keep any. `false` for shared sessions, which other code may use
-    /// next, and behind a pooler.
+    /// Whether the store's sessions keep prepared statements. `false` for shared sessions, which other code
+    /// may use next, and behind a pooler.
     keeping: Arc<AtomicBool>,
 }
 

@@ -29,7 +29,7 @@ pub(super) enum Source {
     Connect { config: Box<Config>, tls: MakeRustlsConnect, place: String, keeping: Arc<AtomicBool> },
     /// The caller's client, which is never replaced.
     Given(Arc<Client>),
-    /// The caller's pool, and the timeout for one of its connections.
+    /// The caller's pool, and the timeout for getting a connection.
     #[cfg(feature = "deadpool")]
     Pool(deadpool_postgres::Pool, Duration),
 }
@@ -64,8 +64,8 @@ pub(super) fn pooled(pool: deadpool_postgres::Pool, timeout: Duration) -> Sessio
     Sessions::new(Source::Pool(pool, timeout / 2), timeout, Keeps::Disk)
 }
 
-/// Opens one connection on which the server ends each statement before `limit`: it does not stop
-/// when the client stops waiting. The setting is local to a transaction, since a pooler may give
+/// Opens one connection on which the server ends each statement before `limit`: otherwise the server
+/// continues after the client stops waiting. The setting is local to a transaction, since a pooler may give
 /// the connection to other clients later.
 pub(super) async fn to_scan(sessions: &Sessions, limit: Duration) -> Result<Sessions> {
     let scanning = given(Arc::new(client(sessions).await?), limit);
@@ -75,12 +75,12 @@ pub(super) async fn to_scan(sessions: &Sessions, limit: Duration) -> Result<Sess
     Ok(scanning)
 }
 
-/// Opens a separate connection for another user of it.
+/// Opens a separate connection for use outside these sessions.
 pub(super) async fn client(sessions: &Sessions) -> Result<Client> {
     let Source::Connect { config, tls, place, .. } = sessions.driver() else {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "the store has the caller's client or pool, so it cannot connect again",
+            "the store uses the caller's client or pool, so it cannot open another connection",
         ));
     };
     Ok(connect(config, tls, place, halfway(sessions.deadline())).await?.0)
@@ -177,7 +177,7 @@ async fn connect(
         .with_jitter()
         .build();
     loop {
-        let starting = match attempt(config, tls, place, deadline).await {
+        let starting = match attempt(config, tls, deadline).await {
             Err(fault) if fault.code() == Some(CANNOT_CONNECT_NOW) => fault,
             Err(fault) => return Err(unreachable_at(place, fault)),
             Ok(connected) => return Ok(connected),
@@ -195,14 +195,9 @@ fn unreachable_at(place: &str, fault: Fault) -> Error {
     Error::new(error.kind(), format!("cannot connect to {place}: {error}")).because(error)
 }
 
-async fn attempt(
-    config: &Config,
-    tls: &MakeRustlsConnect,
-    place: &str,
-    deadline: Instant,
-) -> Result<Connected, Fault> {
+async fn attempt(config: &Config, tls: &MakeRustlsConnect, deadline: Instant) -> Result<Connected, Fault> {
     let Ok(connected) = timeout_at(deadline, config.connect(tls.clone())).await else {
-        let message = format!("cannot connect to {place}: no answer in half of timeout=");
+        let message = "no answer within half of the timeout";
         return Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message)));
     };
     let (client, mut connection) = connected.map_err(unconnected)?;

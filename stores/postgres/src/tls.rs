@@ -24,7 +24,8 @@ pub enum SslMode {
     Prefer,
     /// Always encrypted. The server's certificate is not checked.
     Require,
-    /// Always encrypted. The server's certificate must be signed by a trusted root, for the name of the host.
+    /// Always encrypted. The server's certificate must be valid for the host name and signed by a trusted
+    /// root.
     VerifyFull,
 }
 
@@ -52,7 +53,8 @@ pub(super) fn connector(mode: SslMode, root: Option<&Path>) -> Result<MakeRustls
     // rustls panics if it has to choose between the providers that several stores link.
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
-    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
+    let builder =
+        builder.with_safe_default_protocol_versions().expect("the provider supports TLS 1.2 and 1.3");
     let config = if mode == SslMode::VerifyFull {
         builder.with_root_certificates(roots(root, "sslrootcert")?)
     } else {

@@ -36,11 +36,10 @@ pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count:
     InTransaction::new(name)?.reserve(transaction, count).await
 }
 
-/// Returns the statement for any other driver to draw from a sequence inside its own transaction.
-/// Parameters: the name, as `text`, and the number of ids, as `bigint`. It returns one row with the
-/// first id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left, or
-/// was last written on another cluster or timeline. The rules of [`InTransaction`] apply, except
-/// that nothing is created.
+/// Returns the statement that draws from a sequence inside a transaction of any other driver. Parameters: the
+/// name, as `text`, and the number of ids, as `bigint`. It returns one row with the first id, as `bigint`. It
+/// returns no row if the sequence does not exist, has too few ids left, or was last written on another
+/// cluster or timeline. The rules of [`InTransaction`] apply, except that nothing is created.
 ///
 /// ```
 /// let sql = idmill_postgres::next_in_sql("idmill_sequences")?;
@@ -57,21 +56,20 @@ pub fn next_in_sql(table: &str) -> Result<String> {
     Ok(Table::new(None, table)?.published())
 }
 
-/// A sequence that is drawn from inside the caller's own transactions.
+/// Draws ids of a sequence inside the caller's own transactions.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
-/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
-/// that draw from one sequence run one after another, each from its first id to its end. Draw late
-/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
-/// commit is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
+/// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
+/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
+/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
+/// connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a
 /// [`PostgresStore`](super::PostgresStore) once creates it. A store may draw from the same sequence and never
 /// gets the same id, but it leaves gaps.
 ///
-/// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
-/// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has
-/// to be restarted.
+/// Use READ COMMITTED, PostgreSQL's default isolation level. At a stricter level, a transaction that waited
+/// for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, TokioPostgres>;
 
 /// Marks transactions of `tokio-postgres`.

@@ -1,7 +1,7 @@
 //! Classifies errors by their effect on ids.
 //!
 //! Every script writes last and with one command, so an error with a known code from the server means that
-//! nothing was changed. Any other error may come from a proxy, or from after the write: its outcome is
+//! nothing was changed. Any other error may come from a proxy, or occur after the write, so the outcome is
 //! unknown.
 
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ fn of_code(code: &str, detail: &str) -> ErrorKind {
         | "NOREPLICAS" | "NOSCRIPT" => ErrorKind::Unavailable,
         "MOVED" | "ASK" | "CROSSSLOT" => ErrorKind::Unsupported,
         "NOAUTH" | "WRONGPASS" | "NOPERM" => ErrorKind::Denied,
-        // The key has our name, but another type.
+        // The key exists, but with another type.
         "WRONGTYPE" => ErrorKind::Conflict,
         // How Redis 7.0 reports NOPERM inside a script. The denied call was not executed.
         "ERR" if detail.starts_with("The user executing the script can't") => ErrorKind::Denied,
@@ -43,7 +43,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
     let remedy = match (fault.words().0, kind) {
         ("READONLY", _) => "the server is a replica; name the master",
         ("OOM", _) => "raise its `maxmemory`",
-        ("MISCONF", _) => "check its disk, which is not writable",
+        ("MISCONF", _) => "check the server's disk, which is not writable",
         ("MOVED" | "ASK", _) => {
             "the server is one node of a cluster; name the node that has the slot of the \
                                  prefix"
@@ -58,7 +58,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
              (default 16)"
         }
         (_, ErrorKind::Denied) => {
-            "check the login; it needs EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, and hashes and sets under \
+            "check the login; the user needs EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, and hash and set commands under \
              the prefix"
         }
         (_, ErrorKind::UnknownOutcome) => "it may have been applied",

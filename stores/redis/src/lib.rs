@@ -159,8 +159,9 @@ impl RedisStore {
         match answer.word() {
             "missing" => Ok(None),
             "sequence" => {
-                let unreadable =
-                    |_| Error::new(ErrorKind::StoreViolation, "its numbers are not valid for a sequence");
+                let unreadable = |_| {
+                    Error::new(ErrorKind::StoreViolation, "the stored numbers are not valid for a sequence")
+                };
                 Ok(Some(schema::decode(answer, name).map_err(unreadable)?))
             }
             _ => Err(self.link.failed(&answer.garbled(), Asked::Read)),

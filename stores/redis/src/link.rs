@@ -187,7 +187,7 @@ impl Link {
         let mut pipeline = Pipeline::with_capacity(calls.len() + 1);
         for (call, nonce) in calls.iter().zip(&nonces) {
             let at = self.terms.scripts.iter().position(|script| *script == call.script);
-            let hash = &live.hashes[at.expect("the script of a call is one of the connection's")];
+            let hash = &live.hashes[at.expect("the connection has the script of each call")];
             pipeline
                 .cmd("EVALSHA")
                 .arg(hash)
@@ -262,7 +262,7 @@ impl Terms {
         let mut connection = line.connection.clone();
         loop {
             match self.introduce(&mut connection).await {
-                // The server has just started and is loading its data: until then it answers nothing else.
+                // The server has just started: until its data is loaded, it returns no other reply.
                 Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
                 Err(Fault::NotSent(error)) => return Err(error),
                 Err(fault) => return Err(REDIS.refused(&fault)),

@@ -54,7 +54,8 @@ idmill_kit::options! {
     pub timeout: Duration = "5s" in WAIT;
     /// How many replicas must acknowledge a grant before it counts.
     ///
-    /// If fewer have done so after three quarters of the timeout, the grant is an unknown outcome and a gap.
+    /// If fewer have done so after three quarters of the timeout, the outcome is unknown and the ids are a
+    /// gap.
     pub replicas: u32 = "0" in whole(0, 100);
     /// How grants survive a crash.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
@@ -125,9 +126,9 @@ impl RedisOptions {
 
 impl Word for Keeps {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
-        (Self::Disk, "disk", "checks the server's settings, and rejects a server without them"),
-        (Self::Trust, "trust", "assumes the settings, for servers that forbid `CONFIG GET`"),
-        (Self::Process, "process", "does not require them; a crash then repeats ids"),
+        (Self::Disk, "disk", "rejects a server whose settings could lose reserved ids in a crash"),
+        (Self::Trust, "trust", "assumes that the settings are right, for servers that forbid `CONFIG GET`"),
+        (Self::Process, "process", "does not require the settings; ids can repeat after a crash"),
     ];
 }
 
@@ -137,7 +138,7 @@ impl Target for RedisOptions {
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
-            // Any other `failover` refuses nothing.
+            // Only `failover=refuse` rejects reserves.
             if self.after_failover() != Failover::Refuse {
                 return Ok(Vec::new());
             }
@@ -175,7 +176,7 @@ mod tests {
     #[test]
     fn invalid_options_are_rejected_without_the_password() {
         for (url, remedy) in [
-            ("http://x", "begins with `redis://`"),
+            ("http://x", "must begin with `redis://`"),
             ("redis:x", "two slashes"),
             ("redis://", "HOST:PORT"),
             ("redis://x:0", "6379"),
@@ -192,13 +193,13 @@ mod tests {
             ("redis://x?timeout=5", "ms, s, m or h), 100ms to 1h, such as timeout=5s"),
             ("redis://x?replicas=-1", "replicas=\"-1\" cannot be used: write a whole number, 0 to 100"),
             ("redis://x?replicas=101", "0 to 100, such as replicas=0"),
-            ("redis://x?durability=none", "disk (checks the server's settings"),
+            ("redis://x?durability=none", "disk (rejects a server whose settings"),
             ("redis://x?failover=x", "`refuse` (no ids until"),
             ("redis://x?ca=/x.pem", "rediss://"),
             ("redis://x?prefix=", "1 to 64 letters"),
             ("redis://x?prefix=a}b", "1 to 64 letters"),
             ("redis://x?prefx=a", "prefix=idmill"),
-            ("redis://x?prefix=a&prefix=b", "twice"),
+            ("redis://x?prefix=a&prefix=b", "duplicate option"),
         ] {
             let error = url.parse::<RedisOptions>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");

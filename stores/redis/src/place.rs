@@ -12,7 +12,7 @@ pub(crate) const TLS: &str = "rediss";
 /// A server, and the user to log in as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// The user to log in as, and the one host.
+    /// The user to log in as, and the host.
     pub(crate) authority: Authority,
     pub(crate) server: Address,
     pub(crate) tls: Tls,

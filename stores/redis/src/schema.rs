@@ -149,7 +149,9 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
         "replica" => Error::new(ErrorKind::Unavailable, "the server became a replica; name the master"),
         "foreign" => Error::new(
             ErrorKind::StoreViolation,
-            format!("the key `{key}` is not as idmill writes it; choose another prefix, or correct it"),
+            format!(
+                "the key `{key}` has a value that idmill did not write; choose another prefix, or correct it"
+            ),
         ),
         "forgetful" => Error::new(
             ErrorKind::Conflict,
@@ -160,8 +162,8 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
     })
 }
 
-/// The master that wrote the sequence last, and this server, from this word of an answer on. `None` if they
-/// are the same. They differ after this server was a replica of another master.
+/// Reads the master that wrote the sequence last, and this server, from an answer, starting at word `from`.
+/// `None` if they are the same. They differ after this server was a replica of another master.
 pub(super) fn masters(answer: &Answer, from: usize) -> Option<[String; 2]> {
     let word = |at| answer.words.get(at).filter(|word: &&String| !word.is_empty());
     Some([word(from)?, word(from + 1)?].map(|replid| format!("master {replid}")))

@@ -34,8 +34,8 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, Stri
     let policy = is("maxmemory_policy");
     if policy.starts_with("allkeys") {
         return Err(unsupported(format!(
-            "maxmemory-policy {policy} would evict sequences; CONFIG SET maxmemory-policy noeviction (or \
-             volatile-lru)"
+            "maxmemory-policy {policy} would evict sequences; run `CONFIG SET maxmemory-policy noeviction` \
+             (or `volatile-lru`)"
         )));
     }
     if demands == Demands::Keeps {
@@ -49,7 +49,7 @@ pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, Stri
     }
     let remedy: Vec<_> = wrong.iter().map(|(key, value)| format!("CONFIG SET {key} {value}")).collect();
     Err(unsupported(format!(
-        "a crash would lose grants; {} (also in its configuration file), or set `?durability=process` \
+        "a crash would lose grants; run {} and change the configuration file, or set `?durability=process` \
          (`Keeps::Process`)",
         remedy.join(", ")
     )))

@@ -30,7 +30,7 @@ pub(super) fn classify(status: &Status) -> ErrorKind {
         Code::PermissionDenied | Code::Unauthenticated => ErrorKind::Denied,
         Code::Unimplemented => ErrorKind::Unsupported,
         Code::DataLoss => ErrorKind::StoreViolation,
-        // Aborts, and errors of the network or of a busy server. The driver reports a broken connection as
+        // Aborted transactions, network errors, and busy servers. The driver reports a broken connection as
         // `Code::Unknown`.
         Code::Aborted
         | Code::Unavailable
@@ -120,9 +120,8 @@ pub(super) fn commit_failed(status: Status) -> Error {
 pub(super) fn no_session(error: SessionError) -> Error {
     match error {
         SessionError::GRPC(status) => failed(status),
-        other => {
-            Error::new(ErrorKind::Unavailable, format!("no session with Spanner: {other}")).because(other)
-        }
+        other => Error::new(ErrorKind::Unavailable, format!("cannot get a Spanner session: {other}"))
+            .because(other),
     }
 }
 

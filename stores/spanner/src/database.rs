@@ -154,11 +154,8 @@ impl Database {
         let (sender, receiver) = oneshot::channel();
         let database = self.clone();
         let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
-            Error::new(
-                ErrorKind::Unsupported,
-                "there is no tokio runtime, which Spanner needs; call it within one",
-            )
-            .because(error)
+            Error::new(ErrorKind::Unsupported, "the Spanner store needs a tokio runtime; call it within one")
+                .because(error)
         })?;
         runtime.spawn(async move {
             let sender = Arc::new(sender);
@@ -169,7 +166,7 @@ impl Database {
             }
         });
         receiver.await.unwrap_or_else(|_| {
-            let message = "the reserving task ended early; its commit may have been applied";
+            let message = "the task of the transaction ended early; its commit may have been applied";
             Err(Error::new(ErrorKind::UnknownOutcome, message))
         })
     }

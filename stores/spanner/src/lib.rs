@@ -237,7 +237,7 @@ impl SpannerStore {
             // detect it.
             if stored.layout == Layout::Plain {
                 return Err(
-                    table.lacks_columns(&wanted, "the incarnation, to detect that a sequence was replaced")
+                    table.lacks_columns(&wanted, "the incarnation, which shows that a sequence was replaced")
                 );
             }
             Ok((true, vec![table.delete(&wanted)]))

@@ -185,7 +185,7 @@ impl Table {
     /// Returns the error for a feature that plain rows cannot store.
     pub(super) fn lacks_columns(&self, name: &SequenceName, what: &str) -> Error {
         let message = format!(
-            "the table `{}` has no columns for {what}; add them, which does not change its sequences: {}",
+            "the table `{}` has no columns for {what}; add them (the sequences stay unchanged): {}",
             self.0,
             self.alterations(&ADDED)
         );
@@ -202,9 +202,8 @@ impl Table {
         // themselves.
         let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
         if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
-            return Err(
-                self.lacks_columns(name, "a start above 1, or a max that is not the largest id of a type")
-            );
+            return Err(self
+                .lacks_columns(name, "a start other than 1, or a max that is not the largest id of a type"));
         }
         let (next, bounds) = (Some(1), plain_bounds(1));
         Ok(SequenceInfo::stored(name.clone(), next, bounds, PLAIN_IDENTITY))
@@ -341,7 +340,7 @@ fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, Fault> {
 
 /// Returns the bounds of a plain row. They begin with 0 if the next value is 0, otherwise with 1.
 fn plain_bounds(next: u64) -> Bounds {
-    Bounds::new(next.min(1), PLAIN_MAX).expect("0 and 1 are below")
+    Bounds::new(next.min(1), PLAIN_MAX).expect("0 and 1 are below PLAIN_MAX")
 }
 
 fn encode(value: u64) -> i64 {

@@ -16,10 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let number: i64 = next_in(&tx, "invoices")?;
         tx.execute("INSERT INTO invoices VALUES (?1, ?2)", (number, total))?;
         if goes_wrong {
-            println!("invoice {number} over {total}: rolled back, and its number with it");
+            println!("invoice {number} for {total}: rolled back, so {number} is free again");
             tx.rollback()?;
         } else {
-            println!("invoice {number} over {total}");
+            println!("invoice {number} for {total}");
             tx.commit()?;
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Database {
 impl Database {
     /// Opens the file, and creates it and the table if the settings allow it. Blocks.
     ///
-    /// Retries while others hold the file, until the busy timeout has passed.
+    /// Retries while the file is locked, until the busy timeout has passed.
     pub(super) fn open(settings: Settings) -> Result<Self> {
         let deadline = Instant::now() + settings.busy_timeout;
         let mut delays = ExponentialBuilder::new()
@@ -64,8 +64,8 @@ impl Database {
         at_once(Session::open_again(&self.settings, &self.files, connect))
     }
 
-    /// Drops the connection if its transaction could not be rolled back, or if another one is open
-    /// on it: that ends the transaction.
+    /// Drops the connection if its transaction could not be rolled back, or if a transaction is still open on
+    /// it. Dropping ends the transaction.
     fn put_back(&mut self, session: Session<Own>) {
         self.session =
             Some(session).filter(|session| session.is_idle() && session.executor().0.is_autocommit());
@@ -93,7 +93,7 @@ fn connect(path: &Path, mode: Mode) -> Result<Own, Fault> {
 }
 
 fn flags(mode: Mode) -> OpenFlags {
-    // No SQLite mutex: the connection has one around it. No URIs: the path is only a path.
+    // No SQLite mutex: the connection has one around it. No URIs: SQLite must not interpret the path.
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_READ_ONLY, mode == Mode::ReadOnly);
     flags.set(OpenFlags::SQLITE_OPEN_READ_WRITE, mode != Mode::ReadOnly);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(at_once(make_durable(&mut memory, true)).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
-    /// Like the connections of a pool, with any settings.
+    /// The connections may have any settings, as in a pool.
     #[test]
     fn caller_connections_are_made_durable_and_watched() {
         let dir = tempfile::tempdir().unwrap();
@@ -191,7 +191,7 @@ mod tests {
             .unwrap();
         let mut database = database(dir.path());
         let reader = Connection::open(&path).unwrap();
-        // A reader of a rollback journal blocks a writer's commit, not its begin.
+        // A reader of a rollback journal blocks a writer's COMMIT, not its BEGIN.
         reader.execute_batch("BEGIN; SELECT * FROM u").unwrap();
         assert_eq!(database.run(create).unwrap_err().kind(), ErrorKind::Unavailable);
         assert!(database.session.is_some(), "it was rolled back");

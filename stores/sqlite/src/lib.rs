@@ -91,8 +91,7 @@ impl SqliteStore {
     /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table
     ///   is missing and the mode does not create it;
     /// - [`Denied`](ErrorKind::Denied);
-    /// - [`Unavailable`](ErrorKind::Unavailable) if others hold the database for the whole busy
-    ///   timeout;
+    /// - [`Unavailable`](ErrorKind::Unavailable) if the database stays locked for the whole busy timeout;
     /// - [`StoreViolation`](ErrorKind::StoreViolation) if the file is corrupt or not a database;
     /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not this crate's, or the file
     ///   has several names;
@@ -186,7 +185,7 @@ async fn look<R: Send + 'static>(job: impl FnOnce() -> Result<R> + Send + 'stati
 
 fn runtime() -> Result<Handle> {
     Handle::try_current().map_err(|error| {
-        Error::new(ErrorKind::Unsupported, "there is no tokio runtime, which SQLite needs; call it in one")
+        Error::new(ErrorKind::Unsupported, "the SQLite store needs a tokio runtime; call it within one")
             .because(error)
     })
 }

@@ -219,7 +219,7 @@ mod tests {
             ("a%00b", "NUL"),
             ("x?tabel=a", "table=idmill_sequences, busy_timeout=5s, mode=ro|rw|rwc"),
             ("x?mode=rwx", "rwc (may create)"),
-            ("x?mode=rw&mode=ro", "twice"),
+            ("x?mode=rw&mode=ro", "duplicate option"),
             ("x?busy_timeout=5", "ms, s, m or h), 0s to 2147483647ms, such as busy_timeout=5s"),
             ("x?busy_timeout=-5s", "ms, s, m or h), 0s to 2147483647ms, such as busy_timeout=5s"),
             (

@@ -42,11 +42,11 @@ pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) 
     InTransaction::new(name)?.reserve(transaction, count)
 }
 
-/// A sequence that is drawn from inside the caller's own transactions.
+/// Draws ids of a sequence inside the caller's own transactions.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps: if a transaction
-/// rolls back, the next one gets its ids. In return, transactions that draw from one database run
-/// one after another. A commit is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls back,
+/// the next one gets its ids. The cost: transactions that draw from one database run one after another. A
+/// commit is as durable as the caller's connection makes it.
 ///
 /// The sequence and the table are created on first use, in the same transaction. A
 /// [`SqliteStore`](super::SqliteStore) may draw from the same sequence and never gets the same id, but it
@@ -99,7 +99,7 @@ impl<T: Id> InTransaction<T> {
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
     ///   the next id;
-    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the database;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the database is locked;
     /// - [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
     pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<IdRange<T>> {

@@ -27,7 +27,7 @@ fn child() {
         let request = Reserve::new(name, 7).create(Bounds::of::<u64>());
         for _ in 0..10_000 {
             let range = store.reserve(&request).await.unwrap().range;
-            // One write per line, so that a kill leaves only complete lines except for the last.
+            // Write each line in one call, so that a kill can truncate only the last line.
             let line = format!("granted {} {}\n", range.start(), range.len());
             std::io::stdout().write_all(line.as_bytes()).unwrap();
         }
@@ -108,8 +108,8 @@ fn killed_processes_leave_a_whole_file_and_no_id_twice() {
         }
         let outputs: Vec<_> = (0..3).map(|n| dir.path().join(format!("{round}-{n}"))).collect();
         let mut children: Vec<_> = outputs.iter().map(|output| spawn(&file, output)).collect();
-        // The first rounds are killed while the file is being created. Later rounds last longer,
-        // for slow machines.
+        // In the first rounds, the processes are killed while the file is being created. Later rounds last
+        // longer, for slow machines.
         let millis = 4 + 8 * (round * round).min(50);
         std::thread::sleep(Duration::from_millis(millis * (1 + round / 8)));
         for child in &mut children {

@@ -158,7 +158,7 @@ async fn ids_below_the_watermark_are_drawn_during_a_reserve() {
     world.ids.warm().await.unwrap();
     let before = world.waits();
     world.hold();
-    // The last of these draws falls below the watermark.
+    // The last of these draws crosses the watermark.
     draw_on_threads(&world.ids, 1, STEP - WATERMARK + 1);
     until("a reserve is under way", || world.store.reserves() == 2).await;
     draw_on_threads(&world.ids, 4, WATERMARK - 1);
@@ -190,7 +190,7 @@ async fn hundred_callers_without_cached_ids_share_one_reserve() {
     for step in [CROWD, 1_000] {
         let world = World::new(LATENCY, |s| s.step(step).watermark(0)).await;
         world.hold();
-        // The first reserve is held until all others wait too.
+        // The first reserve is held until all callers wait.
         let crowd: Vec<_> = (0..CROWD)
             .map(|_| {
                 let ids = world.ids.clone();

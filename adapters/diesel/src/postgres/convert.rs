@@ -33,8 +33,8 @@ fn of_kind(kind: DatabaseErrorKind) -> Option<&'static str> {
     })
 }
 
-/// Recognizes the server's English messages. This is safe in a transaction: whatever the error was,
-/// the server has ended the transaction, and no ids were taken.
+/// Recognizes the server's English messages. This is safe in a transaction: whatever the error was, the
+/// server has aborted the transaction, and no ids were taken.
 fn of_unknown(kind: DatabaseErrorKind, message: &str) -> Option<&'static str> {
     if matches!(kind, DatabaseErrorKind::ClosedConnection | DatabaseErrorKind::UnableToSendCommand) {
         return None;
@@ -64,11 +64,11 @@ pub(super) fn must_be_inside(depth: QueryResult<Option<NonZeroU32>>) -> Result<(
     match depth {
         Ok(Some(_)) => Ok(()),
         Ok(None) => {
-            Err(Fault::outside("draw inside `conn.transaction(…)`, on the connection that it passes"))
+            Err(Fault::outside("draw inside `conn.transaction(…)`, on the connection passed to its closure"))
         }
         Err(error) => {
             let message = "the transaction state is unknown after a failed COMMIT or ROLLBACK; close the \
-                           connection and begin on another";
+                           connection and retry on another";
             Err(Fault::Refused(Error::new(ErrorKind::Unavailable, message).because(error)))
         }
     }

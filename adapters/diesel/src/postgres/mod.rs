@@ -1,7 +1,7 @@
 //! PostgreSQL: ids inside the transactions of a diesel connection, and a store that you can use
 //! with your pool.
 //!
-//! The table is that of `idmill-postgres`: processes with either crate share its sequences.
+//! The table is the same as in `idmill-postgres`: processes with either crate share its sequences.
 //!
 //! # Protocol
 //!

@@ -40,7 +40,8 @@ impl QueryFragment<Pg> for Sent<'_> {
     }
 }
 
-/// Binds a value with its type. The lock timeout is that of the caller's transaction.
+/// Binds a value with its type. The statement ignores the lock timeout: that of the caller's transaction
+/// applies.
 fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> {
     match value {
         Value::Null => out.push_bind_param::<Nullable<Text>, _>(NULL),

@@ -5,22 +5,21 @@ use idmill_sql::postgres::Calls;
 /// A sequence that is drawn from inside the caller's own transactions: pass the connection that
 /// `conn.transaction(…)` provides.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
-/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
-/// that draw from one sequence run one after another, each from its first id to its end. Draw late
-/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
-/// commit is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
+/// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
+/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
+/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
+/// connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a store once
 /// creates it, or use [`ddl`](super::ddl) in a migration. A store may draw from the same sequence and never
 /// gets the same id, but it leaves gaps.
 ///
-/// diesel makes a nested transaction a savepoint. If it is rolled back, the ids drawn in it are
-/// returned. The lock is held until the outer transaction ends.
+/// diesel makes a nested transaction a savepoint. If it is rolled back, the ids drawn in it are returned. The
+/// row stays locked only if the outer transaction drew from it too.
 ///
-/// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
-/// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has
-/// to be restarted.
+/// Use READ COMMITTED, PostgreSQL's default isolation level. At a stricter level, a transaction that waited
+/// for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.
 ///
 /// See the [crate](crate) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Diesel>;

@@ -45,7 +45,7 @@ async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     let (held, dropped) = tokio::join!(holding, dropped);
     held.unwrap();
     assert_eq!(dropped.unwrap_err().to_string(), "rolls back");
-    // The connections are in sync, and no number is missing.
+    // The connection is in sync, and no number is missing.
     for expected in 2..6 {
         let drawn = conn.transaction(async |conn| {
             let number = next_in::<i64>(conn, "invoices").await?;

@@ -76,7 +76,7 @@ async fn errors_without_a_diesel_kind_are_classified_by_message() {
         let error = elsewhere.next(conn).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
         assert!(error.to_string().contains("42P01"), "{error}");
-        // The error has ended the transaction.
+        // The error has aborted the transaction.
         let error = next_in::<i64>(conn, "s").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("25P02"), "{error}");

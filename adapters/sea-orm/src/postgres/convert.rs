@@ -4,7 +4,8 @@ use idmill_sql::{Fault, Row, Statement, Value};
 use idmill_sqlx::postgres::fault_of as fault_of_sqlx;
 use sea_orm::{DbBackend, DbErr, QueryResult, RuntimeErr, Statement as Sent, Value as Bound};
 
-/// Converts a statement with its values. Its lock timeout is that of the caller's transaction.
+/// Converts a statement with its values. The statement ignores its lock timeout: that of the caller's
+/// transaction applies.
 pub(super) fn sent(statement: &Statement<'_>) -> Sent {
     Sent::from_sql_and_values(DbBackend::Postgres, &*statement.sql, statement.values.iter().map(bound))
 }

@@ -1,8 +1,8 @@
 //! PostgreSQL: a store that uses a [`DatabaseConnection`](sea_orm::DatabaseConnection), and ids
 //! inside its transactions.
 //!
-//! The table is that of `idmill-postgres`: processes with either crate share its sequences. The
-//! store is that of `idmill-sqlx08`, over SeaORM's sqlx pool.
+//! The table is the same as in `idmill-postgres`: processes with either crate share its sequences. The store
+//! wraps the one of `idmill-sqlx08`, over SeaORM's sqlx pool.
 //!
 //! # Protocol of a draw in a transaction
 //!
@@ -15,15 +15,15 @@
 //!
 //! # Cancellation
 //!
-//! A future of [`next_in`] that is dropped may have been executed by the server, and leaves an
-//! unread answer. sqlx discards the answer before the next statement. Roll the transaction back
-//! then: if it commits, it may leave a gap.
+//! If a future of [`next_in`] is dropped, the server may have executed its statement, and an unread answer is
+//! left. sqlx discards the answer before the next statement. Roll the transaction back then: if it commits,
+//! it may leave a gap.
 //!
 //! # Dropped transactions
 //!
-//! A dropped transaction is rolled back when its connection returns to the pool, and the next
-//! transaction gets its ids. SeaORM has no transactions on a connection that is held elsewhere. A
-//! nested transaction that is dropped is rolled back with the next statement of the outer
+//! A dropped transaction is rolled back when its connection returns to the pool, and the next transaction
+//! gets its ids. A SeaORM transaction always owns its connection, so none stays open on a connection that you
+//! hold. A nested transaction that is dropped is rolled back with the next statement of the outer
 //! transaction, or at its end.
 
 mod convert;

@@ -62,13 +62,13 @@ fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
 /// The error for another kind of connection, with advice.
 pub(super) fn elsewhere(what: &str, backend: DbBackend) -> Error {
     let is = match backend {
-        DbBackend::MySql => "of MySQL (use the store of `idmill-mysql`)",
-        DbBackend::Sqlite => "of SQLite (use `idmill_sqlx::sqlite` of `idmill-sqlx08`)",
-        DbBackend::Postgres => "a mock or a proxy, which has no pool",
+        DbBackend::MySql => "for MySQL (use `idmill-mysql`)",
+        DbBackend::Sqlite => "for SQLite (use `idmill_sqlx::sqlite` of `idmill-sqlx08`)",
+        DbBackend::Postgres => "a mock or a proxy, and has no pool",
     };
     let message = format!(
-        "expected PostgreSQL, but the {what} is {is}; in tests without a database use \
-         `idmill::store::MemoryStore`"
+        "expected PostgreSQL, but the {what} is {is}; for tests, use \
+         `MemoryStore`"
     );
     Error::new(ErrorKind::InvalidInput, message)
 }

@@ -58,11 +58,11 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
-/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
-/// that draw from one sequence run one after another, each from its first id to its end. Draw late
-/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
-/// commit is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
+/// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
+/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
+/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
+/// connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a
 /// [`PostgresStore`](super::PostgresStore) once creates it, or use [`ddl`](super::ddl) in a migration. A
@@ -72,9 +72,8 @@ pub async fn reserve_in<T: Id>(
 /// returned, including ids that the outer transaction drew in that time. The lock is held until the
 /// outermost transaction ends, or until a rollback to the savepoint before the first draw.
 ///
-/// Use READ COMMITTED, PostgreSQL's default isolation level. In a stricter level a transaction that
-/// waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has
-/// to be restarted.
+/// Use READ COMMITTED, PostgreSQL's default isolation level. At a stricter level, a transaction that waited
+/// for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.
 ///
 /// See the [module](super) for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, SeaOrm>;

@@ -12,9 +12,9 @@ fn mock(backend: DbBackend) -> DatabaseConnection {
 async fn connection_to_another_database_is_rejected_with_remedy() {
     let sqlite = Database::connect("sqlite::memory:").await.unwrap();
     for (connection, said) in [
-        (sqlite, "of SQLite (use `idmill_sqlx::sqlite`"),
-        (mock(DbBackend::Sqlite), "of SQLite"),
-        (mock(DbBackend::MySql), "of MySQL (use the store of `idmill-mysql`"),
+        (sqlite, "for SQLite (use `idmill_sqlx::sqlite`"),
+        (mock(DbBackend::Sqlite), "for SQLite"),
+        (mock(DbBackend::MySql), "for MySQL (use `idmill-mysql`"),
         (mock(DbBackend::Postgres), "a mock or a proxy"),
         (DatabaseConnection::Disconnected, "`Database::connect`"),
     ] {

@@ -1,6 +1,6 @@
 //! An entity whose key is an id of idmill.
 
-// The derives generate such items.
+// The derives generate unreachable `pub` items.
 #![allow(unreachable_pub)]
 
 use sea_orm::entity::prelude::*;

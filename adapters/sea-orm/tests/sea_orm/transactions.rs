@@ -96,12 +96,12 @@ async fn server_error_keeps_its_sqlstate_and_cause() {
     let cause = error.source().and_then(|cause| cause.downcast_ref::<SqlxError>());
     let code = cause.and_then(SqlxError::as_database_error).and_then(DatabaseError::code);
     assert_eq!(code.as_deref(), Some("42P01"));
-    // The error has ended the transaction.
+    // The error has aborted the transaction.
     let error = next_in::<i64>(&tx, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.to_string().contains("25P02"), "{error}");
     drop(tx);
-    // In a stricter isolation level, the draw fails because another transaction was first.
+    // At a stricter isolation level, the draw fails because another transaction committed first.
     let serializable = Some(IsolationLevel::Serializable);
     let tx = db.begin_with_config(serializable, None).await.unwrap();
     assert_eq!(number(&tx, "SELECT count(*) FROM idmill_sequences").await, 0);
@@ -136,7 +136,7 @@ async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     let Some(engine) = server().await else { return };
     let db = service(&engine, 1).await;
     db.execute_unprepared("CREATE SCHEMA billing").await.unwrap();
-    // As in a migration.
+    // Create the table as a migration does.
     db.execute_unprepared(&ddl(Some("billing"), "numbers").unwrap()).await.unwrap();
     let numbers =
         InTransaction::<i64>::new("it's $1 é").unwrap().bounds(Bounds::new(2026_0001, 2026_9999).unwrap());

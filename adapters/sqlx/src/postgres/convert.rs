@@ -45,7 +45,7 @@ pub(super) fn unconnected(error: SqlxError) -> Fault {
         SqlxError::Configuration(_) => ErrorKind::InvalidInput,
         SqlxError::Tls(cause) if is_of_certificate(&chain(&**cause)) => ErrorKind::Denied,
         SqlxError::Tls(_) => ErrorKind::Unsupported,
-        // A handshake with rustls fails with an I/O error.
+        // rustls reports a failed handshake as an I/O error.
         SqlxError::Io(cause) if cause.get_ref().is_some_and(|cause| is_of_certificate(&chain(cause))) => {
             ErrorKind::Denied
         }

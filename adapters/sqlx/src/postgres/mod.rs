@@ -1,24 +1,23 @@
 //! PostgreSQL: a store that uses a [`PgPool`](sqlx::PgPool), and ids inside the pool's
 //! transactions.
 //!
-//! The table is that of `idmill-postgres`: processes with either crate share its sequences.
+//! The table is the same as in `idmill-postgres`: processes with either crate share its sequences.
 //!
 //! # Protocol
 //!
-//! A statement is sent as one text with its values as literals, by PostgreSQL's simple protocol. So
-//! it is one round trip, nothing is prepared on any connection, and it works through a pooler in
-//! transaction mode (PgBouncer). A value is a literal of printable ASCII without quotes and
-//! backslashes; any other text is sent as hexadecimal digits.
+//! A statement is sent as one text with its values as literals, over PostgreSQL's simple query protocol. So
+//! it is one round trip, nothing is prepared on any connection, and it works through a pooler in transaction
+//! mode (PgBouncer). A value is a literal of printable ASCII without quotes and backslashes; any other text
+//! is sent as hexadecimal digits.
 //!
 //! # Cancellation
 //!
-//! A call of the store that is dropped may have been sent. The server then executes it, and the
-//! reserved range becomes a gap. Its connection is closed. If it was one of your pool's, the pool
-//! opens another.
+//! If a call of the store is dropped, its statement may already be sent. The server then executes it, and the
+//! reserved range becomes a gap. Its connection is closed. If it was one of your pool's, the pool opens
+//! another.
 //!
-//! A future of [`next_in`] that is dropped leaves an unread answer on your connection. sqlx
-//! discards it before the next statement. Roll the transaction back then: if it commits, it may
-//! leave a gap.
+//! A dropped future of [`next_in`] leaves an unread answer on your connection. sqlx discards it before the
+//! next statement. Roll the transaction back then: if it commits, it may leave a gap.
 //!
 //! # Dropped transactions
 //!

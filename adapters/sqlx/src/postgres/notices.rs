@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(log.0.load(Ordering::Relaxed), 3);
     }
 
-    /// Of two concurrent statements on one thread, each captures its own notice.
+    /// Two concurrent statements on one thread each capture their own notice.
     #[tokio::test]
     async fn notice_of_one_statement_is_not_given_to_another() {
         let (one, two) = tokio::join!(said(WARNING), said("vacuum"));

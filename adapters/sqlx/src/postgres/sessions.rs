@@ -127,8 +127,8 @@ impl Source {
         match timeout_at(halfway(deadline), pool.connect_options().connect()).await {
             Ok(Err(error)) => unconnected(error),
             _ => unavailable(format!(
-                "no connection within {:?}, half of the timeout; if the pool has an `after_connect`, check \
-                 in the log whether it fails",
+                "no connection within {:?} (half the timeout); if the pool has an `after_connect`, check \
+                 the log for its errors",
                 self.timeout / 2
             )),
         }

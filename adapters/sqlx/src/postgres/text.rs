@@ -34,8 +34,8 @@ fn literal(value: &Value, lock_timeout: &str) -> String {
     }
 }
 
-/// Only text that cannot end the quotes, whatever the session's settings are, is quoted. All other
-/// text is hexadecimal.
+/// Text is quoted only if it cannot end the quotes under any settings of the session. All other text is
+/// hexadecimal.
 fn text_literal(text: &str) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\')) {
         return format!("'{text}'::text");

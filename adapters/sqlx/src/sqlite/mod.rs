@@ -1,7 +1,7 @@
 //! SQLite: a store that uses a [`SqlitePool`](sqlx::SqlitePool), and ids inside the pool's
 //! transactions.
 //!
-//! The table is that of `idmill-sqlite`: processes with either crate share its sequences.
+//! The table is the same as in `idmill-sqlite`: processes with either crate share its sequences.
 //!
 //! # One writer at a time
 //!
@@ -12,10 +12,10 @@
 //!
 //! # Cancellation
 //!
-//! A call of the store that is dropped closes its connection, which rolls back uncommitted writes.
-//! A commit that had begun may complete, and leaves a gap. The next call opens another connection.
+//! Dropping a call of the store closes its connection, which rolls back uncommitted writes. A commit that had
+//! begun may complete, and leaves a gap. The next call opens another connection.
 //!
-//! A future of [`next_in`] that is dropped may have been executed: roll the transaction back.
+//! If a future of [`next_in`] is dropped, its statements may have run: roll the transaction back.
 
 mod executor;
 mod options;

@@ -43,18 +43,18 @@ pub async fn reserve_in<T: Id>(
 
 /// A sequence that is drawn from inside the caller's own transactions: pass `&mut *tx`.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps: if a transaction
-/// rolls back, the next one gets its ids. In return, transactions that draw from one database run
-/// one after another. A commit is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls back,
+/// the next one gets its ids. The cost: transactions that draw from one database run one after another. A
+/// commit is as durable as the caller's connection makes it.
 ///
 /// The sequence and the table are created on first use, in the same transaction. A
 /// [`SqliteStore`](super::SqliteStore) may draw from the same sequence and never gets the same id, but it
 /// leaves gaps.
 ///
-/// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred transaction, as of
-/// `begin`, works too if it reads nothing before its first id. After a read, SQLite rejects its
-/// write if others have written since ([`Unavailable`](idmill::ErrorKind::Unavailable)): roll it
-/// back and begin it again.
+/// Begin the transaction with `begin_with("BEGIN IMMEDIATE")`. A deferred transaction, such as one from
+/// `begin`, works too if it reads nothing before its first id. After a read, SQLite rejects its write if
+/// others have written since ([`Unavailable`](idmill::ErrorKind::Unavailable)): roll it back and begin it
+/// again.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Table, Sqlx>;
 
 /// Marks transactions of `sqlx` with SQLite.

@@ -118,19 +118,19 @@ async fn a_call_that_is_dropped_leaves_no_connection_half_used() {
             let store = store.clone();
             tokio::spawn(async move { reserve(&store, "s", 5).await })
         };
-        // Longer than the short wait, after which the statement is sent again.
+        // Sleep past the brief lock timeout, after which the statement is sent again.
         until_waiting(&admin).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
         until_waiting(&admin).await;
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
-        // The row is still held, and the only connection is free.
+        // The row is still locked, but the only connection is free.
         let began = Instant::now();
         pool.execute("SELECT 1").await.unwrap();
         assert_eq!(ids(reserve(&store, "other", 2).await.unwrap().range).1 % 2, 0);
         assert!(began.elapsed() < Duration::from_secs(30), "{shared}: {:?}", began.elapsed());
         holder.rollback().await.unwrap();
-        // The dropped call may have been executed; later answers are correct.
+        // The dropped call may have reserved ids; later ids must still increase.
         let first = ids(reserve(&store, "s", 1).await.unwrap().range).0;
         let then = ids(reserve(&store, "s", 1).await.unwrap().range).0;
         assert!(first < then, "{first} {then}");

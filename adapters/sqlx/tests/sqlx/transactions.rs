@@ -71,7 +71,7 @@ async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     let pool = pool(&engine, 2);
     sqlx::query("CREATE SCHEMA billing").execute(&pool).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
-    // As in a migration.
+    // Create the table as a migration does.
     let ddl: &'static str = ddl(Some("billing"), "numbers").unwrap().leak();
     sqlx::query(ddl).execute(&mut *connection).await.unwrap();
     let numbers =

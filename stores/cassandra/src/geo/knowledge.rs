@@ -1,4 +1,5 @@
-//! In-memory state of a process about its sequences. It can only reduce the number of ids that are granted.
+//! In-memory state of a process about its sequences. It can prevent a grant, but never allows an additional
+//! one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -81,8 +82,8 @@ impl Knowledge {
         self.with(name, |known| known.era)
     }
 
-    /// Returns the lowest state that a window may have. Call this *before* the window is read that is
-    /// compared with the floor.
+    /// Returns the lowest state that a window may have. Call this *before* reading the window to compare with
+    /// the floor.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.with(name, |known| known.floor)
     }

@@ -28,8 +28,8 @@ use super::sequences::{Sequences, global};
 
 /// How long a draw waits for the recall check before it uses the window without the check.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// Maximum number of attempts to claim a range. If all are refused or have an unknown outcome, the refill
-/// fails, and the next refill continues.
+/// Maximum number of attempts to claim a range. If none is acknowledged, the refill fails, and the next
+/// refill claims again under the same token.
 const CLAIMS: u32 = 8;
 
 /// State of a geo store, shared by its clones.
@@ -143,7 +143,7 @@ impl Geo {
         window: Option<&WindowRow>,
     ) -> Result<()> {
         if floor.is_some_and(|floor| !floor.allows(window)) {
-            return Err(self.windows.refuse(name, "it was lost, or went back in time"));
+            return Err(self.windows.refuse(name, "the window was lost, or went back in time"));
         }
         if let Some(window) = window {
             self.knowledge.raise(name, Floor::of_window(window));
@@ -156,7 +156,7 @@ impl Geo {
     async fn mend(&self, request: &Reserve, window: Option<&WindowRow>, floor: Option<Floor>) -> Result<Era> {
         let name = &request.name;
         let global =
-            self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was recalled"))?;
+            self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was withdrawn"))?;
         match prepare(window, &global, floor.as_ref()) {
             Prepare::Ready => {}
             // The result does not matter, because the caller reads the window again.
@@ -220,7 +220,7 @@ impl Geo {
             return error;
         }
         let message = format!(
-            "the window of datacenter {} {state}, and the global counter has no quorum over all datacenters: \
+            "the window of datacenter {} {state}, and could not be refilled from the global counter: \
              {error}",
             self.settings.datacenter
         );

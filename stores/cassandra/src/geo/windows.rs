@@ -59,7 +59,9 @@ impl Windows {
 
     pub(super) async fn read(&self, name: &SequenceName) -> Result<Option<WindowRow>> {
         let cells = self.client.read(&self.read, self.key(name)).await?;
-        cells.map(|cells| decode(&cells).map_err(|fault| self.refuse(name, &fault))).transpose()
+        cells
+            .map(|cells| decode(&cells).map_err(|fault| self.refuse(name, &format!("it {fault}"))))
+            .transpose()
     }
 
     pub(super) async fn create(&self, name: &SequenceName, row: &WindowRow) -> Result<Outcome> {
@@ -108,9 +110,8 @@ impl Windows {
     pub(super) fn refuse(&self, name: &SequenceName, fault: &str) -> Error {
         let (table, dc) = (self.table.display(), &self.datacenter);
         let message = format!(
-            "the window of {:?} in {dc} ({table}) was rejected: {fault}; after a restore run `idmill set {} \
-             --next N` above all ids",
-            name.as_str(),
+            "the window in {dc} ({table}) was rejected: {fault}; after a restore, run `idmill set {} --next \
+             N` above the used ids",
             name.as_str()
         );
         Error::new(ErrorKind::StoreViolation, message).of(name)

@@ -1,4 +1,4 @@
-//! The options of the store: the location of the cluster, and how sequences are kept in it.
+//! The options of the store: the location of the cluster, and how sequences are stored in it.
 
 mod connecting;
 
@@ -17,7 +17,7 @@ use connecting::Translation;
 
 const PORT: u16 = 9042;
 const DATACENTER: Kind =
-    text("NAME", "the name of a datacenter as `nodetool status` spells it", |name| !name.is_empty());
+    text("NAME", "the name of a datacenter, as `nodetool status` prints it", |name| !name.is_empty());
 /// How sequences are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -37,8 +37,8 @@ impl Word for Mode {
 }
 
 idmill_kit::options! {
-    /// The location of a Cassandra or ScyllaDB cluster, and how sequences are kept in it. Options are checked
-    /// when the store is opened.
+    /// The location of a Cassandra or ScyllaDB cluster, and how sequences are stored in it. Options are
+    /// checked when the store is opened.
     ///
     /// As a URL: `cassandra://user:password@host:9042,host2/keyspace?mode=geo&dc=dc1&range=100000`; over TLS
     /// with `tls=true&ca=FILE&cert=FILE&key=FILE`. Passwords are never printed.
@@ -60,7 +60,7 @@ idmill_kit::options! {
         translation: Translation,
     }
 
-    /// How sequences are kept.
+    /// How sequences are stored.
     pub mode: Mode = "flat" in words::<Mode>();
     /// The datacenter whose nodes the store uses. Required for `geo` and `serial=local`.
     ///
@@ -74,8 +74,8 @@ idmill_kit::options! {
     pub threshold: u8 = "50" in whole(1, 100);
     /// Geo only: how soon a process detects that a sequence was set or removed elsewhere.
     ///
-    /// Until then it can continue with its window, while the global counter can be reached. It costs one
-    /// SERIAL read in each interval.
+    /// Until then it can continue with its window, or longer while the global counter is unreachable. The
+    /// check costs one SERIAL read per interval.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
     /// The table. Each table is a separate namespace. The windows are in `…_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;
@@ -159,7 +159,7 @@ impl CassandraOptions {
         self.tls.check("tls=false", "tls=true")?;
         let geo = self.check_geo()?;
         if self.serial == Serial::Local && self.datacenter.is_none() {
-            return Err(refuse("serial=local needs its datacenter; add `dc=NAME`"));
+            return Err(refuse("serial=local needs a datacenter; add `dc=NAME`"));
         }
         Ok(geo)
     }
@@ -258,7 +258,7 @@ mod tests {
             ("//a/ids?create_keyspace=dc1:0", "dc1:3,dc2:3"),
             ("//a/ids?cert=a.pem", "set both"),
             ("//a/ids?tls=false&ca=a.pem", "tls=false"),
-            ("//a/ids?dc=x&dc=y", "twice"),
+            ("//a/ids?dc=x&dc=y", "duplicate option"),
             ("//a/ids?tabel=x", "create_keyspace=DC:REPLICAS"),
         ] {
             let error = parse(url).unwrap_err();

@@ -329,7 +329,7 @@ async fn unknown_outcomes_neither_repeat_nor_lose_ids() {
         ledgers.entry(which).or_default().add(ledger);
     }
     for store in &stores {
-        // Use larger steps than the clients, because each reserve waits for the disk several times.
+        // Use larger steps than the clients to save time: each reserve waits for the disk several times.
         let rest = drain(store, &request("windows", 40)).await;
         ledgers.get_mut("windows").unwrap().add(rest);
     }

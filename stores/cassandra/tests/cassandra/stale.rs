@@ -30,8 +30,8 @@ struct Two {
 impl Two {
     async fn over(cluster: &Cluster) -> Self {
         let proxy = Between::to(cluster.address(0)).await;
-        // A write times out after a quarter of the timeout below. The prompt store must be done before
-        // that.
+        // A write times out after a quarter of the timeout below. `prompt` must finish before the held write
+        // times out.
         let options = cluster.behind(&proxy, "stale").create_keyspace([("dc1", 1)]).geo("dc1", 150);
         let options = options.timeout(Duration::from_secs(160)).check_every(Duration::ZERO);
         let [late, prompt] = [Cluster::open(&options).await, Cluster::open(&options).await];

@@ -118,7 +118,7 @@ async fn a_leader_may_die_at_any_moment() {
         running.spawn(stubborn(store, Arc::clone(&stop)));
     }
     reserved(&observer, 700).await;
-    // Killed and restarted; then another one paused, which the others do not detect for a while.
+    // Kill and restart the leader; then pause the next leader, which the others do not detect for a while.
     cluster.members[leader].kill();
     reserved(&observer, 700).await;
     cluster.members[leader].start().await.unwrap();

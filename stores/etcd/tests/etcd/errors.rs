@@ -125,8 +125,8 @@ async fn unreachable_server_is_unavailable_until_it_returns() {
     assert!(error.to_string().contains("refused"), "{error}");
     // One reachable member is enough.
     for hosts in [[dead.clone(), engine.address().to_string()], [engine.address().to_string(), dead]] {
-        // Not longer: while the member is down, a reserve that may have arrived is resent until this
-        // timeout.
+        // Keep the timeout short: while the member is down, a reserve that may have arrived is resent until
+        // this timeout.
         let options = EtcdOptions::new(hosts).timeout(std::time::Duration::from_secs(20));
         let store = EtcdStore::open_with(options).await.unwrap();
         reserve(&store, "s", 10).await.unwrap();

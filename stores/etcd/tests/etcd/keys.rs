@@ -17,7 +17,7 @@ async fn a_long_list_is_complete() {
     let store = open(&engine, "long").await;
     let names: BTreeSet<String> = (0..2100).map(|number| format!("{number:04}/%")).collect();
     let mut creating = tokio::task::JoinSet::new();
-    // In groups, since etcd aborts requests that wait for some seconds.
+    // Create the sequences in groups, because etcd aborts requests that wait for several seconds.
     for some in names.iter().cloned().collect::<Vec<_>>().chunks(42) {
         let (store, some) = (store.clone(), some.to_vec());
         creating.spawn(async move {

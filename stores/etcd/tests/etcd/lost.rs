@@ -174,7 +174,7 @@ async fn a_creation_that_arrives_late_makes_no_id_twice() {
     assert!(direct.remove(&name("s")).await.unwrap());
     held.open();
     held.passed().await;
-    // Wait until the late create was applied.
+    // Wait until the late create has been applied.
     next_is(&direct, "s", 11).await;
     for _ in 0..3 {
         note(direct.reserve(&request("s", 10)).await.unwrap());
@@ -189,7 +189,7 @@ async fn a_rest_is_given_back_once() {
     assert!(store.give_back(&back(6, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap(), "the range is no longer the last");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
-    // The store's cache is old, and shows this as the end of the sequence; it is not.
+    // The store's cache is stale: in it, ids 1 to 5 are the last reserved ids.
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (11, 5));
     assert!(!store.give_back(&back(1, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap());
@@ -198,7 +198,7 @@ async fn a_rest_is_given_back_once() {
     assert!(!store.give_back(&stranger).await.unwrap());
     let nowhere = GiveBack::new(name("nowhere"), grant.identity, back(11, 5).rest);
     assert!(!store.give_back(&nowhere).await.unwrap());
-    // Held back and not resent: there is only this copy.
+    // Hold the give-back: it is not resent, so this is the only copy.
     let held = proxy.hold_writes();
     let giving = tokio::spawn({
         let (store, back) = (store.clone(), back(11, 5));
@@ -231,6 +231,6 @@ async fn silence_ends_with_the_timeout() {
     );
     assert_eq!(inspect(&direct, "s").await.next, Some(21), "only one reserve was applied");
     proxy.proxy.disarm();
-    // The connection without answers is replaced.
+    // The unresponsive connection is replaced.
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
 }

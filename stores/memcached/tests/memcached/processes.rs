@@ -46,7 +46,7 @@ fn child() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             };
             let ended = clock.tick().await;
-            // Write each line at once, so that only the last line can be incomplete after a kill.
+            // Write each line in one call, so that a kill can truncate only the last line.
             let line = format!("drew {} {began} {ended}\n", range.start());
             std::io::stdout().write_all(line.as_bytes()).unwrap();
         }
@@ -123,7 +123,7 @@ pub(crate) async fn share_a_window(count: usize, url: &str, server: &Engine, clo
         round += 1;
         let victim = &processes[random.usize(..count)];
         victim.signal(Signal::STOP);
-        // Each pause is longer, so that even with a slow store all processes make progress between faults.
+        // The maximum pause grows, so that even with a slow store all processes make progress between faults.
         tokio::time::sleep(Duration::from_millis(random.u64(1..30 + round))).await;
         let mut operator = Raw::connect(server.address()).await;
         for _ in 0..random.u32(1..4) {
@@ -154,8 +154,8 @@ fn judge(processes: &[Process], evictions: u32) {
     }
     let ids: BTreeSet<u64> = draws.iter().map(|[id, ..]| *id).collect();
     assert_eq!(ids.len(), draws.len(), "an id was handed out twice");
-    // Go through the draws in the order of their requests. For each, take the largest id that was returned
-    // before.
+    // Go through the draws in the order of their requests. For each request, take the largest id that was
+    // returned before.
     let (mut by_end, mut by_begin) = (draws.clone(), draws);
     by_end.sort_unstable_by_key(|[.., ended]| *ended);
     by_begin.sort_unstable_by_key(|[_, began, _]| *began);

@@ -44,7 +44,7 @@ async fn store_slower_than_the_stub_costs_one_reported_block() {
     let error = tier.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(
-        error.to_string().contains("stub") && error.to_string().contains("1000 ids are a gap"),
+        error.to_string().contains("stub") && error.to_string().contains("1000 ids became a gap"),
         "{error}"
     );
     assert_eq!((tier.abandoned(), tier.uncertain()), (1_000, 0));

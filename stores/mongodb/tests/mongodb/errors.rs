@@ -267,7 +267,7 @@ async fn dropped_call_does_not_break_the_store() {
     proxy.counts([]);
     let request = request("s", 10);
     let mut dropped = store.reserve(&request);
-    // Poll the reserve until its command is sent. Then it is dropped.
+    // Poll the reserve until its command is sent, then drop it.
     while proxy.counts(["findAndModify"]) == [0] {
         tokio::select! {
             outcome = &mut dropped => panic!("{outcome:?}"),

@@ -48,7 +48,7 @@ impl MysqlOptions {
     }
 
     fn driver(&self, address: &Address, reset: bool) -> OptsBuilder {
-        // No minimum: a firewall may silently drop a connection that is idle for long.
+        // No minimum: a firewall may silently drop a connection that is idle for a long time.
         let constraints = PoolConstraints::new(0, CONNECTIONS).expect("0 is less than 10");
         let pool = PoolOpts::default()
             .with_constraints(constraints)
@@ -74,8 +74,8 @@ impl MysqlOptions {
         if !self.tls.is_on() {
             return None;
         }
-        // The driver uses the process default. If there is none, and other stores link a second
-        // provider, it panics.
+        // The driver uses the process default. If no default is set, and other stores link a second provider,
+        // the driver panics.
         if CryptoProvider::get_default().is_none() {
             let _ = aws_lc_rs::default_provider().install_default();
         }

@@ -19,7 +19,7 @@ const PORT: u16 = 3306;
 const LONGEST_DATABASE: usize = 64;
 
 idmill_kit::options! {
-    /// The location of a MySQL or MariaDB server, and how to reach it. Options do not connect.
+    /// The location of a MySQL or MariaDB server, and how to reach it. Creating options opens no connection.
     ///
     /// As a URL: `mysql://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&mode=ro|rw|rwc&timeout=10s`;
     /// `mariadb://` means the same. The other options are `failover=refuse`, `tls=true` and `ca=FILE`. The
@@ -32,13 +32,13 @@ idmill_kit::options! {
     /// assert_eq!(options.to_string(), "mysql://app:***@db1/billing?table=numbers");
     /// ```
     pub struct MysqlOptions at hosts "mysql" | "mariadb" as "mysql://HOST/DATABASE" {
-        /// The one host, and the user to log in as.
+        /// The host, and the user to log in as.
         pub authority: Authority,
         /// The name of the database.
         pub database: String,
         /// How connections are encrypted; the server's certificate must be valid for the host.
         ///
-        /// By default they are not: passwords are sent in a form that does not reveal them, and everything
+        /// By default connections are unencrypted: passwords are sent in a form that hides them, everything
         /// else in the clear. If the process has no default cryptography for `rustls` yet, connecting makes
         /// `aws-lc-rs` the default.
         pub tls: Tls,
@@ -51,7 +51,7 @@ idmill_kit::options! {
     /// What happens to a sequence that another server wrote last. Default: `refuse`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
-    /// server stops waiting for a lock after half of it.
+    /// server stops waiting for a lock after half of this timeout.
     pub timeout: Duration = "10s" in TIMEOUT;
 
     use tls as |entry| entry.among(&["tls", "ca"]);
@@ -146,7 +146,7 @@ impl Target for MysqlOptions {
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
-            // Other values of `failover` refuse nothing.
+            // Only `failover=refuse`, the default, rejects reserves.
             if !matches!(self.failover, None | Some(Failover::Refuse)) {
                 return Ok(Vec::new());
             }
@@ -220,7 +220,7 @@ mod tests {
             ("mysql://h/ids?timeout=5", "ms, s, m or h), 1ms to 24h, such as timeout=10s"),
             ("mysql://h/ids?timeout=0s", "1ms to 24h"),
             ("mysql://h/ids?timeout=1441m", "1ms to 24h"),
-            ("mysql://h/ids?mode=rw&mode=rw", "twice"),
+            ("mysql://h/ids?mode=rw&mode=rw", "duplicate option"),
             ("mysql://h/ids?x=a@b", "%40"),
         ] {
             let error = MysqlOptions::parse(url).unwrap_err();

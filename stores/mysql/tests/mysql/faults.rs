@@ -10,7 +10,7 @@ async fn restarted_server_is_used_immediately() {
     let store = MysqlStore::open(&url(address, "t", "&timeout=20s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     engine.kill();
-    // Also waits until the end of the idle connection is detected: before that, an error would be
+    // This also gives the driver time to detect the closed connection: until then, the outcome would be
     // unknown.
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
     assert_eq!(refused(&store, "s", &address.to_string()).await, ErrorKind::Unavailable);

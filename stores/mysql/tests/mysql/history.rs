@@ -67,7 +67,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     let store = open_with(&replica, "").await;
     for sequence in ["s", "same"] {
         assert_eq!(inspect(&store, sequence).await.next, Some(31), "the replica follows the log");
-        let hint = "last written on server 1, and this is server 2; ";
+        let hint = "last written on server 1, not on server 2; run ";
         assert_eq!(refused(&store, sequence, hint).await, ErrorKind::Conflict);
     }
     // A change that does not set the next id does not resolve the conflict.
@@ -106,7 +106,7 @@ async fn the_last_ids_are_refused_too_and_nothing_is_given_back() {
     let Some((primary, replica)) = promoted(&["s"]).await else { return };
     let (first, second) = (open_with(&primary, "").await, open_with(&replica, "").await);
     second.set(&name("s"), Change::new().max(35)).await.unwrap();
-    assert_eq!(refused(&second, "s", "server 1, and this is server 2").await, ErrorKind::Conflict);
+    assert_eq!(refused(&second, "s", "server 1, not on server 2").await, ErrorKind::Conflict);
     let identity = inspect(&first, "s").await.identity;
     let back = |from, count| GiveBack::new(name("s"), identity, IdRange::new(from, count).unwrap());
     assert!(!second.give_back(&back(21, 10)).await.unwrap());
@@ -180,7 +180,7 @@ async fn running_process_is_rejected_after_a_failover() {
         let _ = root.query_drop(format!("KILL {id}")).await;
     }
     until(&mut root, &others.replace("id FROM", "COUNT(*) FROM"), 0).await;
-    assert_eq!(refused(&store, "s", "server 1, and this is server 7").await, ErrorKind::Conflict);
+    assert_eq!(refused(&store, "s", "server 1, not on server 7").await, ErrorKind::Conflict);
 }
 
 #[tokio::test]

@@ -35,10 +35,10 @@ async fn a_reserve_is_one_statement() {
     }
     let after = counted(&mut root).await;
     assert_eq!([0, 1, 2].map(|kind| after[kind] - before[kind]), [20, 0, 0]);
-    // Prepared once on each connection: the driver opens a second while it takes the first back.
+    // Prepared once on each connection: the driver opens a second while it returns the first to the pool.
     let [prepares, executes] = prepared(&mut root).await;
     assert!(prepares - kept[0] < 5 && executes - kept[1] == 20, "{kept:?} and {prepares}, {executes}");
-    // Another process reads once.
+    // Another process reads the row once.
     let other = open(engine.address(), "t").await;
     let before = counted(&mut root).await;
     assert_eq!(reserve(&other, "s", 10).await.unwrap(), (221, 10));
@@ -63,7 +63,7 @@ async fn numbers_are_exact_to_both_ends_of_u64() {
         assert_eq!(inspect(&store, "high").await.next, None);
         assert_eq!(refused(&store, "high", "last id").await, ErrorKind::Exhausted);
 
-        // Numbers above the sign bit, and the id 0, which `LAST_INSERT_ID` cannot represent.
+        // Numbers with the sign bit set, and the id 0, which `LAST_INSERT_ID` cannot represent.
         store.create(&name("wide"), bounds(0, u64::MAX)).await.unwrap();
         assert_eq!(reserve(&store, "wide", 1).await.unwrap(), (0, 1));
         assert_eq!(reserve(&store, "wide", (1 << 63) - 2).await.unwrap(), (1, (1 << 63) - 2));

@@ -25,10 +25,10 @@ async fn server_that_may_lose_commits_is_rejected() {
         let pool = pool(address, |options| options);
         let error = MysqlStore::from_pool(&pool).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        // The server's durability is sufficient for reads.
+        // Reads do not need the server to be durable.
         assert!(MysqlStore::open(&url(address, "t", "&mode=ro")).await.is_ok());
     }
-    // An open store detects it on its next connection, as after a failover.
+    // An open store detects the setting on its next connection, as after a failover.
     let mine = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user = 'root'";
     for id in root.query::<u64, _>(mine).await.unwrap() {
         // Connections of the stores above may be closing.

@@ -30,7 +30,7 @@ impl NativeSequences {
         let mut listing = Listing::default();
         let mut readable = Vec::with_capacity(rows.len());
         for row in &rows {
-            // A name that is invalid in idmill cannot be one of its sequences.
+            // A sequence whose name is invalid in idmill is not an idmill sequence.
             let Ok(name) = SequenceName::new(text(row, 0)) else { continue };
             if text(row, 3) != "1" {
                 listing.add(name.as_str(), Err(in_several(&name)));

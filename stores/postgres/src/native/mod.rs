@@ -69,7 +69,7 @@ const MOST_VALUES: u64 = 10_000;
 #[derive(Clone)]
 pub struct NativeSequences {
     sessions: Sessions,
-    /// The given schema; otherwise each sequence is searched along the path.
+    /// The given schema; otherwise each sequence is looked up on the `search_path`.
     schema: Option<Arc<str>>,
     increment: u64,
     values: Option<Values>,
@@ -84,7 +84,7 @@ pub struct NativeSequences {
 struct Kept {
     /// Drawn ids that are not granted yet, ascending.
     rest: VecDeque<Grant>,
-    /// The identity under which a value was read that other values can follow.
+    /// The identity under which a value was already drawn, so the next value stands for a whole block.
     begun: Option<Identity>,
     /// The last increment read; `None` before the first read.
     increment: Option<u64>,
@@ -134,7 +134,7 @@ impl NativeSequences {
         if mode != Mode::ReadOnly {
             must_sync(&mut sessions.clone(), sessions.keeps()).await?;
         }
-        // Checks that there is a schema, whatever sequences it has.
+        // Checks that the schema exists, even if it has no sequences.
         look(&mut sessions.clone(), schema, "").await?;
         let schema = schema.map(Into::into);
         Ok(Self { sessions, schema, increment, values, mode, kept: Arc::default() })
@@ -145,9 +145,8 @@ impl NativeSequences {
     async fn sql(&self, name: &str) -> Result<String> {
         if name.len() > 63 || name.contains("$idmill$") {
             let message = format!(
-                "{name:?} has {} bytes, but PostgreSQL allows 63; use a shorter name, or a table \
-                 (`sequences=table`)",
-                name.len()
+                "{name:?} is longer than 63 bytes, or contains `$idmill$`; use another name, or a table \
+                 (`sequences=table`)"
             );
             return Err(Error::invalid(message));
         }
@@ -185,7 +184,7 @@ impl NativeSequences {
         Err(crowded())
     }
 
-    /// Reads the sequence and whether it has begun; `false` if there is none.
+    /// Reads the sequence and whether it has begun. Returns `false` if the sequence does not exist.
     async fn look(&self, request: &Reserve, kept: &mut Kept) -> Result<bool> {
         let sql = self.sql(&request.name).await?;
         let Some(seen) = self.see(&sql, &request.name).await? else { return Ok(false) };
@@ -293,8 +292,8 @@ impl NativeSequences {
         Ok(self.created(name, storable(bounds)?, 0).await?.0)
     }
 
-    /// Creates a sequence and takes `count` of its ids. Returns it without the taken ids, and the
-    /// last id taken.
+    /// Creates a sequence and takes `count` of its ids. Returns the sequence as it was before the ids were
+    /// taken, and the last id taken.
     async fn created(
         &self,
         name: &SequenceName,
@@ -413,9 +412,9 @@ impl Kept {
         self.append(Grant::new(range, info.identity, info.bounds), &seen.name)
     }
 
-    /// Returns the block that begins with a value. Each `ALTER SEQUENCE` changes the identity. The
-    /// last value before it was below this one by at least the current increment, and its block was
-    /// as long as the increment at that time.
+    /// Returns the block that begins with a value. Each `ALTER SEQUENCE` changes the identity. The last value
+    /// before the change was at least the current increment below this value, and its block was one old
+    /// increment long.
     fn block_from(&mut self, seen: &NativeState, identity: Identity) -> (i64, i64) {
         let floor = match self.floor {
             Some((known, floor)) if known == identity => floor,

@@ -53,13 +53,14 @@ impl Word for Session {
 }
 
 idmill_kit::options! {
-    /// The location of sequences in a PostgreSQL database, and how to reach it. Options do not connect.
+    /// The location of sequences in a PostgreSQL database, and how to reach it. Creating options opens no
+    /// connection.
     ///
     /// As a URL: `postgres://USER:PASSWORD@HOST:PORT/DATABASE?table=NAME&sequences=native`; `postgresql:` is
     /// the same. The other options are `schema=NAME`, `increment=N`, `values=first|last`, `mode=ro|rw|rwc`,
     /// `durability=disk|trust`, `failover=refuse|allow|skip:N`, `timeout=10s`, `sslmode=verify-full`,
     /// `sslrootcert=FILE`, `target_session_attrs=read-write` and `application_name=NAME`. Commas separate
-    /// several hosts. The directory of a Unix socket is a percent-encoded host, as in
+    /// several hosts. The directory of a Unix socket is given as a percent-encoded host, as in
     /// `postgres://app@%2Fvar%2Frun%2Fpostgresql/shop`.
     ///
     /// Printing hides the password.
@@ -74,7 +75,7 @@ idmill_kit::options! {
     pub struct PostgresOptions at hosts "postgres" | "postgresql" as "postgres://USER:PASSWORD@HOST/DATABASE" {
         /// The hosts, percent-encoded, and the user to log in as.
         pub authority: Authority,
-        /// The name of the database; empty for that of the user.
+        /// The name of the database; if empty, the name of the user.
         pub database: String,
     }
 
@@ -82,7 +83,7 @@ idmill_kit::options! {
     pub table: String = DEFAULT_TABLE in NAME;
     /// The schema of the table or the sequences. Default: they are looked up on the `search_path`.
     ///
-    /// Missing ones are created in its first schema.
+    /// Missing tables and sequences are created in the first schema of the `search_path`.
     pub schema: Option<String> = "" in NAME;
     /// The kind of object that holds a sequence.
     pub sequences: Sequences = "table" in words::<Sequences>();
@@ -105,7 +106,7 @@ idmill_kit::options! {
     /// It has no effect on native sequences.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection,
-    /// is limited to half of it.
+    /// is limited to half of the timeout.
     pub timeout: Duration = "10s" in TIMEOUT;
     /// As in PostgreSQL.
     pub ssl_mode ("sslmode"): SslMode = "prefer" in words::<SslMode>();
@@ -183,7 +184,7 @@ impl Target for PostgresOptions {
 
     fn refused(&self) -> StoreFuture<'_, Result<Vec<(SequenceName, Error)>>> {
         Box::pin(async {
-            // Native sequences have no history, and other values of `failover` refuse nothing.
+            // Native sequences have no history, and only `failover=refuse`, the default, rejects reserves.
             let refuses = matches!(self.failover, None | Some(Failover::Refuse));
             if !refuses || matches!(self.sequences, Sequences::Native) {
                 return Ok(Vec::new());
@@ -260,16 +261,16 @@ mod tests {
     fn invalid_options_are_rejected_with_the_remedy() {
         for (url, remedy) in [
             ("postgres:localhost", "two slashes"),
-            ("mysql://h/", "begins with `postgres://`"),
+            ("mysql://h/", "must begin with `postgres://`"),
             ("postgres:///db", "USER:PASSWORD@HOST"),
             ("postgres://h:port/", "USER:PASSWORD@HOST"),
-            ("postgres://h/?tabel=a", "there are table=idmill_sequences, schema=NAME"),
+            ("postgres://h/?tabel=a", "use one of: table=idmill_sequences, schema=NAME"),
             ("postgres://h/?table=a-b", "write up to 63 ASCII letters, digits and _"),
             (
                 "postgres://h/?schema=pg_catalog",
                 "schema=\"pg_catalog\" cannot be used: write up to 63 ASCII letters",
             ),
-            ("postgres://h/?table=a&table=b", "twice"),
+            ("postgres://h/?table=a&table=b", "duplicate option"),
             ("postgres://h/?mode=rwx", "rwc (may create)"),
             ("postgres://h/?sequences=x", "native"),
             ("postgres://h/?increment=0", "write a whole number, 1 to 2147483648"),

@@ -46,13 +46,12 @@ async fn grant_survives_a_crash_during_an_open_transaction() {
     for round in 0..3 {
         let store = open(&engine, "").await;
         for bare in [true, false] {
-            // A separate sequence, so that the holder's value is the first, which is the one that
-            // is logged.
+            // Use a new sequence: only its first value is logged, and the holder must draw that value.
             let sequence = format!("s{round}_{bare}");
             store.create(&name(&sequence), Bounds::new(1, 1 << 40).unwrap()).await.unwrap();
             let (mut holder, beside) = (client(&engine).await, client(&engine).await);
-            // Warm up, since catalog cleanup by a first statement would be synced a little later,
-            // with everything before it.
+            // Warm up: a first statement can clean up the catalog, and syncing this cleanup also syncs
+            // everything before it.
             for _ in 0..3 {
                 draw(&store, "warm", 3).await;
                 nextval(&beside, "warm").await;
@@ -90,7 +89,7 @@ async fn an_increment_that_changes_repeats_nothing() {
             keep(&mut seen, draw(&other, "s", 4).await);
         }
     }
-    // While ids are being drawn.
+    // Change the increment while ids are being drawn.
     let racing = tokio::spawn({
         let store = store.clone();
         async move {

@@ -39,7 +39,7 @@ async fn crowd(pooler: &Engine, options: &str) -> Vec<IdRange> {
 #[tokio::test]
 async fn ids_are_unique_behind_a_pooler() {
     let Some((engine, pooler)) = pooled().await else { return };
-    // The first value of a native sequence in a process stands for one id.
+    // With native sequences, the first value that a process draws grants only one id.
     for (options, least) in [("", 600), ("&sequences=native&increment=3", 600 - 8 * 2)] {
         let granted = crowd(&pooler, options).await;
         let ids: BTreeSet<u64> = granted.iter().flat_map(IdRange::ids).collect();

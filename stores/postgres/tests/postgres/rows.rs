@@ -43,7 +43,7 @@ async fn batch_creates_missing_and_reports_exhausted_sequences() {
     assert_eq!(ids(answers[0].clone().unwrap().range), (1, 5));
     assert_eq!(answers[1].clone().unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!(ids(answers[2].clone().unwrap().range), (4, 8));
-    // The same name twice is two reserves.
+    // A duplicate name is reserved twice.
     let answers = store.reserve_many(&asked[2..]).await;
     assert_eq!(ids(answers[0].clone().unwrap().range), (9, 13));
     assert_eq!(ids(answers[1].clone().unwrap().range), (14, 14));
@@ -93,7 +93,7 @@ async fn rolled_back_write_is_unavailable_cut_write_is_unknown() {
         until_waiting(&watcher, 1).await;
         if !ends.is_empty() {
             let sql = format!("SELECT {ends}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
-            // No statement waits for the lock while a short wait is extended to a long one.
+            // Repeat: between the short and the long wait, no statement waits for the lock.
             while !outcome.is_finished() && watcher.execute(&sql, &[]).await.unwrap() == 0 {}
         }
         let error = outcome.await.unwrap().unwrap_err();
@@ -203,7 +203,7 @@ async fn a_client_of_the_caller_s_serves_until_it_is_closed() {
     assert_eq!(starts, (0..20).map(|n| 1 + 5 * n).collect::<Vec<_>>());
     engine.kill();
     engine.restart().await;
-    // The first call may already have been sent.
+    // The first call may be sent before the driver detects the closed connection.
     let error = reserve(&store, "s", 1).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Closed | ErrorKind::UnknownOutcome), "{error}");
     let closed = reserve(&store, "s", 1).await.unwrap_err();
@@ -249,7 +249,7 @@ async fn pool_serves_and_its_exhaustion_is_reported() {
     let held = pool.get().await.unwrap();
     let error = reserve(&store, "s", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(error.to_string().contains("all 1 connections were in use"), "{error}");
+    assert!(error.to_string().contains("all 1 connections were busy"), "{error}");
     // The caller left a transaction open: a reserve in it would be rolled back.
     held.batch_execute("BEGIN").await.unwrap();
     drop(held);

@@ -33,7 +33,7 @@ async fn one_that_was_idle_for_a_minute_is_not_used_again() {
     let before = sessions().await;
     reserve(&store, "s", 1).await.unwrap();
     assert_eq!((before.len(), sessions().await), (1, before.clone()), "the connection is reused");
-    // No call is active that the advance of a minute could time out.
+    // No call is active, so advancing the clock by a minute causes no timeout.
     tokio::time::pause();
     tokio::time::advance(Duration::from_secs(61)).await;
     tokio::time::resume();

@@ -138,7 +138,9 @@ impl RedisWindow {
             }
             "claimed" => Ok(Drawn::Empty(RedisToken { token, known, asked, lives, ahead: None })),
             "above" => Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve)),
-            "replica" => Err(self.error(ErrorKind::Unavailable, "it became a replica; name the master")),
+            "replica" => {
+                Err(self.error(ErrorKind::Unavailable, "the server became a replica; name the master"))
+            }
             "foreign" => Err(self.foreign(&known)),
             "ids" => {
                 let answer = answer.replicated(self.link.terms().replicas).map_err(failed)?;
@@ -161,7 +163,7 @@ impl RedisWindow {
     async fn install(&self, request: &Reserve, held: RedisToken, grant: Grant) -> Result<Installed> {
         let RedisToken { token, known, asked, lives, ahead } = held;
         if grant.identity != known.identity {
-            // This sequence's window has another key, so the range does not belong under this one.
+            // The window has another key now: the range must not be stored under the old key.
             self.sequences.forget(&request.name);
             self.give_back(token, &known).await;
             return Ok(Installed::Refused);
@@ -183,7 +185,7 @@ impl RedisWindow {
                 let refilled = if ahead.is_some() { &self.counts.ahead } else { &self.counts.refills };
                 refilled.add(1);
                 self.counts.abandoned.add(grant.range.len() - refill.len);
-                // All ids may be above its ceiling; the other callers then use the whole range.
+                // All ids may be above the caller's ceiling; other callers then use the whole range.
                 let own = (!refill.own.is_empty()).then_some(refill.own);
                 Ok(own.map_or(Installed::Done, |range| Installed::Ids(grant.range(range))))
             }
@@ -273,7 +275,7 @@ impl Window for RedisWindow {
     }
 
     fn wants_news(&self, request: &Reserve) -> bool {
-        // Checked before ids are reserved for a caller that could not hold them.
+        // Read the state again if the ids may exceed the caller's ceiling.
         let known = self.sequences.last_known(&request.name);
         let reserved = self.options.window.block.saturating_mul(NEAR);
         known.is_none_or(|known| known.near(request.ceiling, reserved))

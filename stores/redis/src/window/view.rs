@@ -23,7 +23,9 @@ impl RedisWindow {
                 end.map(Some).ok_or_else(|| failed(answer.garbled()))
             }
             "nothing" => Ok(None),
-            "replica" => Err(self.error(ErrorKind::Unavailable, "it became a replica; name the master")),
+            "replica" => {
+                Err(self.error(ErrorKind::Unavailable, "the server became a replica; name the master"))
+            }
             "foreign" => Err(self.foreign(&known)),
             _ => Err(failed(answer.garbled())),
         }

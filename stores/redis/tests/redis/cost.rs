@@ -33,8 +33,8 @@ async fn each_draw_and_each_prepared_range_is_one_round_trip() {
     let tier = Tiered::new(Arc::new(store) as Arc<dyn Store>, window);
     time("a draw", &tier, 1_000).await;
     let stats = tier.window().stats();
-    // The first id of the first range comes with its install. The other ranges are prepared without a wait,
-    // and are half as long.
+    // The install of the first range returns its first id. The other ranges are prepared without a wait, and
+    // are half as long.
     println!("{stats:?}");
     assert_eq!((stats.refills, stats.round_trips), (1, 1_001 + stats.ahead));
     assert!((19..=21).contains(&stats.ahead), "{stats:?}");

@@ -69,7 +69,7 @@ async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
         ask(&engine, &["CLUSTER", "INFO"]).contains("cluster_state:ok")
     });
     assert_eq!(store.reserve(&request()).await.unwrap().range.start(), 1, "both keys are in one slot");
-    // The slot of `{idmill}` now belongs to another node, which does not exist.
+    // Remove the slot of `{idmill}` from its node, so that no node serves it.
     let slot = ask(&engine, &["CLUSTER", "KEYSLOT", "{idmill}:names"]);
     ask(&engine, &["FLUSHALL"]);
     assert_eq!(ask(&engine, &["CLUSTER", "DELSLOTS", slot.trim_start_matches(':')]), "+OK");

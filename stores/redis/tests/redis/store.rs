@@ -80,7 +80,7 @@ async fn settings_are_checked_on_every_connection() {
     ask(&engine, &["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     let mut refusal = None;
     for _ in 0..3 {
-        // If the kill was not noticed before, the first outcome is unknown.
+        // If the kill is detected only during the call, the first outcome is unknown.
         refusal = store.reserve(&request("s", 1)).await.err();
     }
     assert_eq!(refusal.map(|error| error.kind()), Some(ErrorKind::Unsupported));
@@ -119,7 +119,7 @@ async fn grants_survive_a_crash() {
         }
         engine.kill();
         engine.restart().await;
-        // The connection is gone: the first outcome may be unknown, but never wrong.
+        // The connection is closed, so the first outcome may be unknown. A restart must not cause a conflict.
         while let Err(error) =
             first(&store, "s").await.map(|id| assert!(std::mem::replace(&mut last, id) < id))
         {
@@ -211,11 +211,11 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains("--next"), "{error}");
     let masters = [info(&master, "master_replid"), info(&replica, "master_replid")];
-    let words = format!("last written on master {}, and this is master {};", masters[0], masters[1]);
+    let words = format!("last written on master {}, not on master {};", masters[0], masters[1]);
     assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "reads are allowed");
     assert_eq!(first(&store, "new").await.unwrap(), 1, "a sequence created on this master is accepted");
-    // The duplicate that the check prevents.
+    // Without the check, the replica grants a duplicate.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
     let identity = store.inspect(&name("s")).await.unwrap().unwrap().identity;
     let back = GiveBack::new(name("s"), identity, IdRange::new(1, 1).unwrap());
@@ -291,7 +291,7 @@ async fn grant_on_too_few_replicas_is_unknown() {
     let error = first(&store, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
-    // An answer without a write leaves nothing to replicate.
+    // A command that wrote nothing needs no replica.
     let exists = store.create(&name("s"), Bounds::new(1, 9).unwrap()).await.unwrap_err();
     assert_eq!(exists.kind(), ErrorKind::AlreadyExists, "{exists}");
     assert!(!store.remove(&name("none")).await.unwrap());
@@ -324,7 +324,7 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     let mut hog = Client::to(engine.address());
     hog.send(&["EVAL", "while true do end", "0"]);
     let error = loop {
-        // Before the limit is reached, the server does not answer.
+        // Until the script reaches its time limit, the server does not answer.
         if let Err(error) = first(&store, "s").await {
             break error;
         }

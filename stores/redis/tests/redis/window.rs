@@ -50,7 +50,7 @@ struct Seen(BTreeSet<u64>);
 impl Seen {
     async fn draw(&mut self, tier: &Tier, times: usize) {
         for _ in 0..times {
-            // The first draw on a broken connection may be unknown.
+            // The first draw on a broken connection may have an unknown outcome.
             if let Ok(id) = draw(tier).await {
                 assert!(self.0.insert(id), "{id} was handed out before");
             }
@@ -199,7 +199,7 @@ async fn store_slower_than_a_claim_costs_one_reported_block() {
     let error = draw(&tier).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     let message = error.to_string();
-    assert!(message.contains("`stub`") && message.contains("100 ids are a gap"), "{message}");
+    assert!(message.contains("`stub`") && message.contains("100 ids became a gap"), "{message}");
     assert_eq!((tier.abandoned(), tier.uncertain()), (BLOCK, 0));
     assert_eq!(draw(&tier).await.unwrap(), BLOCK + 1);
     assert_eq!(store.reserves(), 2, "the second claim outlived its refill");

@@ -46,7 +46,8 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
             "name a token with `idmill://:TOKEN@HOST`, `token_file=FILE` or `token_env=NAME`".into()
         }
         ("NOPERM", _) => {
-            "the token needs the right `reserve`, and to create, set or remove sequences also `administer`"
+            "the token needs the right `reserve`; to create, set or remove sequences, it also needs \
+             `administer`"
                 .into()
         }
         ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "remove the token".into(),
@@ -54,11 +55,10 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
             "this client has version {VERSION} of {COMMAND}; use a client and a server of the same release"
         )
         .into(),
-        ("ERR", ErrorKind::Unsupported) => format!(
-            "check that this is an idmill server of a release that has {COMMAND}; this client has its \
-             version {VERSION}"
-        )
-        .into(),
+        ("ERR", ErrorKind::Unsupported) => {
+            format!("check that this is an idmill server whose release has {COMMAND}, version {VERSION}")
+                .into()
+        }
         (_, ErrorKind::UnknownOutcome) => "it may have been applied".into(),
         (_, ErrorKind::Unavailable) => "nothing was changed".into(),
         _ => return None,
@@ -82,20 +82,20 @@ mod tests {
     fn said() -> Vec<(Fault, ErrorKind, &'static str)> {
         [
             ("TRYAGAIN the store is unavailable", Unavailable, "nothing was changed"),
-            ("NOAUTH Authentication required: AUTH with a token of this server", Denied, "token_file=FILE"),
+            (
+                "NOAUTH Authentication required: send AUTH with a token of this server",
+                Denied,
+                "token_file=FILE",
+            ),
             ("WRONGPASS the token is unknown: it was mistyped or removed", Denied, "mistyped"),
             ("NOPERM the token lacks the right `reserve`", Denied, "needs the right `reserve`"),
             ("NOPROTO this server speaks version 2 of IDMILL.STORE", Unsupported, "has version 1"),
             ("ERR max number of clients reached", Unavailable, "nothing was changed"),
-            (
-                "ERR unknown command 'idmill.store'; idmill supports INCR",
-                Unsupported,
-                "of a release that has",
-            ),
+            ("ERR unknown command 'idmill.store'; idmill supports INCR", Unsupported, "whose release has"),
             ("ERR this server has no tokens; send commands without AUTH", Denied, "remove the token"),
-            ("ERR the request is not one of version 1: expected value", InvalidInput, "version 1"),
+            ("ERR the request is not valid in version 1: expected value", InvalidInput, "version 1"),
             ("ERR Protocol error: invalid bulk length", InvalidInput, "bulk"),
-            ("ERR upstream failure", UnknownOutcome, "it may have been applied"),
+            ("ERR upstream failure", UnknownOutcome, "may have been applied"),
             ("UNKNOWN the store did not answer", UnknownOutcome, "it may have been applied"),
             ("NEWCODE of a later version", UnknownOutcome, "it may have been applied"),
         ]

@@ -142,8 +142,8 @@ impl Link {
         let _ = self.preferred.compare_exchange(server, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns the most recently used idle connection to this server that is not closed. Older connections
-    /// can then reach their idle timeout.
+    /// Returns the most recently used idle and open connection to this server. Older connections can then
+    /// reach their idle timeout.
     fn kept(&self, server: usize) -> Option<Line> {
         let mut idle = self.idle.lock();
         idle.retain(|line| !line.line.is_closed());
@@ -211,7 +211,7 @@ impl Link {
             return Ok(());
         }
         let message = format!(
-            "the server's store has {can:?}, but the first one has {known:?}; point all servers at the same \
+            "this server's store has {can:?}, but the first server's has {known:?}; point all servers at the same \
              store"
         );
         Err(Error::new(ErrorKind::Unsupported, message))
@@ -225,7 +225,7 @@ fn promises(can: Capabilities, known: Capabilities) -> bool {
         && all(can).into_iter().zip(all(known)).all(|(can, known)| can >= known)
 }
 
-/// Returns whether the reply shows a failure of the store behind the server that is not permanent.
+/// Returns whether the reply shows a non-permanent failure of the store behind the server.
 fn in_trouble(said: &Said) -> bool {
     match said {
         Said::Failed(fault) => fault.status != Status::Permanent,

@@ -39,7 +39,7 @@ idmill_kit::options! {
     pub timeout: Duration = "5s" in duration("10ms", "24h");
     /// A file with the token, instead of one in the URL. It is read for each new connection.
     ///
-    /// So a token can be exchanged under a running process.
+    /// So a token can be rotated without a restart.
     pub token_file: Option<PathBuf> = "" in FILE;
     /// An environment variable with the token, instead of one in the URL.
     pub token_env: Option<String> = "" in VARIABLE;
@@ -102,7 +102,9 @@ impl RemoteOptions {
         self.check_values()?;
         let tokens = [self.authority.password.is_some(), self.token_file.is_some(), self.token_env.is_some()];
         if tokens.into_iter().filter(|given| *given).count() > 1 {
-            return Err(refuse("duplicate token; keep one of the URL's, `token_file` and `token_env`"));
+            return Err(refuse(
+                "duplicate token; keep only one of `token_file`, `token_env` and the token in the URL",
+            ));
         }
         self.tls.check("idmill://", "idmills://")
     }
@@ -132,7 +134,10 @@ impl RemoteOptions {
 fn given(token: &str, place: impl Fn() -> String) -> Result<String> {
     let token = token.trim();
     if token.is_empty() || token.contains(char::is_whitespace) {
-        return Err(refuse(format!("{} has no token; use one word, as `idmill token` prints it", place())));
+        return Err(refuse(format!(
+            "{} has no valid token; use one word, as `idmill token` prints it",
+            place()
+        )));
     }
     Ok(token.to_owned())
 }
@@ -173,7 +178,7 @@ mod tests {
     #[test]
     fn invalid_options_are_rejected_without_the_token() {
         for (url, remedy) in [
-            ("http://x", "begins with `idmill://`"),
+            ("http://x", "must begin with `idmill://`"),
             ("idmill:x", "two slashes"),
             ("idmill://", "HOST:PORT"),
             ("idmill://a,,b", "HOST:PORT"),
@@ -196,7 +201,7 @@ mod tests {
             ("idmill://x?cert=a&key=b", "idmills://"),
             ("idmills://x?cert=a", "set both"),
             ("idmill://x?failover=refuse", "unknown option `failover`"),
-            ("idmill://x?token=secret", "there are timeout=5s, token_file=FILE, token_env=NAME"),
+            ("idmill://x?token=secret", "use one of: timeout=5s, token_file=FILE, token_env=NAME"),
         ] {
             let error = url.parse::<RemoteOptions>().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}");
@@ -224,7 +229,7 @@ mod tests {
         for none in ["", " \n", "idm_one idm_two"] {
             std::fs::write(&file, none).unwrap();
             let error = options.token_now().unwrap_err().to_string();
-            assert!(error.contains("has no token") && !error.contains("idm_"), "{error}");
+            assert!(error.contains("has no valid token") && !error.contains("idm_"), "{error}");
         }
         // The variable `PATH` is always set.
         assert!(servers(&["x"]).token_env("PATH").token_now().unwrap().is_some());

@@ -45,8 +45,7 @@ async fn unreachable_server_is_skipped_for_the_next_one() {
     let remote = open(&[one.address, other.address], "timeout=20s").await.unwrap();
     assert_eq!(reserve(&remote, "s", 1).await.unwrap().range.start(), 1);
     let dead = one.die().await;
-    // A call can have an unknown outcome only if its connection breaks during the call. Here the connection
-    // was closed before.
+    // The outcome is unknown if the client detects the closed connection only after it has sent the request.
     let mut granted = 1;
     for _ in 0..10 {
         match reserve(&remote, "s", 1).await {

@@ -187,8 +187,8 @@ async fn server_rejects_unknown_requests() {
     for (version, request, says) in [
         ("2", &remove[..], "-NOPROTO this server supports version 1 of IDMILL.STORE"),
         ("", remove, "-NOPROTO"),
-        ("1", more, "-ERR the request is not one of version 1"),
-        ("1", b"\xff", "-ERR the request is not one of version 1"),
+        ("1", more, "-ERR the request is not valid in version 1"),
+        ("1", b"\xff", "-ERR the request is not valid in version 1"),
         ("1", remove, "$"),
     ] {
         let head = format!("*3\r\n$12\r\nIDMILL.STORE\r\n${}\r\n{version}\r\n", version.len());

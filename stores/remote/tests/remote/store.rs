@@ -137,7 +137,7 @@ async fn processes_draw_disjoint_ids_and_give_back_the_rest() {
     }
     drawn.sort_unstable();
     assert!(drawn.windows(2).all(|pair| pair[0] < pair[1]), "an id came twice");
-    // When it is closed, the client with the last reserved range gives its unused ids back.
+    // On close, the client with the last reserved range gives its unused ids back.
     let before = memory.inspect(&name("orders")).await.unwrap().unwrap().next.unwrap();
     for ids in sets {
         ids.close().await;

@@ -116,7 +116,7 @@ async fn rows_that_cannot_be_are_named_and_refused() {
         (0, Some(22), "next 22 outside"),
         (0, Some(-1), "outside"),
         (0, None, "no next_value"),
-        (1, Some(21), "without ids"),
+        (1, Some(21), "invalid bounds"),
         (3, Some(0), "incarnation 0"),
         (3, Some(-3), "incarnation -3"),
         (4, Some(-1), "epoch -1"),

@@ -41,7 +41,8 @@ async fn randomly_aborted_transactions_leave_no_gap() {
 async fn cancelled_caller_leaves_no_lock() {
     let Some(emulator) = Emulator::with(&["--abort_current_transaction_probability=0"]).await else { return };
     let store = emulator.store().await;
-    // Needs its own sessions: on a shared session, the driver would end a transaction by beginning another.
+    // `other` needs its own sessions: on a shared session, the driver would end a transaction by beginning
+    // another.
     let other = emulator.store().await;
     store.create(&name("s"), Bounds::of::<u64>()).await.unwrap();
     let (mut lost, mut drawn) = (0, 0);

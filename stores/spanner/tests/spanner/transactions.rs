@@ -81,7 +81,7 @@ async fn several_values_need_one_read_and_one_write() {
         }
         assert_eq!(tx.next(&orders).await.unwrap(), 1 + u32::try_from(first / 8).unwrap());
         assert_eq!(tx.reserve(&invoices, 2).await.unwrap().ids().collect::<Vec<_>>(), [first + 5, first + 6]);
-        // The first transaction is rolled back, the second and third are committed.
+        // The first transaction is rolled back; the second and third are committed.
         let found = emulator.numbers("SELECT COUNT(*) FROM invoices").await;
         if first == 1 && found == [0] && rolled_back_once() {
             tx.rollback().await;

@@ -50,7 +50,7 @@ fn rows_that_cannot_be_are_named_and_refused() {
         ("5, 10, 20, 1, 0, 1", "next 5 outside"),
         ("21, 10, 20, 1, 0, 1", "next 21 outside"),
         ("-1, 10, 20, 1, 0, 1", "next 18446744073709551615 outside"),
-        ("15, 20, 10, 1, 0, 1", "without ids"),
+        ("15, 20, 10, 1, 0, 1", "invalid bounds"),
         ("15, 10, 20, 0, 0, 1", "incarnation 0"),
         ("15, 10, 20, -3, 0, 1", "incarnation -3"),
         ("15, 10, 20, 1, -1, 1", "epoch -1"),
