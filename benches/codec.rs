@@ -33,7 +33,7 @@ fn main() {
     group.throughput(Throughput::Elements(1));
     for (name, format) in FORMATS {
         let format: Format = format.parse().expect("a format");
-        // Consecutive ids, as an allocator returns them; never beyond the smallest domain.
+        // Use consecutive ids, as an allocator returns them, within the smallest domain.
         let mut ids = (1_u64..1 << 30).cycle();
         let mut text = String::with_capacity(64);
         group.bench_function(format!("{name}/encode"), |bencher| {

@@ -26,7 +26,7 @@ fn main() {
         .configure_from_args();
     for row in hot_path::of_one_sequence() {
         let mut group = criterion.benchmark_group(format!("draw/{}", row.name.replace('`', "")));
-        // A measurement counts ids, not calls: a call of `take(64)` counts 64.
+        // A measurement counts ids, not calls: a call of `take(64)` counts as 64.
         group.throughput(Throughput::Elements(1));
         for threads in THREADS {
             let id = BenchmarkId::from_parameter(format!("{threads} threads"));

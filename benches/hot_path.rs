@@ -45,7 +45,7 @@ struct ByHand {
     len: u64,
 }
 
-const BY_HAND: &str = "fetch_add and its bound, by hand";
+const BY_HAND: &str = "hand-written fetch_add and bound check";
 
 fn by_hand() -> Row {
     let range = ByHand { cursor: Padded(AtomicU64::new(0)), start: 1, len: STEP };

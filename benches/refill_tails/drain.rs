@@ -47,7 +47,7 @@ pub(crate) fn run(smoke: bool) {
     let (settle, measure) = if smoke { (MEASURED / 100, MEASURED / 100) } else { (SETTLED, MEASURED) };
     let (rate, clock) = calibrate(measure);
     println!(
-        "one thread that does nothing but draw and read the clock: {:.1} M ids/s; two readings of the clock alone take {clock} ns",
+        "one thread that only draws and reads the clock: {:.1} M ids/s; two clock reads take {clock} ns",
         rate / 1e6
     );
     println!(
@@ -97,7 +97,7 @@ fn round_trip(latency: Duration) -> Duration {
     (0..5).map(refill).max().expect("five of them")
 }
 
-// The rate is that of one thread: far below 2^63 ids per second.
+// The rate of one thread is far below 2^63 ids per second.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn open(latency: Duration, taken: Duration, sizes: Sizes, rate: f64) -> (Sequences, Allocator<u64>) {
     let ids = sequences(slow_store(latency));

@@ -43,8 +43,8 @@ struct Row {
 /// Prints the tables, and draws the picture of one thread's latencies.
 pub(crate) fn run(smoke: bool, picture: Option<&Path>) {
     let time = if smoke { MEASURED / 100 } else { MEASURED };
-    // Fail before a measurement of minutes, not after it.
-    picture.inspect(|file| fs::write(file, "").expect("the picture can be written"));
+    // Fail early if the file is not writable: a measurement takes minutes.
+    picture.inspect(|file| fs::write(file, "").expect("the plot can be written"));
     let rows: Vec<Row> = THREADS.into_iter().flat_map(|threads| measure_all(threads, time)).collect();
     print_percentiles(&rows);
     print_histogram(&rows);
@@ -55,12 +55,12 @@ pub(crate) fn run(smoke: bool, picture: Option<&Path>) {
 }
 
 fn measure_all(threads: u32, time: Duration) -> Vec<Row> {
-    // Each is created when it is its turn, so that no other contender has a thread during a measurement.
+    // Create each contender just before its measurement, so that no other contender's threads are running.
     let contenders: [fn() -> Box<dyn Contender>; 5] = [
         || Box::new(Bare::default()),
         || Box::new(Idmill::without_refills()),
         || Box::new(Idmill::new(LATENCY, STEP, WATERMARK)),
-        // A refill takes three times as long.
+        // A guarded refill takes three times as long.
         || Box::new(Idmill::guarded(LATENCY, STEP, 2 * WATERMARK)),
         || Box::new(MutexAndFetch::new(LATENCY, STEP)),
     ];
@@ -110,7 +110,8 @@ fn draw_when_due(draw: &mut dyn FnMut(), number: u32, threads: u32, time: Durati
 fn print_percentiles(rows: &[Row]) {
     let millis = LATENCY.as_millis();
     println!(
-        "\n{} M ids/s, each when it is due; a store of {millis} ms, step {STEP}; latencies from the due time\n",
+        "\n{} M ids/s on a fixed schedule; store latency {millis} ms, step {STEP}; latency from the \
+         scheduled time\n",
         IDS_PER_SECOND / 1_000_000
     );
     println!(
@@ -180,9 +181,9 @@ fn plural(number: u32) -> &'static str {
 /// Latencies by percentile. Each nine is as wide as the previous one.
 fn plot(rows: &[&Row]) -> Plot {
     Plot {
-        title: "A million ids a second over a store of 10 ms, one thread".to_owned(),
-        x: "share of the draws that took no longer".to_owned(),
-        y: "latency from the due time".to_owned(),
+        title: "A million ids per second, store latency 10 ms, one thread".to_owned(),
+        x: "percentile of the draws".to_owned(),
+        y: "latency from the scheduled time".to_owned(),
         labels: [share, time],
         log: true,
         band: None,
@@ -212,7 +213,7 @@ fn share(nines: f64) -> String {
     }
 }
 
-// Labels of an axis are within its bounds.
+// Labels are positive latencies, far below 2^63 ns.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn time(nanos: f64) -> String {
     bound(nanos as u64)

@@ -21,7 +21,7 @@ macro_rules! library {
             unused_macros,
             missing_docs,
             missing_debug_implementations,
-            reason = "the library's own lint run judges these, and a part of each is used here"
+            reason = "the library's own lint run checks these modules; only part of each is used here"
         )]
         pub(crate) mod $name;
     )*};
@@ -42,7 +42,7 @@ mod refill;
 mod sequence;
 /// The same part of `store` that the models use.
 #[path = "../../loom-tests/src/store.rs"]
-#[allow(unexpected_cfgs, unused_imports, reason = "a part of it is used here")]
+#[allow(unexpected_cfgs, unused_imports, reason = "only part of the module is used here")]
 mod store;
 
 use std::hint::black_box;

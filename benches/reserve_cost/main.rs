@@ -209,7 +209,7 @@ async fn measure() {
 }
 
 fn main() {
-    // `cargo bench -- --test` only checks that it builds.
+    // `cargo bench -- --test` only checks that this program builds.
     if std::env::args().any(|arg| arg == "--test") {
         return;
     }

@@ -63,7 +63,7 @@ fn run(threads: &[usize], rows: &[Row]) -> Vec<Vec<f64>> {
 }
 
 /// The number of ids that takes about as long as one measurement should last.
-// A count of ids, positive and far below 2^53.
+// The result is positive and far below 2^53.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn ids_for(row: &Row, threads: usize) -> u64 {
     const FEW: u64 = 200_000;
@@ -78,7 +78,8 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn print(threads: &[usize], rows: &[Row], runs: &[Vec<Vec<f64>>]) {
     println!(
-        "\nns per id of all threads together, and the ratio to `{}`: least–largest of {RUNS} runs; goals by the median run\n",
+        "\nns per id over all threads, and the ratio to `{}`: min–max of {RUNS} runs; the goal column uses \
+         the median run\n",
         rows[0].name
     );
     let heads: Vec<_> =

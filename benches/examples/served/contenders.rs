@@ -36,7 +36,7 @@ impl Contender {
             Self::Idmill => "idmill serve, over SQLite",
             Self::RedisInMemory => "Redis, nothing saved",
             Self::RedisSynced => "Redis, each write synced",
-            Self::Hello => "a constant, by the same HTTP library",
+            Self::Hello => "a constant reply, same HTTP library",
         }
     }
 
@@ -97,8 +97,8 @@ impl Running {
     /// The processor time it has used, in hundredths of a second.
     pub(crate) fn work(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
-        // The 12th and 13th field after the name, which may have spaces. In ticks of a hundredth of a
-        // second.
+        // The 12th and 13th fields after the name, which may contain spaces. Both fields count ticks of 10
+        // ms.
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
         let ticks: u64 = fields.filter_map(|field| field.parse::<u64>().ok()).sum();
         Duration::from_millis(ticks * 10)
@@ -122,7 +122,7 @@ fn await_port(port: u16) {
     let begun = Instant::now();
     while let Err(error) = TcpStream::connect(("127.0.0.1", port)) {
         let is_early = error.kind() == ErrorKind::ConnectionRefused && begun.elapsed() < TO_START;
-        assert!(is_early, "nothing listens at {port}: {error}");
+        assert!(is_early, "nothing listens on port {port}: {error}");
         sleep(Duration::from_millis(20));
     }
 }

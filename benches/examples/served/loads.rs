@@ -159,7 +159,7 @@ pub(crate) fn idle(idmill: &Path) -> String {
             format!("{:.1} KiB for each of {IDLE} idle connections.", (after - before) / IDLE as f64)
         }
         _ => format!(
-            "Idle connections: not measured, after {} (raise `ulimit -n`; it reads /proc).",
+            "Idle connections: not measured; {} connected (requires `/proc` and a high `ulimit -n`).",
             clients.len()
         ),
     }

@@ -33,7 +33,7 @@ fn main() {
     tables::print(&rows);
     println!("\n{}", loads::idle(&options.idmill));
     if let Some(file) = &options.plot {
-        std::fs::write(file, tables::picture(&rows)).expect("the picture can be written");
+        std::fs::write(file, tables::picture(&rows)).expect("the plot can be written");
     }
 }
 
@@ -51,7 +51,7 @@ fn measure(options: &Options) -> Vec<Row> {
         for row in &mut rows {
             let one = running.iter().find(|one| one.contender == row.contender).expect("each was started");
             let measured: Measured = row.load.on(one, options.seconds);
-            // The first round warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 row.measured.push(measured);
             }
@@ -88,7 +88,7 @@ impl Options {
                 "--plot" => plot = Some(PathBuf::from(value)),
                 "--rounds" => rounds = number()?,
                 "--seconds" => seconds = number()?,
-                _ => return Err(format!("there is no option {argument}")),
+                _ => return Err(format!("unknown option {argument}")),
             }
         }
         let idmill = idmill.ok_or("which `idmill` is measured?")?;

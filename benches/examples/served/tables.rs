@@ -43,7 +43,7 @@ fn goal(load: Load) -> f64 {
 }
 
 pub(crate) fn print(rows: &[Row]) {
-    println!("| load | server | a second | least to most | p99 | work | idmill is |");
+    println!("| load | server | requests/s | min to max | p99 | CPU time | idmill / server |");
     println!("|---|---|---:|---|---:|---:|---|");
     for row in rows {
         let range = row.sorted(|run| run.per_second);

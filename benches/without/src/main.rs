@@ -60,7 +60,7 @@ async fn serve(app: Router) -> Result<(), AnyError> {
     };
     tokio::select! {
         served = axum::serve(listener, app).with_graceful_shutdown(heard(told)) => served?,
-        () = too_long => eprintln!("requests that took longer than {GRACE:?} are left"),
+        () = too_long => eprintln!("requests still pending after {GRACE:?} are dropped"),
     }
     Ok(())
 }

@@ -11,7 +11,8 @@ use idmill::{Result, Sequences};
 use idmill_kit::Scheme;
 pub use idmill_url::{Schemes, StoreUrl};
 
-/// Each store crate by its feature. Without the feature, its schemes are kept for the error message.
+/// The schemes of each store crate whose feature is enabled. Without the feature, the schemes of a crate
+/// remain, for an error that names the feature.
 macro_rules! stores {
     ($($feature:literal $store:ident $($missing:ident $name:literal $example:literal $(or $alias:literal)?),+;)+) => {
         &[$(

@@ -13,7 +13,7 @@ fn refused(url: &str, kind: ErrorKind, remedy: &str) {
 #[cfg(not(feature = "sqlite"))]
 fn a_store_that_is_not_compiled_in_names_its_feature() {
     refused("sqlite:ids.db", ErrorKind::Unsupported, "cargo feature `sqlite`");
-    refused("http:", ErrorKind::InvalidInput, "there are `sqlite:PATH`");
+    refused("http:", ErrorKind::InvalidInput, "use one of: `sqlite:PATH`");
 }
 
 #[test]
@@ -102,7 +102,7 @@ async fn every_store_url_takes_existing_and_prints_it() {
     assert_eq!(usual.to_string(), place);
     usual.connect().await.unwrap();
     let wrong = parse(&format!("{place}?existing=maybe")).unwrap_err();
-    assert!(wrong.to_string().contains("there are true, false"), "{wrong}");
+    assert!(wrong.to_string().contains("use one of: true, false"), "{wrong}");
 }
 
 #[tokio::test]

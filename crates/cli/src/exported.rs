@@ -87,7 +87,7 @@ impl Entry {
         let ids = u128::from(bounds.start())..=u128::from(bounds.max());
         if let Some(Digits(next)) = read.next.filter(|next| !ids.contains(&u128::from(next.0))) {
             return Err(format!(
-                "next {next} is outside of start {} to max {}",
+                "next {next} is not between start {} and max {}",
                 bounds.start(),
                 bounds.max()
             ));
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(Entry::read(&good.replace("\"5\"", "null")).unwrap().reached, 10);
         for (from, to, why) in [
             (r#""next":"5","#, "", "missing field `next`"),
-            ("\"5\"", "\"0\"", "outside of start 1"),
-            ("\"5\"", "\"10\"", "outside of start 1"),
+            ("\"5\"", "\"0\"", "is not between start 1"),
+            ("\"5\"", "\"10\"", "is not between start 1"),
             ("\"5\"", "\"-5\"", "whole number"),
             ("\"5\"", "\"+5\"", "whole number"),
             ("\"5\"", "5.0", "whole number"),

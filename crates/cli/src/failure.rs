@@ -148,7 +148,7 @@ impl Failure {
         self.0.printed = Some(printed);
         if printed > 0 {
             let message = &self.0.message;
-            self.0.message = format!("{message}; {printed} of {count} ids were printed, and are used");
+            self.0.message = format!("{message}; {printed} of {count} ids were printed: treat them as used");
         }
         self
     }
@@ -220,10 +220,10 @@ fn hint(error: &Error, message: &str) -> Option<String> {
         ErrorKind::NotFound if connecting => {
             "correct `--store` or `IDMILL_STORE`; `idmill create` creates a new store, unless its URL has `mode=rw`".to_owned()
         }
-        ErrorKind::NotFound => format!("`idmill list` shows all sequences; `idmill create {name}` creates it"),
-        ErrorKind::AlreadyExists => format!("`idmill show {name}` shows it, `idmill set {name}` changes it"),
+        ErrorKind::NotFound => format!("`idmill create {name}` creates the sequence; `idmill list` shows all sequences"),
+        ErrorKind::AlreadyExists => format!("`idmill show {name}` shows the sequence; `idmill set {name}` changes it"),
         ErrorKind::Conflict if error.operation() == Some(Operation::Set) && message.contains("backwards") => {
-            "add `--backwards` if no id above the new value was ever used; see `idmill set --help`"
+            "add `--backwards` if the ids that would be reissued were never used; see `idmill set --help`"
                 .to_owned()
         }
         ErrorKind::Conflict => format!("`idmill show {name}` shows the stored sequence"),
@@ -234,7 +234,7 @@ fn hint(error: &Error, message: &str) -> Option<String> {
             "stop handing out ids until you know the cause, such as a restored backup or a moved file"
                 .to_owned()
         }
-        kind if kind.status() == Status::Transient => "retry later; no id was lost".to_owned(),
+        kind if kind.status() == Status::Transient => "retry later; no id will repeat".to_owned(),
         _ => return None,
     })
 }
@@ -279,8 +279,7 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }
 
-/// Returns the command that a rejected one may mean: those of other tools, and a name or a count that belongs
-/// to an option.
+/// Returns a hint for a command of another tool, and for a name or count that needs an option.
 fn tip(error: &clap::Error) -> Option<String> {
     let value = |kind| match error.get(kind) {
         Some(ContextValue::String(value)) => Some(value.as_str()),
@@ -290,7 +289,7 @@ fn tip(error: &clap::Error) -> Option<String> {
         return Some(match value(ContextKind::InvalidSubcommand)? {
             "version" => "`idmill --version` prints the version".to_owned(),
             "status" | "info" => {
-                "`idmill list` lists the sequences, `idmill doctor` their problems".to_owned()
+                "`idmill list` lists the sequences; `idmill doctor` reports their problems".to_owned()
             }
             _ => return None,
         });
@@ -301,7 +300,7 @@ fn tip(error: &clap::Error) -> Option<String> {
         "next" => extra.parse::<u64>().ok().map(|count| format!("`-n {count}` prints {count} ids")),
         _ if extra.starts_with('-') => None,
         _ => Some(format!(
-            "`idmill show {0}` shows a sequence, `idmill list --prefix {0}` several",
+            "`idmill show {0}` shows one sequence; `idmill list --prefix {0}` lists several",
             quoted(extra)
         )),
     }
@@ -321,6 +320,10 @@ mod tests {
         let late = Failure::from(Error::from(ErrorKind::Deadline)).of_store(&url);
         assert!(!late.0.message.contains("hunter2"), "{}", late.0.message);
         let other = Failure::from(Error::from(ErrorKind::Exhausted)).of_store(&url);
-        assert!(!other.0.message.contains("127.0.0.1"), "it was not about where: {}", other.0.message);
+        assert!(
+            !other.0.message.contains("127.0.0.1"),
+            "only a timeout names the store: {}",
+            other.0.message
+        );
     }
 }

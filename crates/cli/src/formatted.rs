@@ -187,7 +187,7 @@ impl<W: Write> Lines<W> {
         Self { out, buffer: Vec::with_capacity(AT_ONCE), buffered: 0, written: 0 }
     }
 
-    /// Returns the number of lines that the stream has taken.
+    /// Returns the number of lines that were written to the stream.
     pub(crate) fn written(&self) -> u64 {
         self.written
     }

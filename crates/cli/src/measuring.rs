@@ -54,7 +54,7 @@ impl Measurement {
             Goal::Time(all) => since.elapsed().as_secs_f64() / all.as_secs_f64(),
         };
         let progress = steps(share);
-        // Load first: a store on every step would cause contention.
+        // Load first: a write on every call would cause contention.
         if progress > self.progress.load(Ordering::Relaxed) {
             self.progress.fetch_max(progress, Ordering::Relaxed);
         }

@@ -74,7 +74,7 @@ impl Measured {
         if let Some(given) = &global.store {
             let (url, given) = (global.schemes.parse(given)?, given.clone());
             let description =
-                format!("measuring with the sequence `{sequence}` of {url}, which is not removed");
+                format!("measuring with the sequence `{sequence}` of {url}; the sequence is not removed");
             return Ok(Self { store: url.connect().await?, url, given, description, _directory: None });
         }
         let failed = |error| Failure::io("a directory for the temporary store cannot be created", &error);
@@ -142,8 +142,9 @@ async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     let store = url.connect_within(within).await?;
     // For a store on a server, `durability=process` in the URL confirms that the loss is intended.
     if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
-        let message =
-            format!("{url} loses its sequences when this process ends: the next one would repeat every id");
+        let message = format!(
+            "{url} loses its sequences when this process ends: the next process would repeat every id"
+        );
         return Err(
             Failure::usage(message).hint(format!("set `--store` to a durable store, such as `{DEFAULT}`"))
         );

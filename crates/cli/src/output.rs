@@ -73,7 +73,7 @@ fn percent(value: f64) -> String {
 }
 
 const HEADINGS: [&str; 8] = ["NAME", "NEXT", "MAX", "USED", "START", "REMAINING", "INCARNATION", "EPOCH"];
-/// How many of them `list` prints without `--wide`.
+/// Number of columns that `list` prints without `--wide`.
 const NARROW: usize = 4;
 
 /// A table that is printed in parts. Columns never get narrower.

@@ -6,7 +6,7 @@ use idmill::__private::settled;
 
 /// The longest range that the engine keeps in memory.
 pub(crate) const LONGEST_RANGE: u64 = 1 << 48;
-/// Factor of the budget over the outage. The excess covers the error of the measured rate.
+/// Ratio of the budget to the outage. The excess covers the error of the measured rate.
 const HEADROOM: f64 = 1.02;
 /// The longest pause between two attempts of a reserve, with jitter. The store's return is detected after
 /// at most this pause. The pause grows from almost nothing, and never exceeds the outage so far.

@@ -12,7 +12,7 @@ const LARGEST: usize = 10_000;
 
 /// Returns the most similar existing name; `None` if none is similar, or the store does not answer in time.
 pub(crate) async fn nearest(store: &dyn Store, name: &str) -> Option<String> {
-    // Search names with the same beginning first: a large store has too many names to compare all.
+    // First search only names with the same prefix: a large store has too many names.
     let begin: String = name.chars().take(2).collect();
     let among = async |prefix: &str| choose(name, names(store, prefix).await?.iter().map(String::as_str));
     let search = async {
@@ -36,7 +36,7 @@ async fn names(store: &dyn Store, prefix: &str) -> Option<Vec<String>> {
 
 /// Returns the most similar of these names, if one is similar.
 pub(crate) fn choose<'a>(name: &str, among: impl Iterator<Item = &'a str>) -> Option<String> {
-    // Up to a third of the letters may differ, but at most three: otherwise any short name would match.
+    // A third of the letters may differ (1 to 3): with a fixed limit, any short name would match.
     let most = (name.chars().count() / 3).clamp(1, 3);
     let ranked = among.filter(|other| *other != name).filter_map(|other| {
         let distance = if other.eq_ignore_ascii_case(name) { 0 } else { distance(name, other) };

@@ -99,7 +99,7 @@ fn set_backwards_without_yes_names_the_repeated_ids() {
         ran.err
     );
     assert_eq!(place.show(), before);
-    // No id repeats: nothing to confirm.
+    // No id would repeat, so no confirmation is needed.
     assert_eq!(place.run(&["set", "s", "--next", "11", "--backwards"]).code, 0);
 }
 
@@ -177,12 +177,12 @@ fn create_rejects_existing_and_show_rejects_missing() {
     let place = Place::with_sequence(5, 1000);
     let ran = place.run(&["create", "s"]);
     assert_eq!((ran.code, ran.out.as_str()), (5, ""));
-    assert!(ran.err.contains("exists already") && ran.err.contains("`idmill show s`"), "{}", ran.err);
+    assert!(ran.err.contains("already exists") && ran.err.contains("`idmill show s`"), "{}", ran.err);
     assert_eq!(place.show()["start"], 5);
     for args in [&["show", "other"][..], &["set", "other", "--next", "5"], &["remove", "other", "--yes"]] {
         let ran = place.run(args);
         assert_eq!((ran.code, ran.out.as_str()), (4, ""), "{args:?}");
-        assert!(ran.err.contains("`other`") && ran.err.contains("hint: `idmill list`"), "{}", ran.err);
+        assert!(ran.err.contains("`other`") && ran.err.contains("`idmill list` shows all"), "{}", ran.err);
     }
 }
 
@@ -211,7 +211,7 @@ fn missing_name_error_suggests_the_nearest_name() {
             ran.err
         );
     }
-    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` creates it"));
+    assert!(place.run(&["show", "tickets"]).err.contains("`idmill create tickets` creates the sequence"));
 }
 
 /// The columns of a row except its name.
@@ -275,7 +275,7 @@ fn list_memory_does_not_grow_with_its_length() {
         )
         .unwrap();
     for (args, lines) in [("list", 200_002), ("list --json", 2_000_015)] {
-        // The limit is for address space in KiB, enough for a runtime's threads and a database's cache.
+        // The limit, in KiB of address space, is enough for a runtime's threads and a database's cache.
         let limited = format!("ulimit -v 160000; exec {} {args}", env!("CARGO_BIN_EXE_idmill"));
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &limited]).current_dir(place.path()).env("MALLOC_ARENA_MAX", "1");

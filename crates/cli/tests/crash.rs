@@ -30,7 +30,7 @@ fn child() {
     let ids = Sequences::connect_blocking(async move { idmill_any::schemes().open(&url).await })
         .expect("the store opens");
     let open = |order| ids.sequence::<u64>("s").order(order).step(20).watermark(15).lazy().expect("opens");
-    // Within a process a sequence has one order, so processes alternate.
+    // A sequence has one order per process, so each process uses one of the two orders.
     let thread_order = std::process::id().is_multiple_of(2);
     let allocator = open(if thread_order { Order::Thread } else { Order::Process });
     thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
             _ => handle.blocking(LONG).next(),
         };
         // Write each line at once, so that a kill can truncate only the last line. The test harness prints
-        // too, so ids have a mark.
+        // too, so lines with ids have a prefix.
         let line = format!("id {}\n", id.expect("the store is there"));
         std::io::stdout().write_all(line.as_bytes()).expect("stdout is a file");
     }
@@ -109,8 +109,8 @@ impl Scene {
             children.push(start(command, &output(slot)));
         }
         for child in &mut children {
-            // The time varies from before the file is opened until well after the first output. The time
-            // grows if the rounds so far were too short.
+            // Kill the process at any time from before the file is opened until well after the first output.
+            // The delay grows if the rounds so far were too short.
             let longer = 1 + round / rounds().max(1);
             thread::sleep(Duration::from_micros(round * 7919 % 29_000 * longer));
             child.kill().expect("may be killed");
@@ -148,7 +148,7 @@ impl Scene {
 fn killed_processes_print_no_duplicate_ids() {
     let dir = tempfile::tempdir().expect("a directory");
     let mut scene = Scene { dir, ids: Vec::new(), killed: 0, started: 0 };
-    // A slow machine needs more rounds until enough ids are printed.
+    // A slow machine needs more rounds to print enough ids.
     for round in 1..1000 {
         if round > rounds() && scene.killed > 0 && scene.ids.len() > 100 {
             break;

@@ -22,7 +22,7 @@ fn reference_shows_the_actual_output() {
     let file = Path::new(GUIDE).join("cli.md");
     let documented = std::fs::read_to_string(&file).unwrap();
     let place = Place::new();
-    // The reference mentions these tables of an application.
+    // The commands in `cli.md` use this application table.
     let app = idmill_sqlite::rusqlite::Connection::open(place.path().join("app.db")).unwrap();
     app.execute_batch("CREATE TABLE parts (id INTEGER PRIMARY KEY); INSERT INTO parts VALUES (500)").unwrap();
     let (happened, commands) = replay(&documented, &place);

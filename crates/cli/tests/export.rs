@@ -73,7 +73,7 @@ fn output_file_appears_only_when_complete() {
     assert_eq!(std::fs::read_to_string(place.path().join("ids.jsonl")).unwrap(), place.run(&["export"]).out);
     let lines = |args: &[&str]| place.run(args).out.lines().count();
     assert_eq!((lines(&["export", "--prefix", "s"]), lines(&["export", "a b", "it's"])), (1, 2));
-    // If the store does not exist, no file is created or overwritten.
+    // If the store or the sequence does not exist, no file is created or overwritten.
     let failed = place.run(&["export", "--store", "sqlite:none.db", "--output", "ids.jsonl"]);
     assert_eq!(failed.code, 4);
     assert_eq!(place.run(&["export", "nobody", "--output", "one.jsonl"]).code, 4);
@@ -143,7 +143,7 @@ fn bad_import_line_is_numbered_and_stops_the_import() {
     assert!(!place.files().contains(&"other.db".to_owned()));
     let ran = import(&place, &["--keep-going", "--store", OTHER], &lines);
     assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
-    // A file of another kind has no line ends.
+    // A file of another kind may have no line breaks.
     let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
     assert!(ran.code == 2 && ran.err.contains("further lines that cannot be read: 6"), "{ran:?}");
     // The input is truncated in the middle of a line.

@@ -114,7 +114,7 @@ fn bad_value_is_named_after_earlier_results_are_printed() {
             &["encode", "--format", "reverse(bits=8)", "1", "256"],
             "",
             "128\n",
-            "256 is too large for `reverse`, which takes 0 to 255",
+            "256 is too large for `reverse`, which accepts 0 to 255",
         ),
         (&["encode", "--format", "bass62", "1"], "", "", "no codec `bass62`"),
         (&["encode", "--format", "base62", "1e3"], "", "", "1_000_000"),

@@ -38,7 +38,7 @@ fn restored_store_with_a_witness_continues_above_old_ids() {
     assert_eq!(healed.ids(), [11, 12, 13]);
     assert!(healed.err.contains("the store went back in time"), "{}", healed.err);
     assert!(healed.err.contains("orders"), "{}", healed.err);
-    // The error occurs only once, because the store was raised.
+    // The store was raised, so the error is not logged again.
     let after = next(&place, GUARDED, "3");
     assert_eq!(after.ids(), [14, 15, 16]);
     assert!(!after.err.contains("went back"), "{}", after.err);
@@ -50,7 +50,7 @@ fn deleted_store_is_rejected_until_the_sequence_is_removed() {
     fs::remove_file(place.path().join("ids.db")).unwrap();
     let refused = next(&place, GUARDED, "1");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("but ids were claimed of"), "{}", refused.err);
+    assert!(refused.err.contains("were claimed; fix the URL"), "{}", refused.err);
     // The guard updates the witness.
     let removed = place.run(&["remove", "orders", "--yes", "--store", GUARDED]);
     assert_eq!(removed.code, 0, "{removed:?}");
@@ -93,7 +93,7 @@ fn refused_removal_permits_nothing() {
     }
     let refused = next(&place, GUARDED, "5");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("but ids were claimed of"), "{}", refused.err);
+    assert!(refused.err.contains("were claimed; fix the URL"), "{}", refused.err);
 }
 
 #[test]
@@ -239,7 +239,7 @@ fn missing_witness_of_a_used_store_is_refused() {
         let place = restored(&guarded);
         fs::remove_file(place.path().join(witness)).unwrap();
         let before = place.files();
-        // A sequence of another name would start a new witness too.
+        // A draw from another sequence must not create a new witness either.
         for name in ["orders", "users"] {
             let refused = place.run(&["next", name, "--store", &guarded]);
             assert_eq!((refused.code, refused.out.as_str()), (4, ""), "{refused:?}");

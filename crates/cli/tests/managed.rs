@@ -96,7 +96,7 @@ fn passed_listeners_are_matched_by_name() {
     let place = Place::new();
     assert_eq!(place.run(&["create", "orders"]).code, 0);
     let ((resp, resp_at), (http, http_at)) = (listener(), listener());
-    // Pass the listeners in another order than the settings.
+    // Pass the listeners in a different order from the settings.
     let mut command = handing(&place, vec![http.into(), resp.into()], "http:resp", "--resp none");
     let _server = Running(command.stderr(Stdio::null()).spawn().unwrap());
     assert_eq!(ask(resp_at, "INCR orders"), ":1");
@@ -119,7 +119,7 @@ fn unusable_passed_listener_is_rejected_with_a_remedy() {
         (vec![here()], "", "FileDescriptorName="),
         (vec![here(), here()], "resp:resp", "two listeners named \"resp\""),
         (vec![unix.into()], "resp", "not a TCP listener"),
-        // The check is the same as for an address in the settings.
+        // An inherited listener is checked like an address in the settings.
         (vec![open("0.0.0.0:0")], "resp", "--insecure"),
     ] {
         let ran: Ran = handing(&place, listeners, names, "").output().unwrap().into();

@@ -42,7 +42,10 @@ fn new_sequence_note_suggests_a_similar_name() {
     let typo = place.run(&["next", "odrers", "--json"]);
     assert_eq!(typo.ids(), [1]);
     let note: serde_json::Value = serde_json::from_str(&typo.err).unwrap();
-    assert_eq!(note["note"], "`odrers` is a new sequence; did you mean orders? `--existing` creates none");
+    assert_eq!(
+        note["note"],
+        "`odrers` is a new sequence; did you mean orders? `--existing` prevents new sequences"
+    );
     let far = place.run(&["next", "invoices", "--start", "5"]);
     assert_eq!((far.ids(), far.err.as_str()), (vec![5], "note: `invoices` is a new sequence\n"));
 }

@@ -53,7 +53,7 @@ impl Row<'_> {
 fn sqlite() {
     let place = Place::new();
     assert_eq!(place.run(&["next", "orders", "--store", "sqlite:other.db?table=other"]).code, 0);
-    // A directory in which not even root can create files. `/sys` does not exist on every system.
+    // Not even root can create files under this path. `/sys` does not exist on every system.
     let closed = if Path::new("/sys/kernel").is_dir() { "/sys" } else { "/dev/null" };
     for row in [
         Row {
@@ -252,7 +252,7 @@ async fn mongodb() {
         store: format!("mongodb://{at}/ids?tls=true&timeout=2s&directConnection=true"),
         args: NEXT,
         code: 75,
-        says: &[&at.to_string(), "`tls=true` exactly if the servers use TLS"],
+        says: &[&at.to_string(), "`tls=true` only if the servers use TLS"],
         never: &["Topology"],
     };
     row.check(&place);

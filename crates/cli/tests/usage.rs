@@ -45,7 +45,7 @@ fn commands_of_other_tools_get_a_tip() {
     let place = Place::with_sequence(1, 10);
     for (args, tip) in [
         (&["next", "s", "3"][..], "`-n 3` prints 3 ids"),
-        (&["list", "s"], "`idmill show s` shows a sequence"),
+        (&["list", "s"], "`idmill show s` shows one sequence"),
         (&["status"], "`idmill doctor`"),
         (&["version"], "`idmill --version`"),
     ] {
@@ -81,7 +81,11 @@ fn unknown_scheme_gets_the_nearest_as_a_hint() {
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("hint: did you mean `sqlite:`?"), "{}", ran.err);
     let ran = place.run(&["list", "--store", "http://localhost"]);
-    assert!(ran.err.contains("there are `sqlite:PATH`") && !ran.err.contains("did you mean"), "{}", ran.err);
+    assert!(
+        ran.err.contains("use one of: `sqlite:PATH`") && !ran.err.contains("did you mean"),
+        "{}",
+        ran.err
+    );
 }
 
 #[test]
@@ -256,7 +260,7 @@ fn malformed_or_misplaced_url_never_prints_its_password() {
             place.run(&["next", "s", "--store", url]),
             place.run(&["next", "s", url]),
         ] {
-            // The URL is valid, but the store is not compiled in.
+            // A URL whose store is not compiled in may fail with code 1.
             let code =
                 if url.starts_with("postgres:") && !cfg!(feature = "postgres") { 1..=2 } else { 2..=2 };
             assert!(code.contains(&ran.code) && ran.out.is_empty(), "{url}: {ran:?}");

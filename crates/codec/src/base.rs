@@ -182,7 +182,7 @@ impl Base {
             (Self::Crockford { check: false }, '*' | '~' | '$' | '=') => {
                 "it is a check symbol, and this format has none"
             }
-            (Self::Crockford { .. }, 'U') => "it may be a V",
+            (Self::Crockford { .. }, 'U') => "it may be a misread V",
             (Self::Crockford { .. }, _) => "use 0 to 9 and A to Z without I, L, O and U",
             (Self::Base62, _) => "use 0 to 9, A to Z and a to z",
             (Self::Decimal, _) => "use 0 to 9",
@@ -197,7 +197,7 @@ fn symbols(text: &str, from: usize, to: usize, hyphens: bool) -> impl Iterator<I
     all.filter(move |(_, symbol)| !hyphens || *symbol != '-')
 }
 
-/// Maps symbols that people confuse to one symbol.
+/// Maps easily confused symbols to the same symbol.
 fn uniform(symbol: char) -> char {
     match symbol.to_ascii_uppercase() {
         'O' => '0',
@@ -210,7 +210,8 @@ fn check(number: u64, symbol: char) -> Result<(), String> {
     match position(CROCKFORD, uniform(symbol)) {
         Some(value) if value == number % CHECKS => Ok(()),
         Some(_) => {
-            Err("the check symbol does not match: the id was mistyped; compare the original".to_owned())
+            Err("the check symbol does not match: the id was mistyped; compare it with the original"
+                .to_owned())
         }
         None => Err(format!(
             "`{}` is not a check symbol; use a digit of `crockford`, or * ~ $ = U",

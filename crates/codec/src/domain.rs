@@ -59,8 +59,8 @@ impl Domain {
             return Ok(number);
         }
         let message = format!(
-            "{number} is too large for `{codec}`, which takes 0 to {}; widen the codec, or create the \
-             sequence with that `max`",
+            "{number} is too large for `{codec}`, which accepts 0 to {}; widen the codec, or lower the \
+             sequence's `max`",
             self.max
         );
         Err(Error::invalid(message))
@@ -90,7 +90,7 @@ mod tests {
         assert!(six.contains(5) && !six.contains(6) && six.width() == 3);
         assert!(Domain::bits(0).is_err() && Domain::bits(65).is_err() && Domain::below(0).is_err());
         let says = six.admit(6, "permute").unwrap_err().to_string();
-        assert!(says.contains("6 is too large for `permute`, which takes 0 to 5"), "{says}");
+        assert!(says.contains("6 is too large for `permute`, which accepts 0 to 5"), "{says}");
     }
 
     #[test]

@@ -57,7 +57,8 @@ impl Key {
         if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
             return Self::from_bytes(text.as_bytes());
         }
-        let large = |_| invalid("the key is a number of more than 128 bits");
+        let large =
+            |_| invalid("the key has more than 128 bits; use at most 32 hexadecimal digits after `0x`");
         u128::from_str_radix(digits, radix).map(Self::from).map_err(large)
     }
 
@@ -123,15 +124,16 @@ impl fmt::Display for KeySource {
 }
 
 fn variable(name: &str) -> Result<String> {
-    // `std::env::var_os` may panic for these names, which cannot be set anyway.
+    // Empty names and names with `=` or NUL cannot be set, but `std::env::var_os` does not promise `None` for
+    // them.
     let possible = !name.is_empty() && !name.contains(['=', '\0']);
     let value = possible.then(|| std::env::var_os(name)).flatten().ok_or_else(|| {
-        let message = format!("the environment variable `{name}` of the key is not set; export it");
+        let message = format!("the key's environment variable `{name}` is not set; export it");
         Error::new(ErrorKind::NotFound, message)
     })?;
     value.into_string().map_err(|_| {
         Error::invalid(format!(
-            "the environment variable `{name}` of the key is not UTF-8; write the key in hexadecimal"
+            "the key's environment variable `{name}` is not UTF-8; write the key in hexadecimal"
         ))
     })
 }
@@ -150,7 +152,9 @@ fn content(path: &str) -> Result<String> {
         Error::new(kind, format!("cannot read the key file `{path}`; {remedy}")).because(error)
     })?;
     if text.len() as u64 > LONGEST {
-        return Err(Error::invalid(format!("the key file `{path}` is longer than {LONGEST} bytes")));
+        return Err(Error::invalid(format!(
+            "the key file `{path}` is longer than {LONGEST} bytes; it must hold only the key"
+        )));
     }
     let line = text.strip_suffix('\n').unwrap_or(&text);
     Ok(line.strip_suffix('\r').unwrap_or(line).to_owned())

@@ -15,8 +15,8 @@ use super::key::{Key, KeySource};
 use idmill::Result;
 
 const ROUNDS: u8 = 8;
-/// The label before the domain in the input from which the key of the rounds is derived. Another algorithm
-/// would have another label.
+/// The label that precedes the domain in the input of the round key. A different algorithm would use a
+/// different label.
 const LABEL: &[u8] = b"idmill permutation v1";
 
 /// A keyed permutation of a [`Domain`]. It maps each number to a number of the same domain, in an order
@@ -32,17 +32,17 @@ const LABEL: &[u8] = b"idmill permutation v1";
 /// prefix.
 ///
 /// The permutation is a bijection: different ids stay different. A small domain hides little: below a few
-/// thousand numbers, choose a domain larger than your number of ids. One number of the domain maps to 0.
+/// thousand numbers, choose a domain larger than your number of ids. One id is encoded as 0.
 ///
 /// # Algorithm v1
 /// For a domain `0..=max` of `w` bits, so that other programs can decode the ids:
 ///
 /// - `low` is the lower ⌈w/2⌉ bits of the number, `high` the others.
-/// - The key of the rounds is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1`
-///   and `max` (8 bytes, little-endian): first half, second half.
-/// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the key of the rounds, over the eight bytes
-///   of `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd one
-///   `low ^= F(r, high)`, cut to the half's bits.
+/// - The round key is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1` and
+///   `max` (8 bytes, little-endian): first half, second half.
+/// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the round key, over the eight bytes of
+///   `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd one `low ^= F(r, high)`,
+///   cut to the half's bits.
 /// - While the result is larger than `max`, all rounds are applied to it again.
 ///
 /// The domain contains more than half of the 2^w numbers. So a number needs fewer than two passes on

@@ -137,8 +137,8 @@ fn one_changed_bit_flips_half_of_the_output_bits() {
                 }
             }
         }
-        // The sums must be half of the bits, within 6 standard deviations of fair coins. The limit leaves
-        // a margin for the number of pairs.
+        // Each sum must be within 6 standard deviations of the mean of fair coin flips. The limit is high
+        // because many pairs of bits are tested.
         let close = |sum: u64, coins: u64| {
             (sum as f64 - coins as f64 / 2.0).abs() < 6.0 * (coins as f64).sqrt() / 2.0
         };
@@ -181,7 +181,7 @@ fn invalid_format_is_rejected_with_its_position() {
         ("   ", "expected a codec"),
         ("|", "character 1: expected a codec"),
         ("base62|", "character 8: expected a codec"),
-        ("base64", "character 1: there is no codec `base64`; there are permute, reverse, decimal, base62"),
+        ("base64", "character 1: there is no codec `base64`; use one of: permute, reverse, decimal, base62"),
         ("pad(8) base62", "character 8: expected `|`"),
         ("pad(8", "character 6: expected `,` or `)`"),
         ("pad(8,9)", "character 1: write `pad(N)`"),
@@ -195,13 +195,13 @@ fn invalid_format_is_rejected_with_its_position() {
         ("base62(check)", "character 8: `base62`: it takes no arguments"),
         ("crockford(chekc)", "character 11: `crockford`: write `crockford` or `crockford(check)`"),
         ("crockford(check,check)", "character 17"),
-        ("base62|group(4)", "character 8: hyphens need `crockford`"),
+        ("base62|group(4)", "character 8: `base62` does not allow hyphens"),
         ("reverse", "write `reverse(bits=N)`"),
         ("reverse(64)", "write `reverse(bits=N)`"),
         ("reverse(bits=65)", "character 9: `bits` must be a whole number from 1 to 64"),
         (
             "reverse(bits=64)|reverse(bits=63)",
-            "character 18: `reverse` takes 0 to 9223372036854775807, but the codec",
+            "character 18: `reverse` accepts 0 to 9223372036854775807, but the codec",
         ),
         ("permute(bits=31)", "character 1: write `permute(key=KEY,bits=N)`"),
         ("permute(key=1)", "character 1: write `permute(key=KEY,bits=N)`"),
@@ -211,8 +211,8 @@ fn invalid_format_is_rejected_with_its_position() {
         ("permute(key=,bits=31)", "character 9: the key is empty"),
         ("permute(key=env:KEY,bits=31)", "use `Format::load`"),
         ("prefix()", "write `prefix(TEXT)`"),
-        ("prefix(\"\")", "it is empty"),
-        ("prefix(a=b)", "character 8: write `prefix(TEXT)`; quote a text that contains `=`"),
+        ("prefix(\"\")", "cannot be empty"),
+        ("prefix(a=b)", "character 8: write `prefix(TEXT)`; quote text that contains `=`"),
         ("prefix(\"a\nb\")", "control character"),
         ("prefix(\"a", "character 8: this quote is not closed"),
         (r#"prefix("a\n")"#, "character 10: in quotes"),
@@ -224,7 +224,7 @@ fn invalid_format_is_rejected_with_its_position() {
         assert!(error.to_string().contains(says), "{format:?}: {error}");
     }
     let long = format!("prefix({})", "x".repeat(65)).parse::<Format>().unwrap_err().to_string();
-    assert!(long.contains("longer than 64 bytes") && long.len() < 200, "{long}");
+    assert!(long.contains("at most 64 bytes") && long.len() < 200, "{long}");
 }
 
 #[test]

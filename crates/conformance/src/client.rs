@@ -60,7 +60,7 @@ impl Client {
         self.settled("reserve", || self.store.reserve(request)).await
     }
 
-    /// Called once, as the allocator does.
+    /// Calls the store once, without retries, as the allocator does.
     pub(super) async fn give_back(&self, back: &GiveBack) -> Outcome<Result<bool>> {
         let answer = timeout(self.timeout, self.store.give_back(back)).await;
         answer.map_err(|_| Stop::Failed(format!("give_back: no answer within {:?}", self.timeout)))
@@ -140,7 +140,7 @@ impl Client {
     pub(super) async fn look(&self, name: &SequenceName) -> Outcome<SequenceInfo> {
         match self.inspect(name).await?? {
             Some(info) if info.name == *name => Ok(info),
-            Some(info) => fail!("inspect of `{name}` answered with `{}`", info.name),
+            Some(info) => fail!("inspect of `{name}` returned `{}`", info.name),
             None => fail!("`{name}` does not exist, although it was created or reserved from"),
         }
     }
@@ -163,8 +163,8 @@ impl Client {
         entry.reply
     }
 
-    /// Like [`record`](Self::record), but from a healthy store. Retries while others are in the way, as an
-    /// allocator would.
+    /// Like [`record`](Self::record), on a healthy store, which must grant the ids. Retries errors that are
+    /// not permanent, as an allocator would.
     pub(super) async fn granted(&self, ledger: &Ledger, request: &Reserve) -> Outcome<Grant> {
         match self.granted_or_exhausted(ledger, request).await? {
             Some(grant) => Ok(grant),
@@ -192,7 +192,7 @@ impl Client {
                     fail!("a healthy store refused a reserve: {said} ({})", kind.as_str())
                 }
                 Reply::Silent => {
-                    fail!("a healthy store did not answer: no answer within {:?}", self.timeout)
+                    fail!("a healthy store did not answer within {:?}", self.timeout)
                 }
             }
         }

@@ -27,11 +27,12 @@ pub(super) struct Context {
 
 impl Context {
     pub(super) fn new(setup: Arc<Setup>, dir: PathBuf, trial: &'static str, short: bool, seed: u64) -> Self {
-        // Its own generator, so that a trial does the same whether it runs alone or with others.
+        // Each trial has its own generator, so that its random choices do not depend on the other trials.
         let mix = |seed: u64, byte| seed.wrapping_mul(31).wrapping_add(u64::from(byte));
         let own = trial.bytes().fold(seed, mix);
         let rng = Mutex::new(fastrand::Rng::with_seed(own));
-        // Not from the seed: an engine that outlives the suite still has the names of the last run.
+        // Do not derive `run` from the seed: an engine that outlives the suite still has the names of the
+        // last run.
         Self { setup, dir, trial, short, run: fastrand::u32(..), rng, names: Mutex::default() }
     }
 
@@ -71,8 +72,7 @@ impl Context {
         self.names.lock().push(name);
     }
 
-    /// Removes the sequences of the trial. Errors are ignored: finding them is up to the trials about
-    /// removal.
+    /// Removes the sequences of the trial. Errors are ignored: the removal trials detect them.
     pub(super) async fn clean_up(&self) {
         let names = std::mem::take(&mut *self.names.lock());
         let removing = async {

@@ -30,7 +30,12 @@ impl Drawn {
         let mut ranges = self.0.lock().clone();
         ranges.sort_by_key(|range| (range.start(), range.end()));
         for pair in ranges.windows(2) {
-            check!(!pair[0].overlaps(&pair[1]), "ids were drawn twice: {:?} and {:?}", pair[0], pair[1]);
+            check!(
+                !pair[0].overlaps(&pair[1]),
+                "duplicate ids were drawn: {:?} overlaps {:?}",
+                pair[0],
+                pair[1]
+            );
         }
         Ok(())
     }
@@ -54,10 +59,14 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
                     Ok(ranges) => ranges.into_iter().for_each(say_drawn),
                     Err(error) => {
                         let passing = error.kind().status() != Status::Permanent;
-                        check!(passing, "an allocator gave up: {error} ({})", error.kind().as_str());
+                        check!(
+                            passing,
+                            "an allocator returned a permanent error: {error} ({})",
+                            error.kind().as_str()
+                        );
                     }
                 }
-                // This pace leaves time for many faults.
+                // Draw slowly, so that many faults occur during the draws.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             Ok(())

@@ -30,7 +30,7 @@ impl Reply {
     pub(super) fn in_doubt(&self) -> bool {
         match self {
             Self::Granted(_) => false,
-            // A rejected reply may also have reserved ids, none of which are used.
+            // A reserve whose reply is rejected may also have taken ids; none of them are used.
             Self::Failed(kind, _) => kind.status() == Status::Unknown || *kind == ErrorKind::StoreViolation,
             Self::Silent => true,
         }
@@ -101,7 +101,7 @@ impl Ledger {
                 let ((one, first), (other, second)) = (&pair[0], &pair[1]);
                 check!(
                     !first.range.overlaps(&second.range),
-                    "granted twice: {:?} (asked for at {} ns) and {:?} (at {} ns)",
+                    "duplicate grants: {:?} (requested at {} ns) and {:?} (at {} ns)",
                     first.range,
                     one.began,
                     second.range,
@@ -123,13 +123,18 @@ impl Ledger {
         Ok(())
     }
 
-    /// Every grant matches its request: not empty, not larger, within the bounds, and not above the
-    /// ceiling. It is shorter only at the end of these, or if the store has a `window`.
+    /// Every grant matches its request: not empty, not larger, within the bounds, and not above the ceiling.
+    /// A grant is shorter than its request only at the last id or the ceiling, or if the store has a
+    /// `window`.
     pub(super) fn sound(&self, window: bool) -> Outcome {
         for (entry, grant) in self.granted() {
             let (range, bounds) = (grant.range, grant.bounds);
-            check!(!range.is_empty(), "an empty grant, of {} ids asked for", entry.count);
-            check!(range.len() <= entry.count, "{} ids asked for, {range:?} granted", entry.count);
+            check!(!range.is_empty(), "an empty grant for a request of {} ids", entry.count);
+            check!(
+                range.len() <= entry.count,
+                "{} ids were requested, but {range:?} was granted",
+                entry.count
+            );
             let last = range.end() - 1;
             check!(range.start() >= bounds.start(), "{range:?} begins before {}", bounds.start());
             check!(last <= u128::from(bounds.max()), "{range:?} goes beyond the last id, {}", bounds.max());
@@ -137,7 +142,7 @@ impl Ledger {
             let end = u128::from(bounds.max().min(entry.ceiling));
             check!(
                 window || range.len() == entry.count || last == end,
-                "{} ids asked for, only {range:?} granted, although ids up to {end} are left",
+                "{} ids were requested, but only {range:?} was granted, although ids up to {end} are left",
                 entry.count
             );
         }
@@ -158,7 +163,7 @@ impl Ledger {
                 }
                 check!(
                     u128::from(range.start()) >= reached,
-                    "{range:?} was asked for after ids up to {} had been answered",
+                    "{range:?} was granted, but ids up to {} had been granted before the request began",
                     reached - 1
                 );
             }
@@ -166,19 +171,22 @@ impl Ledger {
         Ok(())
     }
 
-    /// The stored sequence has moved by the granted ids, and otherwise by the ids in doubt at most (plus
-    /// the `window` that the store reserves ahead).
+    /// The stored sequence has moved by the granted ids, plus at most the ids in doubt and the `window` that
+    /// the store reserves ahead.
     pub(super) fn accounted(&self, info: &SequenceInfo, window: u64) -> Outcome {
         let reached = info.next.map_or(u128::from(info.bounds.max()) + 1, u128::from);
         let identity = self.by_identity().remove(&info.identity).unwrap_or_default();
         let ids: u128 = identity.iter().map(|(_, grant)| u128::from(grant.range.len())).sum();
         let end = identity.iter().map(|(_, grant)| grant.range.end()).max().unwrap_or(0);
-        check!(reached >= end, "ids below {end} were granted, but the stored sequence is only at {reached}");
+        check!(
+            reached >= end,
+            "ids below {end} were granted, but the store has reserved only ids below {reached}"
+        );
         let moved = reached - u128::from(info.bounds.start());
         let most = ids + self.doubtful() + u128::from(window);
         check!(
             moved <= most,
-            "ids are lost: the sequence moved by {moved}, {ids} were granted, {} are in doubt",
+            "ids were lost: the sequence moved by {moved}, but {ids} were granted and {} are in doubt",
             self.doubtful()
         );
         Ok(())
@@ -190,7 +198,7 @@ impl Ledger {
             if let Reply::Failed(kind, said) = &entry.reply
                 && kind.status() == Status::Permanent
             {
-                fail!("a transient fault became an error of a permanent kind ({}): {said}", kind.as_str());
+                fail!("a transient fault caused a permanent error ({}): {said}", kind.as_str());
             }
         }
         Ok(())

@@ -28,10 +28,10 @@
 //! paused, and [`Proxy`] injects faults into the connections between the store and the engine.
 //!
 //! The other processes are the test's own executable, started again with a variable in its environment. Its
-//! `main` reaches the same builder, which then works for the suite instead of running it.
+//! `main` builds the same suite, which then acts as a worker instead of running the trials.
 
 #[cfg(not(unix))]
-compile_error!("the suite sends signals to processes, which is for Unix");
+compile_error!("the suite sends signals to processes, so it requires Unix");
 
 mod client;
 mod context;

@@ -11,8 +11,8 @@ use super::ledger::{Ledger, Reply};
 use super::order::{Order, State, say_entry};
 use super::outcome::Outcome;
 
-/// Every client reserves `times` times in each of `tasks` tasks, all concurrently. A healthy store is
-/// expected to grant all of it. Counts vary, because equal lengths would hide arithmetic errors.
+/// Every client reserves `times` times in each of `tasks` tasks, all concurrently. The store must be healthy
+/// and grant every reserve. Counts vary, because equal lengths would hide arithmetic errors.
 pub(super) async fn healthy(
     clients: Vec<Client>,
     tasks: u64,

@@ -1,4 +1,4 @@
-//! Orders for other processes, and the lines that these print on standard output.
+//! Orders for other processes, and the lines that the processes print on standard output.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -11,7 +11,7 @@ use super::ledger::{Entry, Reply};
 use super::setup::Endpoint;
 
 pub(super) const VARIABLE: &str = "IDMILL_CONFORMANCE_WORKER";
-/// Standard output may have other lines, too, and a harness may write before ours on the same line.
+/// Marks a worker's line: standard output has other lines too, and a harness may write before the mark.
 pub(super) const MARK: &str = "idmill-conformance:";
 
 /// The work of a process, and its suite.
@@ -45,12 +45,12 @@ impl Order {
             form.append_pair("address", &address.to_string());
         }
         let store_timeout =
-            u64::try_from(self.endpoint.timeout().as_millis()).expect("the timeout fits 64 bits");
+            u64::try_from(self.endpoint.timeout().as_millis()).expect("the timeout fits in 64 bits");
         form.append_pair("dir", self.endpoint.dir().to_str().expect("the suite's own path"));
         form.append_pair("job", if self.job == Job::Draw { "draw" } else { "reserve" });
         form.append_pair("name", &request.name);
         let timeout = u64::try_from(self.timeout.as_millis()).expect("the timeout fits 64 bits");
-        let create = request.create.expect("a worker creates its sequence");
+        let create = request.create.expect("a worker's request sets `create`");
         let numbers = [
             ("count", request.count),
             ("ceiling", request.ceiling),
@@ -97,7 +97,7 @@ impl Order {
 /// The order that this process was started for; `None` if it was not started by a suite.
 pub(super) fn of_this_process() -> Option<Order> {
     let text = std::env::var(VARIABLE).ok()?;
-    Some(Order::parse(&text).unwrap_or_else(|| panic!("{VARIABLE} is not of this version: {text}")))
+    Some(Order::parse(&text).unwrap_or_else(|| panic!("{VARIABLE} cannot be parsed by this version: {text}")))
 }
 
 /// The state that standard input has set so far.
@@ -111,7 +111,7 @@ pub(super) enum State {
 /// One write per line, so that after a kill only the last line can be incomplete.
 pub(super) fn say(line: &str) {
     let line = format!("{MARK} {line}\n");
-    // A process whose reader is gone is ended by other means.
+    // Ignore the error: a process whose reader is gone is killed.
     let _ = std::io::stdout().lock().write_all(line.as_bytes());
 }
 

@@ -43,7 +43,7 @@ impl Process {
 
     /// Signals the group and the descendants that have left it. Returns the latter.
     fn signal_all(&self, signal: Signal) -> Vec<Pid> {
-        // Any process may have ended already, which is detected where it matters.
+        // Ignore errors: any process may have ended already.
         let left = descendants(self.group);
         let _ = kill_process_group(self.group, signal);
         for pid in &left {
@@ -55,8 +55,8 @@ impl Process {
     /// Sends SIGSTOP, and returns once the child has stopped: its threads may run for a moment after the
     /// signal.
     pub(super) fn pause(&self) {
-        // Twice: the first signal stops all forks, so the second call also finds the processes forked
-        // before it.
+        // Signal twice: a process can fork until the first signal stops it, and the second call finds that
+        // fork.
         self.signal(Signal::STOP);
         let left = self.signal_all(Signal::STOP);
         let looking = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -77,11 +77,11 @@ impl Process {
 
     /// Sends SIGKILL, and returns when the whole group is gone.
     pub(super) fn kill(&mut self) {
-        // These calls fail only if there is nothing left to end.
+        // Ignore errors: these calls fail only if the processes have ended.
         self.signal(Signal::KILL);
         let _ = self.child.wait();
-        // Its forks die asynchronously, and may hold a port until then. A zombie that is never reaped stays
-        // forever, so the wait is limited.
+        // The child's forks die asynchronously, and may hold a port until then. A zombie that is never reaped
+        // stays forever, so the wait is limited.
         let begun = Instant::now();
         while test_kill_process_group(self.group).is_ok() && begun.elapsed() < LONGEST {
             thread::sleep(LOOK);
@@ -97,7 +97,8 @@ impl Drop for Process {
     }
 }
 
-/// All descendants. Some create their own groups (PostgreSQL's do). Known only on Linux.
+/// All descendants. PostgreSQL's processes create their own groups, for example. Empty on other systems than
+/// Linux.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let id = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();

@@ -132,7 +132,7 @@ impl fmt::Display for Report {
         if failed > 0 {
             write!(
                 f,
-                "\nfailed: {}; IDMILL_CONFORMANCE_SEED={} repeats it",
+                "\nfailed: {}; IDMILL_CONFORMANCE_SEED={} repeats the run",
                 self.failed().join(", "),
                 self.seed
             )?;

@@ -38,7 +38,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = order::of_this_process() {
         let Some(suite) = suites.into_iter().find(|suite| suite.name() == order.suite) else {
-            panic!("unknown suite {:?}: this program does not have it", order.suite)
+            panic!("this program has no suite {:?}", order.suite)
         };
         worker::serve(&suite.setup, &order)
     }
@@ -53,7 +53,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
                 println!("{USAGE}");
                 exit(0)
             }
-            // `cargo test -- …` passes these to every test of a workspace.
+            // `cargo test -- …` passes these options to every test of a workspace.
             "--nocapture" | "--exact" | "-q" | "--quiet" | "--show-output" => {}
             other if other.starts_with("--test-threads") => {}
             other if other.starts_with('-') => {
@@ -65,10 +65,10 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
             _ => words.push(argument),
         }
     }
-    // A single suite always runs. With several, most need an engine that may not be wanted.
+    // A single suite always runs. Several suites run only if named, because most need an engine.
     if chosen.is_empty() && suites.len() > 1 {
         let names: Vec<_> = suites.iter().map(Suite::name).collect();
-        println!("skipped: no store was named; name some of {}, or `all`", names.join(", "));
+        println!("skipped: no suite was named; name one or more of {}, or `all`", names.join(", "));
         exit(0)
     }
     suites.retain(|suite| chosen.is_empty() || chosen.iter().any(|name| name == suite.name()));
@@ -106,8 +106,8 @@ fn list(suites: &[Suite]) {
 impl Suite {
     /// Runs the suite, and prints a line for each trial.
     ///
-    /// In a process that was started as a worker of a suite with this name, does that work instead, and
-    /// does not return.
+    /// If this process was started as a worker of a suite with this name, does the work instead and never
+    /// returns.
     ///
     /// # Panics
     /// If called from within an async runtime.
@@ -135,7 +135,7 @@ fn run(suite: Suite) -> Report {
         let report = Run { setup: Arc::new(suite.setup), dir: dir.0.clone(), filters: suite.filters, seed };
         report.run().await
     });
-    // Tasks that hang have already failed their trial.
+    // Do not wait long for a task that hangs: its trial has already failed.
     runtime.shutdown_timeout(Duration::from_secs(1));
     report
 }
@@ -207,7 +207,7 @@ impl Run {
             engine.name().clone_into(version);
             engine.start().await.map_err(|error| match error.kind() {
                 ErrorKind::Unsupported if !in_ci() => Stop::Skipped(error.to_string()),
-                _ => Stop::Failed(format!("the engine does not start: {error}")),
+                _ => Stop::Failed(format!("the engine did not start: {error}")),
             })?;
             format!("{} {}", engine.name(), engine.version()).trim().clone_into(version);
         }
@@ -216,7 +216,7 @@ impl Run {
         let setup = Arc::get_mut(&mut self.setup).expect("no trial has begun");
         let scaled = setup.timeouts.scaled(slowest);
         if scaled.pause > setup.timeouts.pause {
-            println!("a reserve takes up to {slowest:.1?} here: pauses last {:.1?}", scaled.pause);
+            println!("a reserve takes up to {slowest:.1?}, so pauses are extended to {:.1?}", scaled.pause);
         }
         setup.timeouts = scaled;
         Ok(client.capabilities())
@@ -249,7 +249,7 @@ impl Run {
             trial.needs_a_short_timeout(),
             self.seed,
         ));
-        // In a task, so that a panic becomes a verdict.
+        // Run the trial in a task, so that a panic is reported as a failure.
         let mut running = tokio::spawn(trial.run(context.clone()));
         let limit = self.setup.timeouts.trial;
         let outcome = match timeout(limit, &mut running).await {

@@ -62,8 +62,8 @@ impl Endpoint {
     }
 }
 
-/// The timeouts of the suite. Raise them for slow engines. They limit failures, and do not slow down a run
-/// without failures, except for [`pause`](Self::pause).
+/// The timeouts of the suite. Raise them for slow engines. Except for [`pause`](Self::pause), they only take
+/// time if a trial fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Timeouts {
     pub(super) call: Duration,
@@ -115,9 +115,9 @@ impl Timeouts {
         self
     }
 
-    /// Adapts to a machine on which a reserve of a healthy store took up to `slowest`. A pause must be long
-    /// in comparison, and a call may wait for many others. The factor is at most ten for pauses and four
-    /// for calls, so that a run ends.
+    /// Adapts to a machine on which a reserve of a healthy store took up to `slowest`. A pause must be much
+    /// longer than a reserve, and a call may wait for many others. The factor is at most ten for pauses and
+    /// four for calls, so that a run ends.
     pub(super) fn scaled(mut self, slowest: Duration) -> Self {
         self.pause = self.pause.max(slowest.saturating_mul(40).min(self.pause * 10));
         self.call = self.call.max(slowest.saturating_mul(200).min(self.call * 4));
@@ -127,7 +127,7 @@ impl Timeouts {
     /// The timeout for a store: shorter than a pause, or than a call.
     pub(super) fn of_the_store(&self, short: bool) -> Duration {
         let millis = (if short { self.pause } else { self.call } * 2 / 3).as_millis();
-        // Whole milliseconds, and an even number of them, as some stores require.
+        // Round down to an even number of milliseconds, as some stores require.
         Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX) / 2 * 2)
     }
 }

@@ -1,8 +1,8 @@
 //! Checks a store's answers about failed reserves.
 //!
-//! Every reserve requests another power of two. The movement of the stored sequence minus the granted ids
-//! is therefore a set of bits, one for each reserve that took effect without a grant. Each of these must
-//! have been in doubt. If one was reported to have had no effect, the store is wrong.
+//! Every reserve requests a different power of two. The movement of the stored sequence minus the granted ids
+//! is therefore a set of bits, one for each reserve that took effect without a grant. Each of these must have
+//! been in doubt. If the store reported that one of these reserves had no effect, it is wrong.
 
 use idmill::SequenceName;
 use idmill::store::SequenceInfo;
@@ -53,22 +53,23 @@ impl Tracker {
         }
     }
 
-    /// Returns how many of the reserves in doubt took effect, and their number.
+    /// Returns how many reserves in doubt took effect, and how many were in doubt.
     pub(super) fn verify(&self, info: &SequenceInfo) -> Outcome<(u32, u32)> {
-        let Some(next) = info.next else { fail!("`{}` is exhausted, far from its end", self.name) };
+        let Some(next) = info.next else { fail!("`{}` is exhausted, although it has ids left", self.name) };
         let moved = u128::from(next.saturating_sub(self.start));
         check!(moved >= self.granted, "{} ids were granted, but the sequence moved by {moved}", self.granted);
         let unseen = moved - self.granted;
         for (bit, said) in &self.denied {
             check!(
                 unseen & u128::from(*bit) == 0,
-                "a reserve of {bit} ids reported that nothing was reserved, but they are: {said}"
+                "a reserve of {bit} ids reported no effect, but the ids were reserved: {said}"
             );
         }
         let unexplained = unseen & !u128::from(self.doubtful);
         check!(
             unexplained == 0,
-            "the sequence moved by {unseen} without a grant, {unexplained} of them not in doubt: a request was sent twice"
+            "a request was duplicated: no lost reply accounts for {unexplained} of {unseen} ids that were \
+             reserved but not granted"
         );
         Ok((unseen.count_ones(), self.doubtful.count_ones()))
     }

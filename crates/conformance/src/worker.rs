@@ -1,8 +1,8 @@
 //! Other processes that work for the suite: this executable, started again with an order in an environment
 //! variable.
 //!
-//! They answer with lines on standard output, and standard input controls them: its first line starts their
-//! work, its end ends it.
+//! They answer with lines on standard output, and standard input controls them: its first line starts the
+//! work, and its end stops the worker.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio, exit};
@@ -34,7 +34,7 @@ pub(super) fn serve(setup: &Setup, order: &Order) -> ! {
         let client = setup.connect(order.endpoint.clone()).await?;
         let mut orders = listen();
         say("ready");
-        // An error means the end of standard input: the suite is gone.
+        // `wait_for` cannot fail: the thread in `listen` keeps the sender.
         let _ = orders.wait_for(|state| *state != State::Waiting).await;
         match order.job {
             Job::Reserve => load::worker(client, order, orders).await,
@@ -59,7 +59,7 @@ fn listen() -> watch::Receiver<State> {
         }
         while let Some(Ok(_)) = lines.next() {}
         let _ = sender.send(State::Ended);
-        // Keeps the sender, so that the last value stays.
+        // Keep the sender, so that the channel is never closed.
         thread::park();
     });
     receiver
@@ -132,7 +132,7 @@ impl Worker {
         match timeout(limit, self.events.recv()).await {
             Ok(Some(Event::Failed(reason))) => fail!("in another process: {reason}"),
             Ok(Some(event)) => Ok(event),
-            Ok(None) => fail!("another process ended by itself: {:?}", self.process.child.wait()),
+            Ok(None) => fail!("another process exited unexpectedly: {:?}", self.process.child.wait()),
             Err(_) => fail!("another process made no progress within {limit:?}"),
         }
     }
@@ -164,7 +164,7 @@ impl Worker {
         self.finish(timeout).await
     }
 
-    /// Ends the process like a crash. All of its output is in the books.
+    /// Ends the process like a crash. Returns when all of its output is recorded.
     pub(super) async fn kill(mut self) {
         self.process.kill();
         while self.events.recv().await.is_some() {}

@@ -120,7 +120,7 @@ async fn invalid_reply_closes_the_connection() {
     for nonsense in [Nonsense::Noise, Nonsense::Half, Nonsense::Stranger, Nonsense::Flipped] {
         let mut stream = connect(&proxy).await;
         proxy.arm(Fault::Garble(nonsense), nth(0, |_| true));
-        // Long enough that noise cannot be correct by chance.
+        // The text is long enough that noise cannot be correct by chance.
         let answer = ask(&mut stream, "abcdefghijklmnop").await;
         assert!(!answer.is_empty() && answer != "bcdefghijklmnopq", "{nonsense:?}: {answer:?}");
         assert_eq!(ask(&mut stream, "abc").await, "", "the connection ends after the noise");
@@ -301,7 +301,7 @@ async fn a_connection_that_is_only_being_made_is_cut_too() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     let mut stream = connect(&proxy).await;
-    // From here on, the proxy connects to the engine, which takes longer than our next step.
+    // Wait until the proxy has accepted the client, but has not yet connected to the engine.
     in_time(async {
         while proxy.connections() == 0 {
             tokio::task::yield_now().await;

@@ -406,7 +406,7 @@ impl Doctor {
         let Some(end) = window.end(&stored).await?.filter(|end| *end > stored.reached()) else {
             return Ok(None);
         };
-        // The store may have granted more ids before the window was read, so read it again.
+        // The store may have granted more ids before the window was read, so read the store again.
         let now = self.store.inspect(&stored.name).await?;
         let now = now.filter(|now| now.identity == stored.identity);
         Ok(now.and_then(|now| judge::behind_window(&now, end)))
@@ -429,7 +429,8 @@ fn seen<T>(outcome: Result<T>, asked: &str, findings: &mut Vec<Finding>) -> Opti
     outcome.map_err(|error| findings.push(judge::not_seen(asked, None, &error))).ok()
 }
 
-/// Returns the finding of a sequence that could not be read. An unreadable sequence is reported later.
+/// Returns the finding of a sequence that could not be read. `None` for an unreadable record, which is
+/// reported later.
 fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
     (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
 }

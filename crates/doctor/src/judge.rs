@@ -41,7 +41,7 @@ impl Holders {
     }
 }
 
-/// Returns all findings from columns about the sequence.
+/// Returns all findings about the sequence that its columns yield.
 pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Finding> {
     let of_column = |(column, largest): &(ColumnUrl, Largest)| {
         // No counter reaches 2^63 in practice, so a wider max does not matter.
@@ -96,12 +96,13 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
     let (largest, max) = (holders.largest(stored), stored.bounds.max());
     let Some(used) = largest.map_or(Some(max), |largest| u64::try_from(largest.max(max.into())).ok()) else {
         return Remedy::advice(
-            "no sequence can exceed 2^64 - 1: check the column's name, and which program wrote that id",
+            "no sequence can exceed 2^64 - 1: check the column's name, and find the program that wrote the \
+             id",
         );
     };
     match holders.hold() {
         Some(holds) if holds <= used => Remedy::advice(format!(
-            "its column or type holds ids up to {holds}: widen it first, then raise max"
+            "the column or type holds ids up to {holds}: widen it first, then raise max"
         )),
         holds => match holds.or_else(|| wider(used)) {
             Some(max) => {
@@ -109,7 +110,8 @@ fn widen(stored: &SequenceInfo, holders: &Holders) -> Remedy {
                 Remedy::SetMax { name: stored.name.clone(), next, max }
             }
             None => Remedy::advice(
-                "this is the largest id: start another sequence, with ids that cannot be confused with these",
+                "no id can exceed 2^64 - 1: start another sequence, with ids that cannot be confused with \
+                 the old ones",
             ),
         },
     }
@@ -135,7 +137,8 @@ pub(super) fn against(
             return pending(name, ledger);
         }
         let found = format!(
-            "ids below {} were claimed, but the sequence is missing: the store was emptied or restored, or is another one",
+            "ids below {} were claimed, but the sequence is missing: the store was emptied, restored or \
+             replaced",
             ledger.top()
         );
         let remedy = recreate(name, ledger.top(), None, holders);
@@ -144,7 +147,8 @@ pub(super) fn against(
     let (known, here) = (ledger.identity, stored.identity);
     if known.incarnation != here.incarnation {
         let found = format!(
-            "ids below {} were claimed of {:016x}, but the store has {:016x}: it was emptied or restored, or is another one",
+            "ids below {} of incarnation {:016x} were claimed; the store has {:016x}: it was emptied, \
+             restored or replaced",
             ledger.top(),
             known.incarnation,
             here.incarnation
@@ -153,7 +157,10 @@ pub(super) fn against(
         return Some(about(name, FindingKind::Replaced, asked, found, remedy));
     }
     if known.epoch > here.epoch {
-        let found = format!("it was reset to epoch {}, but the store has epoch {}", known.epoch, here.epoch);
+        let found = format!(
+            "the sequence was reset to epoch {}, but the store has epoch {}",
+            known.epoch, here.epoch
+        );
         let remedy =
             Remedy::advice("restore a later backup, or reset the sequence again: see `idmill set --help`");
         return Some(about(name, FindingKind::BehindReset, asked, found, remedy));
@@ -175,9 +182,15 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
         Announced::Resetting { start } => (
             format!("a reset to {start}"),
-            format!("repeat `idmill set {name} --next {start} --backwards --yes`, or leave it"),
+            format!(
+                "repeat `idmill set {name} --next {start} --backwards --yes`, or do nothing to continue \
+                     without it"
+            ),
         ),
-        _ => ("a removal".to_owned(), format!("repeat `idmill remove {name}`, or leave it")),
+        _ => (
+            "a removal".to_owned(),
+            format!("repeat `idmill remove {name}`, or do nothing to keep the sequence"),
+        ),
     };
     let found = format!("{what} was announced, but the store did not confirm it");
     Some(about(name, FindingKind::Pending, OF_WITNESS, found, Remedy::advice(remedy)))
@@ -201,7 +214,9 @@ pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding>
 }
 
 fn used_up() -> Remedy {
-    Remedy::advice("every id was claimed, and none is left: keep the guard, which prevents duplicates")
+    Remedy::advice(
+        "all ids were claimed: use another sequence, and keep the guard, which prevents duplicates",
+    )
 }
 
 /// Returns the remedy that creates a sequence again. The remedy keeps the bounds of the current sequence.
@@ -212,7 +227,8 @@ fn recreate(name: &SequenceName, top: u128, bounds: Option<Bounds>, holders: &Ho
     match bounds.filter(|bounds| next > bounds.max()) {
         None => Remedy::Recreate { name: name.clone(), next, bounds },
         Some(bounds) => Remedy::advice(format!(
-            "ids below {next} were claimed, but its max is {}: restore the store, or raise max (`idmill set --max`)",
+            "ids below {next} were claimed, but max is {}: restore the store, or raise max (`idmill set \
+             --max`)",
             bounds.max()
         )),
     }
@@ -230,14 +246,15 @@ pub(super) fn not_claimed(ledger: &Ledger, stored: &SequenceInfo) -> Option<Find
         let (top, last) = (ledger.top(), stored.reached() - 1);
         let found = format!("ids {top} to {last} were reserved or skipped, but not claimed");
         let remedy = Remedy::advice(
-            "set the guard in every process that draws; after a `set` or a killed process, the next guarded draw corrects it",
+            "set the guard in every process that draws; after `idmill set` or a crash, the next guarded \
+             draw clears this finding",
         );
         let finding = about(&stored.name, FindingKind::Unguarded, OF_WITNESS, found, remedy);
         Finding { severity: Severity::Warning, ..finding }
     })
 }
 
-/// Reports a sequence that is drawn from without the guard.
+/// Reports a sequence whose ids are drawn without the guard.
 pub(super) fn unguarded(stored: &SequenceInfo) -> Option<Finding> {
     let used = stored.next != Some(stored.bounds.start());
     used.then(|| {
@@ -255,7 +272,7 @@ pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Find
             Some(largest) if largest > u128::from(max) => format!(", and {largest} is in use"),
             _ => String::new(),
         };
-        let found = format!("every id up to its max, {max}, is reserved{more}");
+        let found = format!("all ids up to max {max} are reserved{more}");
         let remedy = widen(stored, holders);
         about(&stored.name, FindingKind::Exhausted, "the ids that are left", found, remedy)
     })
@@ -263,9 +280,16 @@ pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Find
 
 /// Reports a sequence whose reserves the store rejects, with the error.
 pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
-    let remedy =
-        Remedy::advice("fix the error; first compare with the ids in use (`--check`), or with the witness");
-    about(name, FindingKind::Refused, "whether the store accepts its reserves", error.to_string(), remedy)
+    let remedy = Remedy::advice(
+        "compare the sequence with the ids in use (`--check`) or with the witness, then fix the error",
+    );
+    about(
+        name,
+        FindingKind::Refused,
+        "whether the store accepts reserves of the sequence",
+        error.to_string(),
+        remedy,
+    )
 }
 
 /// Returns the largest value of the narrowest SQL integer that holds more than `max`.
@@ -284,7 +308,7 @@ pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: 
     let seconds = lasts(stored, rate)?;
     let soon = left > 0 && seconds <= within.as_secs_f64();
     soon.then(|| {
-        let found = format!("{left} ids are left, for {} at {rate:.1} a second", days(seconds));
+        let found = format!("{left} ids are left; they last {} at {rate:.1} per second", days(seconds));
         let remedy = widen(stored, holders);
         about(&stored.name, FindingKind::EndsSoon, "how long it lasts", found, remedy)
     })
@@ -312,7 +336,7 @@ pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Op
         } else {
             Remedy::SetMax { name: stored.name.clone(), next: None, max: holds }
         };
-        let asked = format!("whether its ids fit {of_type}");
+        let asked = format!("whether the sequence's ids fit {of_type}");
         Finding { severity, ..about(&stored.name, FindingKind::TooNarrow, asked, found, remedy) }
     })
 }
@@ -320,14 +344,16 @@ pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Op
 /// Reports a configured sequence that does not exist.
 pub(super) fn missing(name: &SequenceName) -> Finding {
     let remedy = Remedy::advice(
-        "correct the name or `--store`; if the store was lost, restore it: a new one repeats the ids of every sequence",
+        "correct the name or `--store`; if the store was lost, restore it: a new one repeats the ids of \
+         every sequence",
     );
     about(name, FindingKind::Missing, "the sequence", "the store has no sequence of this name", remedy)
 }
 
 /// Reports an unreadable entry among the sequences or ledgers.
 pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
-    let remedy = Remedy::advice("restore it, or remove it with the database's own tools once it is unused");
+    let remedy =
+        Remedy::advice("restore the entry, or remove it with the database's tools if no process uses it");
     let asked = format!("the entries of {of}");
     Finding::new(FindingKind::Unreadable, found.name, asked, found.error.to_string(), remedy)
 }
@@ -335,8 +361,11 @@ pub(super) fn unreadable(found: Unreadable, of: &str) -> Finding {
 /// Reports a store that is not durable. The finding is only a warning if there is a witness.
 pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> {
     (durability < Durability::Disk).then(|| {
-        let found = "it loses its grants when its process or machine stops, and grants the same ids again";
-        let remedy = Remedy::advice("make it sync to disk before it answers, or set a guard that does");
+        let found =
+            "the store loses grants when its process or machine stops, then grants the same ids again";
+        let remedy = Remedy::advice(
+            "configure the store to sync to disk before it replies, or set a guard whose witness syncs",
+        );
         let severity = if guarded { Severity::Warning } else { Severity::Error };
         let finding = Finding::new(FindingKind::LosesWrites, None, "the durability of grants", found, remedy);
         Finding { severity, ..finding }
@@ -346,13 +375,14 @@ pub(super) fn forgets(durability: Durability, guarded: bool) -> Option<Finding> 
 /// Reports another object with the store's name, as described by the store.
 pub(super) fn ambiguous(found: String) -> Finding {
     let remedy = Remedy::advice(
-        "find the one in use; select it in the URL of every process, as in `schema=NAME`, or drop the other",
+        "find out which object is in use; select it in every URL, as in `schema=NAME`, or drop the other \
+         object",
     );
     Finding::new(FindingKind::Ambiguous, None, LOOKALIKES, found, remedy)
 }
 
 pub(super) const LOOKALIKES: &str = "other objects with the store's name";
-pub(super) const OF_WITNESS: &str = "its ledger in the witness";
+pub(super) const OF_WITNESS: &str = "the sequence's ledger in the witness";
 pub(super) const REFUSALS: &str = "the sequences that the store rejects";
 
 fn next(stored: &SequenceInfo) -> String {

@@ -1,4 +1,4 @@
-//! Finds problems with the sequences of a store before an id repeats or none is left.
+//! Finds problems with the sequences of a store before an id repeats or the ids run out.
 //!
 //! Neither a store nor the processes that draw from it can detect that the store went back in time. Two
 //! independent records can show it: the largest id in the user's data, which must be below the next id,
@@ -23,7 +23,7 @@
 //! let orders = Sequences::new(guarded)?.sequence::<u64>("orders").step(10).await?;
 //! let backup = store.snapshot();
 //! orders.next().await?;
-//! store.restore(&backup); // the store has forgotten what it granted
+//! store.restore(&backup); // the store no longer has the grant
 //!
 //! let doctor = Doctor::new(store.clone()).witness(witness);
 //! let went_back = |found: &Finding| found.kind == FindingKind::WentBack;

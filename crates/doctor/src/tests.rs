@@ -84,7 +84,7 @@ async fn concurrent_changes_are_not_reported() {
     both.draw("reset", 10).await;
     both.draw("removed", 10).await;
     let listed = both.witness.list(&Page::default()).await.unwrap().ledgers;
-    // Each of these happens after the ledgers are listed and before the store is read.
+    // Each change happens after the ledgers are listed and before the store is read.
     let rest = idmill::IdRange::new(5, 6).unwrap();
     assert!(both.guarded.give_back(&GiveBack::new(name("orders"), grant.identity, rest)).await.unwrap());
     both.guarded.set(&name("reset"), Change::new().next(3).backwards(true)).await.unwrap();
@@ -113,7 +113,11 @@ async fn unchanged_ledger_above_the_store_is_reported() {
     for finding in doctor.examine().await.findings {
         apply(&both.store, &finding.remedy).await.unwrap();
     }
-    assert_eq!(both.kinds(&doctor).await, [BehindReset, Replaced, Missing], "only what raises is applied");
+    assert_eq!(
+        both.kinds(&doctor).await,
+        [BehindReset, Replaced, Missing],
+        "only remedies that raise a sequence are applied"
+    );
     assert_eq!(both.store.inspect(&name("a")).await.unwrap().unwrap().next, Some(21));
 }
 
@@ -139,7 +143,11 @@ async fn unguarded_draws_are_reported_but_not_unused_sequences() {
     both.store.reserve(&Reserve::new(name("bare"), 5).create(Bounds::of::<i32>())).await.unwrap();
     assert_eq!(both.kinds(&both.doctor()).await, [FindingKind::Unguarded]);
     both.witness.set_away(true);
-    assert_eq!(both.kinds(&both.doctor()).await, [FindingKind::NotSeen], "once, and not for each sequence");
+    assert_eq!(
+        both.kinds(&both.doctor()).await,
+        [FindingKind::NotSeen],
+        "reported once, not once per sequence"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +169,10 @@ async fn rate_is_measured_on_the_same_sequence() {
         ends.map(|found| (found.sequence.unwrap(), found.found)).collect::<Vec<_>>()
     };
     let found = ends(doctor.examine_since(Some(&earlier)).await.findings);
-    assert_eq!(found, [("fast".to_owned(), "9000 ids are left, for 15 min at 10.0 a second".to_owned())]);
+    assert_eq!(
+        found,
+        [("fast".to_owned(), "9000 ids are left; they last 15 min at 10.0 per second".to_owned())]
+    );
     // A configured rate takes precedence over a measured one.
     let told = doctor.rate(name("fast"), 0.1).rate(name("slow"), 5.0);
     let found = ends(told.examine_since(Some(&earlier)).await.findings);
@@ -193,7 +204,7 @@ async fn window_ahead_is_found_and_unreachable_is_reported_once() {
     let [finding] = &found[..] else { panic!("{found:?}") };
     assert_eq!((finding.kind, finding.sequence.as_deref()), (WentBack, Some("b")));
     assert_eq!(apply(&both.store, &finding.remedy).await.unwrap().unwrap().next, Some(101));
-    // An outdated list of sequences must not be reported.
+    // An outdated list of sequences must not cause a finding.
     found.clear();
     doctor.compare_windows(&mut view, &sequences, &mut found).await;
     assert_eq!(found, []);
@@ -260,7 +271,11 @@ async fn unconfirmed_removal_is_pending_until_repeated() {
     let pending = [FindingKind::Pending];
     assert_eq!(both.kinds(&both.doctor()).await, pending);
     both.store.remove(&name("orders")).await.unwrap();
-    assert_eq!(both.kinds(&both.doctor()).await, pending, "the store has carried it out");
+    assert_eq!(
+        both.kinds(&both.doctor()).await,
+        pending,
+        "removed from the store, but not confirmed at the witness"
+    );
     both.guarded.remove(&name("orders")).await.unwrap();
     assert_eq!(both.kinds(&both.doctor()).await, []);
 }

@@ -62,7 +62,7 @@ impl Guarded {
         let confirmed = self.amend(name, |ledger| ledger.reset(known, after.identity, after.reached())).await;
         match confirmed.map_err(unconfirmed)? {
             Some(_) => Ok(after),
-            None => Err(overtaken("the store was changed, and the claimed ids stay claimed")),
+            None => Err(overtaken("only the store was changed")),
         }
     }
 
@@ -71,7 +71,7 @@ impl Guarded {
     pub(super) async fn removed(&self, name: &SequenceName) -> Result<bool> {
         let seen = self.witness.read(name).await.map_err(of_the_witness)?;
         let stored = if seen.is_none() { self.store.inspect(name).await? } else { None };
-        // Without a ledger, a range may have been granted but not yet claimed.
+        // If there is no ledger, open one: a range may have been granted but not yet claimed.
         let opened = stored.map(|stored| Ledger::opened(&stored));
         let Some(known) = seen.or_else(|| opened.clone()).map(|ledger| ledger.identity.incarnation) else {
             return self.store.remove(name).await;
@@ -90,7 +90,7 @@ impl Guarded {
     /// Withdraws the announcement, unless the store may have applied the change.
     async fn not_done(&self, name: &SequenceName, error: Error) -> Error {
         if is_certain(&error) {
-            // If this fails, the announcement stays pending, which permits nothing.
+            // Ignore a failure: an announcement that stays pending permits nothing.
             let _ = self.amend(name, Ledger::taken_back).await;
         }
         error
@@ -149,7 +149,7 @@ fn unconfirmed(error: Error) -> Error {
 
 fn overtaken(outcome: &str) -> Error {
     let message = format!(
-        "another process reset the sequence or claimed ids of a later epoch; {outcome}; set it again"
+        "another process reset the sequence or claimed ids of a later epoch; {outcome}; repeat the reset"
     );
     Error::new(ErrorKind::Conflict, message)
 }
@@ -159,9 +159,9 @@ impl Announced {
     pub(super) const fn repeated(self) -> &'static str {
         match self {
             Self::Resetting { .. } => {
-                "a reset was announced and not confirmed; repeat `idmill set NAME --backwards`"
+                "a reset was announced but not confirmed; repeat `idmill set NAME --next ID --backwards`"
             }
-            _ => "a removal was announced and not confirmed; repeat `idmill remove NAME`",
+            _ => "a removal was announced but not confirmed; repeat `idmill remove NAME`",
         }
     }
 }

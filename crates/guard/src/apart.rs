@@ -62,7 +62,8 @@ async fn mark(witness: &dyn Store) -> Result<()> {
 /// Returns whether the witness is marked.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if it is the guarded store itself; those of both.
+/// [`InvalidInput`](ErrorKind::InvalidInput) if it is the guarded store itself; those of reading and writing
+/// records.
 async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     let (name, mut written) = (name(), None);
     for _ in 0..TRIES {
@@ -82,7 +83,7 @@ async fn probe(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
         } else if shown == written {
             return Err(is_itself());
         } else {
-            // The store is the same place as the witness, or a copy of it. A new mark distinguishes the two.
+            // The store and the witness are the same place, or one is a copy. A new mark shows which is true.
             let new = fresh();
             if witness.swap_record(&name, Some(&mark), &new).await? {
                 written = Some(new);
@@ -103,8 +104,8 @@ pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result
         return Ok(());
     }
     let message = format!(
-        "the store is on the same server, {server}, so one restore reverts both; use another server, or a \
-         file on another disk"
+        "the witness is on the store's server, {server}, so one restore reverts both; use another server, or a \
+         file elsewhere"
     );
     Err(Error::invalid(message))
 }
@@ -143,8 +144,8 @@ pub fn is_itself() -> Error {
 
 fn not_probed(error: Error) -> Error {
     let message = format!(
-        "cannot read the record `{MARK}` of the store, so the store may be the witness itself; allow this \
-         user to read records"
+        "cannot read record `{MARK}` of the store, which may be the witness itself; allow the store's user \
+         to read records"
     );
     Error::new(error.kind(), message).because(error)
 }
@@ -174,7 +175,7 @@ mod tests {
         store.swap_record(&name(), None, &copied).await.unwrap();
         assert!(probe(&store, &witness).await.unwrap());
         assert_ne!(witness.record(&name()).await.unwrap(), Some(copied), "a new mark told them apart");
-        // Each is the witness of the other.
+        // Each store is the witness of the other.
         assert!(probe(&witness, &store).await.unwrap());
     }
 

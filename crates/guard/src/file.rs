@@ -21,12 +21,12 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// A witness in a file, for the processes of one machine.
 ///
 /// Every write replaces the file: the new one is synced to disk before it is renamed. A lock on `FILE.lock`
-/// excludes other processes. The cost of a write grows with the file, which has some hundred bytes per
+/// excludes other processes. The cost of a write grows with the file, which has a few hundred bytes per
 /// sequence. Choose a database for thousands of sequences, or for processes on several machines; a network
 /// file system may not support locks.
 ///
-/// Put the file on another disk than the store, and exclude it from the store's backups. A witness that is
-/// restored together with the store detects nothing.
+/// Put the file on a different disk from the store, and exclude it from the store's backups. A witness that
+/// is restored together with the store detects nothing.
 ///
 /// A symbolic link is followed. A file with several hard links is rejected, because a write would leave the
 /// old content under the other names.
@@ -44,9 +44,9 @@ impl FileWitness {
     /// Opens the file, and creates it if it does not exist. Blocks.
     ///
     /// # Errors
-    /// [`NotFound`](ErrorKind::NotFound) if its directory does not exist; [`Denied`](ErrorKind::Denied);
-    /// [`Conflict`](ErrorKind::Conflict) if the file has several hard links;
-    /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or is not a witness of idmill;
+    /// [`NotFound`](ErrorKind::NotFound) if its directory does not exist; [`Denied`](ErrorKind::Denied) if
+    /// access is denied; [`Conflict`](ErrorKind::Conflict) if the file has several hard links;
+    /// [`StoreViolation`](ErrorKind::StoreViolation) if the file is damaged or is not an idmill witness;
     /// [`Unavailable`](ErrorKind::Unavailable) if other processes lock it for 10 s.
     pub fn open(file: impl Into<PathBuf>) -> Result<Self> {
         let place = Place::of(&file.into())?;
@@ -69,7 +69,7 @@ impl FileWitness {
         if !place.file.try_exists().map_err(|error| place.failed(&error))? {
             return Ok(None);
         }
-        // Lock it to check before the first reserve that claims can be written.
+        // Check now that claims can be written, not at the first reserve.
         drop(place.lock()?);
         place.check_links()?;
         place.read()?;
@@ -109,7 +109,7 @@ impl FileWitness {
         working.await.unwrap_or_else(|error| {
             Err(Error::new(
                 ErrorKind::UnknownOutcome,
-                "the task that reads or writes the witness file was cancelled",
+                "the task that reads or writes the witness file failed",
             )
             .because(error))
         })
@@ -151,7 +151,7 @@ impl Witness for FileWitness {
         let write = Write::new(name.clone(), seen.cloned(), wanted.clone());
         Box::pin(async move {
             let mut written = self.written(vec![write]).await?;
-            Ok(written.pop().expect("one answer to each write"))
+            Ok(written.pop().expect("one result per write"))
         })
     }
 
@@ -182,7 +182,10 @@ impl Witness for FileWitness {
 /// Returns the same failure for each call of a batch.
 fn all_failed<T>(count: usize, error: Error) -> Vec<Result<T>> {
     let (kind, cause) = (error.kind(), Arc::new(error));
-    let failed = || Err(Error::new(kind, "the witness file was not changed").because_shared(cause.clone()));
+    let failed = || {
+        Err(Error::new(kind, "the batch of requests to the witness file failed")
+            .because_shared(cause.clone()))
+    };
     std::iter::repeat_with(failed).take(count).collect()
 }
 
@@ -220,8 +223,11 @@ impl Place {
                 Ok(()) => return Ok(lock),
                 Err(TryLockError::WouldBlock) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
                 Err(TryLockError::WouldBlock) => {
-                    let message =
-                        format!("{} is held by another process for {TIMEOUT:?}", self.lock.display());
+                    let message = format!(
+                        "{} has been locked by another process for {TIMEOUT:?}; stop that process, \
+                                 or try again",
+                        self.lock.display()
+                    );
                     return Err(Error::new(ErrorKind::Unavailable, message));
                 }
                 Err(TryLockError::Error(error)) => return Err(self.failed(&error)),
@@ -236,7 +242,7 @@ impl Place {
             .map_err(|error| self.failed(&error))?;
         text::decode(&text).map_err(|fault| {
             let message = format!(
-                "{} {fault}; nothing was changed. Restore it: a new file would have no claims",
+                "{} {fault}; nothing was changed; restore it: a new file would have no claims",
                 self.file.display()
             );
             Error::new(ErrorKind::StoreViolation, message)

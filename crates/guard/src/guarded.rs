@@ -36,9 +36,9 @@ const PENDING: Contention = Contention::new()
 /// then reserved until the witness is writable.
 ///
 /// If ids were claimed before and the sequence has the same identity, the store went back in time. Its next
-/// id is raised above all claims. [`healed`](Self::healed) counts this, the log has an error, and ids
-/// continue from there. A claim that arrived too late, after many others, is also rejected. It is neither
-/// counted nor logged, and another range is reserved.
+/// id is raised above all claims. [`healed`](Self::healed) counts this, an error is logged, and ids continue
+/// from there. A claim that arrived too late, after many others, is also rejected. It is neither counted nor
+/// logged, and another range is reserved.
 ///
 /// For another incarnation, or an epoch from before a reset, manual action is required: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).
@@ -55,13 +55,13 @@ const PENDING: Contention = Contention::new()
 /// use idmill::Sequences;
 ///
 /// let store = MemoryStore::new();
-/// let witness = MemoryWitness::new(); // in earnest, another server or a `FileWitness`
+/// let witness = MemoryWitness::new(); // in production, another server or a `FileWitness`
 /// let guarded = || Guarded::new(store.clone(), witness.clone());
 ///
 /// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
 /// let backup = store.snapshot();
 /// let last = orders.next().await?;
-/// store.restore(&backup); // the store has forgotten what it granted
+/// store.restore(&backup); // the store no longer has the grant
 ///
 /// let orders = Sequences::new(guarded())?.sequence::<u64>("orders").step(10).await?;
 /// assert!(orders.next().await? > last);
@@ -99,7 +99,7 @@ impl Guarded {
     }
 
     async fn claimed(&self, request: &Reserve) -> Result<Grant> {
-        // Reserve nothing that could not be claimed.
+        // Read the witness first: a range that cannot be claimed must not be reserved.
         let seen = self.witness.read(&request.name).await.map_err(of_the_witness)?;
         let seen = self.writable(&request.name, seen).await?;
         let grant = self.store.reserve(request).await?;
@@ -196,8 +196,7 @@ impl Guarded {
             }
             grant = self.store.reserve(request).await?;
         }
-        let message = "the granted ids were already claimed, each time; use larger steps, or find what else \
-                       changes this sequence";
+        let message = "each granted range was already claimed; use larger steps, or find the other writer of this sequence";
         let error = Error::new(ErrorKind::Unavailable, message);
         Err(last.into_iter().fold(error, Error::because))
     }
@@ -282,7 +281,7 @@ impl Guarded {
         let went_back = match self.heal(name, grant, top).await {
             Ok(Heal::Raise(next)) => {
                 if let Refusal::Recreated { .. } = refusal {
-                    tracing::info!(sequence = %name, "ids start at {next}, above those of the removed sequence of this name");
+                    tracing::info!(sequence = %name, "ids start at {next}, above the ids of the removed sequence with this name");
                 }
                 matches!(refusal, Refusal::Claimed { .. })
             }
@@ -298,12 +297,14 @@ impl Guarded {
         Unused::Again(claimed_before(grant, top))
     }
 
-    /// Raises the store above all claims. It never lowers it, so a late or repeated call is harmless.
+    /// Raises the store above all claims. The next id is never lowered, so a late or repeated call is
+    /// harmless.
     async fn heal(&self, name: &SequenceName, grant: &Grant, top: u128) -> Result<Heal> {
         let Some(info) = self.store.inspect(name).await? else { return Err(ErrorKind::Conflict.into()) };
         let heal = Heal::of(&info, grant.identity, top);
         if let Heal::Raise(next) = heal {
-            // Returned ids leave the ledger first. If the top is now lower, the store was not restored.
+            // A give-back changes the ledger before the store. If the top is now lower, the store was not
+            // restored.
             let claimed = self.witness.read(name).await.map_err(of_the_witness)?;
             if claimed.is_some_and(|ledger| ledger.top() < top) {
                 return Err(ErrorKind::Conflict.into());
@@ -320,7 +321,7 @@ impl Guarded {
         let again = grant.range.start();
         tracing::error!(
             sequence = %name,
-            "the store went back in time: it granted ids from {again} again; none was used, and ids continue \
+            "the store went back in time: it repeated ids from {again} on; none was used, and ids continue \
              from {top}"
         );
     }
@@ -345,24 +346,24 @@ fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<
 
 fn replaced(grant: &Grant, known: Identity) -> String {
     format!(
-        "the store has sequence {:016x}, but ids were claimed of {:016x}; fix the URL, restore it, or \
-         remove it through the guard",
+        "the incarnation is {:016x}, but ids of {:016x} were claimed; fix the URL, restore, or remove NAME \
+         through the guard",
         grant.identity.incarnation, known.incarnation
     )
 }
 
 fn behind_reset(grant: &Grant, known: Identity) -> String {
     format!(
-        "the store lost a reset: it is at epoch {}, ids were claimed at epoch {}; restore a later backup, or \
-         reset it again",
+        "the store lost a reset: it has epoch {}, the claims epoch {}; restore a later backup, or reset the \
+         sequence again",
         grant.identity.epoch, known.epoch
     )
 }
 
-/// Adds the pending announcement, which may be the reason.
+/// Adds the pending announcement, a possible cause, to an error message.
 fn with(message: String, announced: Option<Announced>) -> String {
     match announced.filter(|announced| announced.is_pending()) {
-        Some(announced) => format!("{message}. {}", announced.repeated()),
+        Some(announced) => format!("{message}; {}", announced.repeated()),
         None => message,
     }
 }
@@ -374,14 +375,15 @@ fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
     }
     let message = format!(
         "a removed sequence of this name used all ids up to {max}; raise `max`, or run `idmill remove \
-         --forget` to repeat its ids"
+         --forget` to reuse its ids"
     );
     Error::new(ErrorKind::Exhausted, message)
 }
 
 fn claimed_before(grant: &Grant, top: u128) -> Error {
     let message = format!(
-        "the store granted ids from {} on, but all below {top} were already claimed; none of them is used",
+        "the store granted ids from {} on, but all ids below {top} were already claimed; the grant was not \
+         used",
         grant.range.start()
     );
     Error::new(ErrorKind::StoreViolation, message)
@@ -395,7 +397,11 @@ fn not_writable(error: Error) -> Error {
 
 /// The store granted a range that is not used. The caller counts it as a gap.
 fn lost(error: Error) -> Error {
-    Error::new(ErrorKind::UnknownOutcome, "a range was reserved but not claimed; it is a gap").because(error)
+    Error::new(
+        ErrorKind::UnknownOutcome,
+        "a range was reserved, but its claim is not confirmed; the range is a gap",
+    )
+    .because(error)
 }
 
 impl Store for Guarded {

@@ -13,7 +13,7 @@ use idmill::store::{Identity, SequenceInfo};
 pub struct Ledger {
     /// The sequence that the claims belong to.
     pub identity: Identity,
-    /// No id below this can be claimed. 2^64 is possible, hence the width.
+    /// No id below this can be claimed. A `u128`, because it can be 2^64.
     pub floor: u128,
     /// All ids from here to `floor` are claimed. Lower ids may have been skipped. At most `floor`.
     pub solid: u128,
@@ -21,11 +21,11 @@ pub struct Ledger {
     pub claims: Vec<IdRange>,
     /// The pending administrative change through the guard, or a removal that is done.
     pub announced: Option<Announced>,
-    /// Counts changes, so that no two ledgers are equal. A late or duplicate write then fails its condition.
+    /// Counts changes, so that successive ledgers differ. A late or duplicate write then fails its condition.
     pub version: u64,
     /// A random number that a witness may add to each write to recognize its own. Without it, two processes
-    /// that were granted the same range would write equal ledgers. One that lost its reply would then take
-    /// the other's ledger for its own.
+    /// that were granted the same range would write equal ledgers. A process that got no reply would then
+    /// mistake the other's ledger for its own.
     pub stamp: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Ledger {
 pub enum Announced {
     /// Pending: the sequence is being set to a lower id.
     Resetting {
-        /// The next id after the reset. 2^64 is possible, hence the width.
+        /// The next id after the reset. A `u128`, because it can be 2^64.
         start: u128,
     },
     /// Pending: the sequence is being removed.
@@ -60,7 +60,7 @@ impl Announced {
     /// ledger's identity.
     fn once_claimed(self, known: Identity, now: Identity) -> Option<Self> {
         match self {
-            // The ledger no longer has the identity that was to be reset.
+            // A reset is void under a new identity, because it was announced for the old one.
             Self::Resetting { .. } => (now == known).then_some(self),
             // The sequence is in use: it was restored, or this claim is late. Its claims count again.
             Self::Forgotten => Some(Self::Removed),
@@ -206,8 +206,8 @@ impl Ledger {
         Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }
     }
 
-    /// Returns the ledger of a new incarnation that starts above all claims. Nothing is solid, because these
-    /// ids were not claimed of the new incarnation.
+    /// Returns the ledger of a new incarnation that starts above all claims. No id counts as definitely
+    /// claimed, because none was claimed from the new incarnation.
     fn followed_by(&self, identity: Identity) -> Self {
         let (floor, version) = (self.top(), self.version + 1);
         let claims = Vec::new();
@@ -219,7 +219,7 @@ impl Ledger {
     }
 
     fn certainly_has_any_of(&self, range: IdRange) -> bool {
-        // If both are equal, nothing is solid: all ids up to the floor were released.
+        // If `solid` equals `floor`, nothing is solid: all ids below the floor were released.
         let Self { solid, floor, .. } = *self;
         let is_solid = solid < floor && range.end() > solid && u128::from(range.start()) < floor;
         is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))

@@ -37,7 +37,7 @@ impl StoreWitness {
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if can.durability < Durability::Disk {
-            let message = "a witness must keep claims across a crash of its machine, and this store does not";
+            let message = "this store may lose claims when its machine crashes, so it cannot be a witness";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         Ok(Self(Arc::new(store)))

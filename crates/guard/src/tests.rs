@@ -42,7 +42,7 @@ async fn restored_store_is_raised_above_the_claims() {
     store.restore(&one);
     assert_eq!(starts(&guarded, 5).await.unwrap(), 111);
     assert_eq!(guarded.healed(), 2);
-    // The same for a batch, in which two requests share a ledger.
+    // A batch in which two requests share a ledger also detects a restore.
     store.restore(&backup);
     let many = guarded.reserve_many(&[orders(1), orders(1)]).await;
     let many: Vec<_> = many.into_iter().map(|grant| grant.unwrap().range.start()).collect();
@@ -57,9 +57,9 @@ async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
     store.restore(&nothing);
     let refused = starts(&guarded, 1).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
-    assert!(refused.to_string().contains("but ids were claimed of"), "{refused}");
+    assert!(refused.to_string().contains("were claimed; fix the URL"), "{refused}");
     assert!(guarded.remove(&name()).await.unwrap());
-    assert_eq!(starts(&guarded, 1).await.unwrap(), 11, "above what was claimed of the removed one");
+    assert_eq!(starts(&guarded, 1).await.unwrap(), 11, "above the claims of the removed sequence");
     assert_eq!(guarded.healed(), 0, "nothing went back");
 }
 
@@ -168,7 +168,7 @@ async fn set_backwards_of_a_restored_store_is_followed() {
     let backup = store.snapshot();
     assert_eq!(starts(&guarded, 5).await.unwrap(), 6);
     store.restore(&backup);
-    // Raises the store but lowers the ledger, so the epoch must change.
+    // This change raises the store but lowers the ledger, so the epoch must change.
     let after = guarded.set(&name(), Change::new().next(8).backwards(true)).await.unwrap();
     assert_eq!(after.identity.epoch, 1);
     assert_eq!(witness.ledger("orders").unwrap().top(), 8);
@@ -176,7 +176,7 @@ async fn set_backwards_of_a_restored_store_is_followed() {
     assert_eq!(guarded.healed(), 0);
 }
 
-/// Rejects every change, or loses its reply.
+/// A store that rejects every change, or loses its reply.
 #[derive(Debug)]
 struct Stubborn {
     store: MemoryStore,
@@ -298,7 +298,7 @@ async fn failed_claims_of_a_batch_give_their_ranges_back() {
     }
 }
 
-/// Does not accept returned ids.
+/// A store that does not accept returned ids.
 #[derive(Debug)]
 struct Keeping(MemoryStore);
 
@@ -322,7 +322,7 @@ async fn witness_is_tested_before_a_store_without_give_back() {
     assert_eq!(starts(&guarded(), 10).await.unwrap(), 11);
 }
 
-/// Others revoke the sequence and reserve right after the first grant.
+/// A store in which others revoke the sequence and reserve right after the first grant.
 #[derive(Debug)]
 struct Late {
     store: MemoryStore,
@@ -351,7 +351,11 @@ async fn grant_of_an_earlier_epoch_is_reserved_again() {
     assert_eq!(starts(&other, 10).await.unwrap(), 1);
     let late = Late { store, other, is_first: AtomicBool::new(true) };
     let guarded = Guarded::new(late, witness);
-    assert_eq!(starts(&guarded, 10).await.unwrap(), 31, "11 is of the old epoch, and the other has 21");
+    assert_eq!(
+        starts(&guarded, 10).await.unwrap(),
+        31,
+        "11 is of the old epoch, and `other` has reserved 21"
+    );
     assert_eq!(guarded.healed(), 0);
 }
 

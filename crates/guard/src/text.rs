@@ -1,5 +1,5 @@
-//! Ledgers as text. In a store, each is a record. In a file, each is a line after the sequence's name. The
-//! first line identifies the format; the last has a checksum.
+//! Ledgers as text. In a store, each is a record. In a file, each is a line that begins with the sequence's
+//! name. The first line identifies the format; the last has a checksum.
 //!
 //! ```text
 //! idmill-witness 1
@@ -69,8 +69,9 @@ fn announced_of(text: &str) -> Option<Announced> {
 /// # Errors
 /// The fault, worded to follow the file's name.
 pub(super) fn decode(text: &[u8]) -> Result<BTreeMap<SequenceName, Ledger>, String> {
-    let text = std::str::from_utf8(text).map_err(|_| "is not UTF-8, so it is not a witness of idmill")?;
-    let lines = text.strip_prefix(FIRST).ok_or("is not a witness of idmill, or of a later version")?;
+    let text = std::str::from_utf8(text).map_err(|_| "is not UTF-8, so it is not an idmill witness")?;
+    let lines =
+        text.strip_prefix(FIRST).ok_or("is not an idmill witness, or was written by a later version")?;
     let (lines, sum) = lines.rsplit_once(LAST).ok_or("is truncated")?;
     let covered = &text[..FIRST.len() + lines.len()];
     if sum.strip_suffix('\n') != Some(&format!("{:08x}", crc32fast::hash(covered.as_bytes()))) {

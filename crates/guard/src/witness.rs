@@ -59,7 +59,7 @@ pub trait Witness: Send + Sync + fmt::Debug {
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Ledgers>>;
 }
 
-/// Makes an `Arc` of a witness a witness.
+/// Implements [`Witness`] for an `Arc` of a witness.
 impl<W: Witness + ?Sized> Witness for Arc<W> {
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>> {
         (**self).read(name)
@@ -203,7 +203,7 @@ impl Witness for MemoryWitness {
             }
             if memory.lose_replies > 0 {
                 memory.lose_replies -= 1;
-                return Err(Error::new(ErrorKind::UnknownOutcome, "the witness's answer was lost"));
+                return Err(Error::new(ErrorKind::UnknownOutcome, "the witness's reply was lost"));
             }
             Ok(holds)
         })

@@ -55,7 +55,10 @@ impl Authority {
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => Ok(Some((user, password))),
             (None, None) => Ok(None),
-            _ => Err(refuse("write credentials as `USER:PASSWORD@`; percent-encode special characters")),
+            _ => Err(refuse(
+                "the user or the password is missing; write `USER:PASSWORD@`, with special \
+                             characters percent-encoded",
+            )),
         }
     }
 

@@ -217,9 +217,8 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
         })
     }
 
-    /// Reads, and writes only once. After a conflict, the remaining ids become a gap. The conflict can be
-    /// with our own write if it was sent twice on the network; others may have reserved the returned ids
-    /// since.
+    /// Reads, and writes only once. After a conflict, the remaining ids become a gap. The conflict may be a
+    /// network duplicate of this write; others may have reserved the returned ids since.
     pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         named(&back.name, Operation::GiveBack, async move {
             let taken = |seen: Versioned<S::Version>| {

@@ -126,8 +126,8 @@ impl Contest {
 
     fn over(&self, cause: Option<Error>) -> Error {
         let message = format!(
-            "other processes changed the sequence each time for {:?}; use larger steps, so that it is \
-             written less often",
+            "other processes kept changing the sequence for {:?}; use larger steps, so that it is written \
+             less often",
             self.how.timeout
         );
         let error = Error::new(ErrorKind::Unavailable, message);
@@ -159,7 +159,7 @@ mod tests {
             }
         };
         assert!((30..31).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-        // A pause after every fourth loss, of 50 ms on average.
+        // There is a pause after every fourth loss. Its average is 50 ms.
         assert!((1_000..10_000).contains(&losses), "{losses}");
         assert!(error.to_string().contains("for 30s; use larger steps"), "{error}");
         assert!(std::error::Error::source(&error).is_some());

@@ -7,7 +7,7 @@ use idmill::{Error, ErrorKind};
 
 /// The kind of request, which determines whether a failure leaves an unknown outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a new kind must change the rule")]
+#[expect(clippy::exhaustive_enums, reason = "a new kind requires a change to `doubt`")]
 pub enum Asked {
     /// Opening a connection: nothing was sent that could change data.
     Connect,

@@ -44,7 +44,7 @@ macro_rules! fill {
             }
 
             fn add(&mut self, name: &str, row: Result<$row>) {
-                // The inherent method of the page.
+                // This calls the page's inherent method, not this trait method.
                 self.add(name, row);
             }
         }

@@ -1,7 +1,7 @@
 //! The policy for a sequence that was last written in another history of its store. The server was replaced,
 //! or a backup was restored.
 //!
-//! A store that can detect this keeps a text with each sequence, such as `cluster 7, timeline 2`. It names
+//! A store that can detect this stores a string with each sequence, such as `cluster 7, timeline 2`. It names
 //! the history of the last write and appears in errors. The granting statement has the condition that this
 //! history is the current one. If it is not, the store applies [`Failover`].
 
@@ -16,7 +16,7 @@ use idmill::store::{Change, SequenceInfo};
 use idmill::{Error, ErrorKind, Result};
 
 /// The policy for a sequence that was last written in another history of its store. The last reserves of that
-/// history may be missing here.
+/// history may be missing from the store.
 ///
 /// ```
 /// use idmill_kit::history::Failover;
@@ -39,7 +39,7 @@ pub enum Failover {
 
 /// The kind of the option `failover`.
 pub const FAILOVER: Kind = text("refuse|allow|skip:N", RULE, |value| read(value).is_some());
-const RULE: &str = "`refuse` (no ids until the next id is set), `allow` (continues after the last id here), \
+const RULE: &str = "`refuse` (no ids until the next id is set), `allow` (continues after the recorded ids), \
                     or `skip:N` (skips N ids once)";
 
 fn read(text: &str) -> Option<Failover> {
@@ -94,7 +94,7 @@ impl Failover {
             Self::Skip(_) => "skipped",
         };
         count(CHANGES, &[("sequence", name.as_str()), ("decision", decided)]);
-        let seen = format_args!("the sequence was last written on {was}, and this is {here}");
+        let seen = format_args!("the sequence was last written on {was}, not on {here}");
         match self {
             Self::Refuse => tracing::error!(sequence = %name, "{seen}; nothing is granted"),
             Self::Allow => {
@@ -126,8 +126,8 @@ impl Histories<'_> {
     pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(
-            "last written on {was}, and this is {here}; `idmill set NAME --next ID` above every id in use, or \
-             `failover=allow|skip:N`"
+            "last written on {was}, not on {here}; run `idmill set NAME --next ID` above all ids, or \
+             set `failover=allow|skip:N`"
         );
         Error::new(ErrorKind::Conflict, message).of(name)
     }
@@ -192,8 +192,8 @@ mod tests {
     fn refusal_names_the_history_and_the_option() {
         let error = Failover::Refuse.adopt(&info(Some(7)), MOVED).unwrap_err();
         assert_eq!((error.kind(), error.sequence()), (ErrorKind::Conflict, Some("orders")));
-        let how = "--next ID` above every id in use";
-        for words in ["on cluster 1, and this is cluster 2", how, "failover=allow", "skip:N"] {
+        let how = "--next ID` above all ids";
+        for words in ["on cluster 1, not on cluster 2", how, "failover=allow", "skip:N"] {
             assert!(error.to_string().contains(words), "{error}");
         }
     }

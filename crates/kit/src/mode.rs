@@ -5,7 +5,7 @@ use idmill::{Error, ErrorKind, Result};
 use super::options::Word;
 
 idmill::string_enum! {
-    /// What opening a store may do to its database.
+    /// The access to its database with which a store is opened.
     #[derive(Default)]
     pub enum Mode, "mode" {
         /// `ro`: read-only. The table must exist, and so must the SQLite file. Every write is
@@ -22,16 +22,16 @@ idmill::string_enum! {
 }
 
 /// Advice for a table that is missing when the store is opened.
-pub const NEVER_MADE: &str = "correct its name or restore it; only for a new store use `mode=rwc` \
+pub const NEVER_MADE: &str = "correct its name or restore it; for a new store only, use `mode=rwc` \
                               (`Mode::Create`), which creates it empty";
 
 /// Advice for a table that disappears while the store is open.
-pub const GONE: &str = "restore it; an empty one, as `mode=rwc` (`Mode::Create`) creates it, would hand out \
-                        the ids in use again";
+pub const GONE: &str = "restore it; `mode=rwc` (`Mode::Create`) would create an empty table, which hands \
+                        out ids that are already in use";
 
 impl Word for Mode {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
-        (Self::ReadOnly, Self::ReadOnly.as_str(), "look only"),
+        (Self::ReadOnly, Self::ReadOnly.as_str(), "read-only"),
         (Self::ReadWrite, Self::ReadWrite.as_str(), "must exist"),
         (Self::Create, Self::Create.as_str(), "may create"),
     ];

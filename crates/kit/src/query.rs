@@ -38,7 +38,7 @@ fn known<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a 
     parts.ok_or_else(|| {
         let slashes = if form.contains("://") { "//" } else { "" };
         let begins = schemes.iter().map(|scheme| format!("`{scheme}:{slashes}`")).collect::<Vec<_>>();
-        refuse(format!("the URL of this store begins with {}: write `{form}`", begins.join(" or ")))
+        refuse(format!("the URL of this store must begin with {}: write `{form}`", begins.join(" or ")))
     })
 }
 
@@ -62,7 +62,7 @@ pub fn path<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &
 pub fn hosts<'a>(url: &'a str, schemes: &[&str], form: &str) -> Result<(String, &'a str, &'a str)> {
     let (scheme, rest) = known(url, schemes, form)?;
     secrets::check_login(rest)?;
-    let slashes = || refuse(format!("two slashes follow `{scheme}:`, as in `{form}`"));
+    let slashes = || refuse(format!("two slashes must follow `{scheme}:`, as in `{form}`"));
     let rest = rest.strip_prefix("//").ok_or_else(slashes)?;
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     Ok((scheme, place, query))
@@ -114,7 +114,7 @@ pub fn take(option: &str, rest: &str) -> Result<(String, Option<String>)> {
         })
         .collect();
     if values.len() > 1 {
-        return Err(refuse(format!("the option `{option}` is given twice")));
+        return Err(refuse(format!("duplicate option `{option}`; keep only one")));
     }
     let Some(value) = values.pop() else { return Ok((rest.to_owned(), None)) };
     let separator = if others.is_empty() { "" } else { "?" };
@@ -145,7 +145,7 @@ impl Once {
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a duplicate key.
     pub fn take(&mut self, key: &str) -> Result<()> {
         if self.0.iter().any(|seen| seen == key) {
-            return Err(refuse(format!("the option `{key}` is given twice")));
+            return Err(refuse(format!("duplicate option `{key}`; keep only one")));
         }
         self.0.push(key.to_owned());
         Ok(())
@@ -201,7 +201,8 @@ mod tests {
         let read = pairs("b=1&a=%3F+x&c").unwrap();
         assert_eq!(read, [("b", "1"), ("a", "? x"), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned())));
         assert_eq!(pairs("").unwrap(), []);
-        for (query, remedy) in [("a=1&b=2&%61=1", "`a` is given twice"), ("no=1", "there is no such option")]
+        for (query, remedy) in
+            [("a=1&b=2&%61=1", "duplicate option `a`"), ("no=1", "there is no such option")]
         {
             let error = pairs(query).unwrap_err();
             assert_eq!(
@@ -232,7 +233,7 @@ mod tests {
             assert_eq!(take("window", rest).unwrap(), expected, "{rest}");
         }
         let twice = take("window", "a?window=x&window=y").unwrap_err();
-        assert!(twice.kind() == ErrorKind::InvalidInput && twice.to_string().contains("twice"));
+        assert!(twice.kind() == ErrorKind::InvalidInput && twice.to_string().contains("duplicate option"));
     }
 
     #[test]

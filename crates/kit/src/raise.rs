@@ -48,7 +48,7 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
             outcome => outcome?,
         };
     }
-    let message = "other processes changed the sequence each time; try again";
+    let message = "other processes changed the sequence in every attempt; try again";
     Err(Error::new(ErrorKind::Unavailable, message).of(&now.name).during(Operation::Set))
 }
 
@@ -172,7 +172,7 @@ mod tests {
         let (name, bounds) = ("s".parse().unwrap(), Bounds::new(5, 100).unwrap());
         for to in [6, 50, 101] {
             let store = MemoryStore::new();
-            // Two separate steps would leave the sequence at its start in between.
+            // With separate create and set calls, the sequence would briefly be at its start.
             let created = create_at(&Reserving(store.clone()), &name, bounds, to).await.unwrap();
             assert_eq!((created.reached(), created.bounds), (to, bounds));
             assert_eq!(store.inspect(&name).await.unwrap(), Some(created));

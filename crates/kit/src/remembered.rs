@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::Versioned;
 
-/// A cache of sequences as last read or written. It holds at least the latest 32,768.
+/// A cache of sequences as last read or written. Holds at least the latest 32,768 sequences.
 #[derive(Debug)]
 pub struct Remembered<V>(Mutex<BoundedMap<Versioned<V>>>);
 

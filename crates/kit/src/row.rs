@@ -7,7 +7,7 @@ use idmill::{Error, ErrorKind, SequenceName};
 
 /// The reason why a stored row is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "from another version, or invalid")]
+#[expect(clippy::exhaustive_enums, reason = "these are all cases: an unknown format or an invalid row")]
 pub enum Fault {
     /// The format is unknown, perhaps of a later version.
     Format,
@@ -22,7 +22,7 @@ impl Fault {
     pub fn error(&self, what: impl Display, so: &str) -> Error {
         match self {
             Self::Format => {
-                let message = format!("{what} is in another format, perhaps of a later version; {so}");
+                let message = format!("{what} is in another format, perhaps from a later version; {so}");
                 Error::new(ErrorKind::Unsupported, message)
             }
             Self::Wrong(fault) => Error::new(ErrorKind::StoreViolation, format!("{what} {fault}; {so}")),
@@ -73,7 +73,7 @@ impl Numbers {
         let Self { next, start, max, incarnation, epoch } = self;
         let pair = |a: i128, b: i128| u64::try_from(a).ok().zip(u64::try_from(b).ok());
         let bounds = pair(start, max).and_then(|(start, max)| Bounds::new(start, max).ok());
-        let bounds = bounds.ok_or_else(|| format!("has bounds {start}..={max} without ids"))?;
+        let bounds = bounds.ok_or_else(|| format!("has invalid bounds {start}..={max}"))?;
         if let Some(next) = next.filter(|next| !(start..=max).contains(next)) {
             return Err(format!("has next {next} outside its bounds {start}..={max}").into());
         }
@@ -112,7 +112,7 @@ mod tests {
             (Numbers { next: Some(21), ..GOOD }, "next 21 outside"),
             (Numbers { max: 9, ..GOOD }, "bounds 10..=9"),
             (Numbers { start: -1, ..GOOD }, "bounds -1..=20"),
-            (Numbers { max: 1 << 64, ..GOOD }, "without ids"),
+            (Numbers { max: 1 << 64, ..GOOD }, "invalid bounds"),
             (Numbers { incarnation: 0, ..GOOD }, "incarnation 0"),
             (Numbers { epoch: -1, ..GOOD }, "epoch -1"),
         ] {

@@ -47,10 +47,11 @@ pub async fn open(
         None => opening.await,
         Some(limit) => tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
             let why = if is_remote {
-                "the server accepts connections but does not answer; check that it is the right service, or \
-                 allow more time"
+                "the server accepts connections but does not answer; check the host and port, or allow more \
+                 time"
             } else {
-                "another process holds the file, or its disk does not answer; close it, or allow more time"
+                "another process holds the file, or its disk does not answer; stop that process, or allow \
+                 more time"
             };
             let message = format!("cannot open {url} within {limit:?}: {why}");
             Err(Error::new(ErrorKind::Unavailable, message))
@@ -95,8 +96,8 @@ pub struct Scheme {
     /// Empty for an alias.
     example: &'static str,
     reads: Reads,
-    /// The type that parses the URLs. Function pointers cannot be compared reliably; two versions of a crate
-    /// have different types.
+    /// The type that parses the URLs. Detects conflicting schemes: function pointers cannot be compared
+    /// reliably.
     reader: fn() -> TypeId,
 }
 

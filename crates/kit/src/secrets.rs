@@ -45,8 +45,8 @@ pub fn check_login(rest: &str) -> Result<()> {
     let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
     if tail.contains('@') || login.contains('@') {
         return Err(refuse(
-            "the URL has an unexpected `@`; write it as %40, and in user and password also `/` as %2F, `?` \
-             as %3F and `:` as %3A",
+            "the URL has an unexpected `@`; write it as %40; in the user and password, write `/` as %2F, \
+             `?` as %3F and `:` as %3A",
         ));
     }
     let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
@@ -54,10 +54,7 @@ pub fn check_login(rest: &str) -> Result<()> {
     if hosts.split(',').filter_map(port).all(|port| is_port(&port)) {
         return Ok(());
     }
-    Err(refuse(
-        "the host is not `HOST:PORT` with a numeric port; write `USER:PASSWORD@HOST`, with special \
-         characters percent-encoded",
-    ))
+    Err(refuse("the port is not a number; percent-encode special characters in `USER:PASSWORD@HOST:PORT`"))
 }
 
 /// Returns the text without likely secrets: the text before an `@`, and the value of each option with the

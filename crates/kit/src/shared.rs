@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 /// A connection that is opened on first use and replaced when it becomes unusable.
 ///
-/// Callers share one attempt to connect, and each waits until its own deadline. With queued attempts, the
-/// last caller would wait for one timeout per caller. The attempt continues after a caller's deadline.
+/// Callers share one attempt to connect, and each waits until its own deadline. If attempts were queued, the
+/// last caller could wait for all timeouts before its own. The attempt continues after a caller's deadline.
 #[derive(Debug)]
 pub struct SharedConnection<C>(Mutex<Option<Attempt<C>>>);
 
@@ -49,7 +49,7 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
             Ok(Err(_)) => Err(Error::new(ErrorKind::Unavailable, "the attempt to connect was cancelled")),
             Err(_) => Err(Error::new(
                 ErrorKind::Unavailable,
-                "no connection was free within the timeout of the call",
+                "the connection was not established within the call's timeout",
             )),
         }
     }
@@ -60,7 +60,8 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
     {
         let mut current = self.0.lock();
         if let Some(attempt) = &*current {
-            // Before the outcome is read: an attempt that ends in between then has an outcome.
+            // Check this before reading the outcome: if the attempt ends in between, its outcome is then
+            // read.
             let ended = attempt.has_changed().is_err();
             let joined = match &*attempt.borrow() {
                 None => !ended,

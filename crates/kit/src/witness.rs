@@ -14,7 +14,7 @@ const SUFFIX: &str = "_witness";
 pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
     let name = match table.split_at_checked("idmill".len()) {
         Some((idmill, _)) if table.eq_ignore_ascii_case(DEFAULT_TABLE) => idmill.to_owned() + SUFFIX,
-        // The default table already uses that name.
+        // The default table's witness is already named `idmill` plus the suffix.
         Some((idmill, "")) if idmill.eq_ignore_ascii_case("idmill") => format!("{idmill}_sequences{SUFFIX}"),
         _ => format!("{table}{SUFFIX}"),
     };
@@ -22,8 +22,8 @@ pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
         return Ok(name);
     }
     let message = format!(
-        "the records table `{name}` of `{table}` has a name longer than {longest}; use a table with at most \
-         {} characters",
+        "the records table `{name}` of `{table}` has a name longer than {longest}; use a table name of at \
+         most {} characters",
         longest - SUFFIX.len()
     );
     Err(Error::invalid(message).during(Operation::Connect))

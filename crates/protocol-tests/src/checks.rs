@@ -118,7 +118,7 @@ fn fenced_windows() -> Vec<Check> {
             fenced::Bug::PreparesForAnother,
             GROWING,
         ),
-        // A limit: unless replicas have to acknowledge, ids of two simultaneous masters do not grow.
+        // A limit: unless replicas must acknowledge, two simultaneous masters can return ids out of order.
         ("two-masters", FencedWindow { split: true, ..growing }, fenced::Bug::None, GROWING),
     ] {
         let name = format!("fenced/{name}");
@@ -138,7 +138,7 @@ fn datacenters() -> Vec<Check> {
             holds(Windows::of(processes, 3, 2), 137_000)
         }),
         check(HOLDS, "datacenter/three-processes-each", || {
-            // Claims of one id, so that there are several of them.
+            // Use ranges of one id, so that there are several claims.
             let max = if large() { 2 } else { 1 };
             holds(Windows { size: 1, ..Windows::of(3, max, 1) }, 900_000)
         }),
@@ -172,11 +172,11 @@ fn specimens() -> Vec<Check> {
     ]
 }
 
-/// Events that happen to rows.
+/// The checks of events that happen to rows.
 fn lives() -> Vec<Check> {
     let life = |befalls| Life { processes: 2, in_flight: 1, befalls, bug: Forgetful::None };
     // A process that never saw the window cannot detect that the window went back. While an install is in
-    // flight, no process can.
+    // flight, no process can detect this.
     let alone = Life { processes: 1, in_flight: 0, ..life(Befalls::RestoreUnderway) };
     let global = life(Befalls::GlobalRestore);
     vec![
@@ -197,7 +197,7 @@ fn lives() -> Vec<Check> {
     ]
 }
 
-/// The levels of conditional writes on one partition.
+/// The checks of the levels of conditional writes on one partition.
 fn levels() -> Vec<Check> {
     let (serial, local) = (Call::Take(Level::Serial), Call::Take(Level::LocalSerial));
     let paxos = |calls: &[Call], commit, one_by_one, ballots| Paxos {
@@ -209,7 +209,7 @@ fn levels() -> Vec<Check> {
         late_is_never: false,
     };
     let mut checks = Vec::new();
-    // `at_least`: the number of states that must be explored where it holds.
+    // `at_least`: the minimum number of states to explore; `None` if the check must find a duplicate.
     let mut mixed = |name: &str, commit, paxos: Paxos, at_least: Option<usize>| {
         let name = format!("levels/{name}-commit-{commit:?}");
         checks.push(match at_least {

@@ -189,7 +189,7 @@ impl Life {
                 ClaimStep::Nothing => At::Idle,
                 ClaimStep::Corrupt(_) => return state.refuses(p),
             },
-            _ => unreachable!("only offered in these states"),
+            _ => unreachable!("the action is offered only in the states above"),
         };
     }
 

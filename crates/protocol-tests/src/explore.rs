@@ -1,4 +1,4 @@
-//! Runs a protocol through every order of its steps, and checks that it had enough of them.
+//! Runs a protocol through every order of its steps, and checks that it explored enough states.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -34,11 +34,11 @@ pub(crate) trait Protocol: Send + Sync + 'static {
 /// The fate of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is executed immediately, if possible, and the answer arrives.
+    /// The message is executed immediately, if possible, and the answer arrives.
     Answered,
-    /// It is executed immediately, if possible, and the answer is lost.
+    /// The message is executed immediately, if possible, and the answer is lost.
     ReplyLost,
-    /// There is no answer, and it may still be executed at any later time.
+    /// There is no answer, and the message may still be executed at any later time.
     OnItsWay,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn holds<P: Protocol>(protocol: P, at_least: usize) -> Verdict {
     }
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
     if states < at_least {
-        return Err(format!("{states} states explored, at least {at_least} were expected"));
+        return Err(format!("{states} states explored; expected at least {at_least}"));
     }
     Ok(format!("{states} states, depth {depth}, {:.1} s", began.elapsed().as_secs_f64()))
 }
@@ -67,11 +67,11 @@ pub(crate) fn holds<P: Protocol>(protocol: P, at_least: usize) -> Verdict {
 pub(crate) fn breaks<P: Protocol>(protocol: P, promise: &'static str) -> Verdict {
     let began = Instant::now();
     let explored = Explored { protocol, expected: Some(promise) };
-    // Only a single thread finds the shortest trace first.
+    // Use one thread: several threads may find a longer trace first.
     let checker = explored.checker().threads(1).finish_when(HasDiscoveries::Any).spawn_bfs().join();
     let states = checker.unique_state_count();
     let Some(path) = checker.discovery(PROMISES) else {
-        return Err(format!("`{promise}` is kept in all of {states} states"));
+        return Err(format!("`{promise}` should break, but holds in all {states} states"));
     };
     let steps = path.clone().into_actions().len();
     let seconds = began.elapsed().as_secs_f64();
@@ -110,8 +110,7 @@ impl<P: Protocol> Model for Explored<P> {
 
     fn next_state(&self, state: &P::State, step: P::Step) -> Option<P::State> {
         let next = self.protocol.after(state, step);
-        // Keep the state as it is if a trace is reported, because processes would change their numbers in the
-        // trace.
+        // If a trace is reported, do not reorder the processes: their numbers would change within the trace.
         Some(if self.expected.is_none() { self.protocol.canonical(next) } else { next })
     }
 

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         println!("BROKEN: no such model");
         return ExitCode::FAILURE;
     }
-    // A model uses all cores. A bug uses one, which finds its shortest trace.
+    // A model uses all cores. The check of a bug uses one core, to find the shortest trace.
     let failed = models.into_iter().filter(|check| !passes(check)).count() + failures(bugs.into());
     if failed > 0 {
         println!("{failed} failed");

@@ -7,8 +7,8 @@
 //! its call has returned. If a round finds a proposal that is accepted but perhaps not committed, it
 //! finishes that one first, under its own ballot.
 //!
-//! A coordinator continues with the first answers that are enough. If its proposal is rejected somewhere,
-//! it may wait forever, which models its timeout.
+//! A coordinator continues as soon as it has enough answers. If its proposal is rejected somewhere, it may
+//! wait forever, which models its timeout.
 
 use crate::explore::Protocol;
 use crate::promises::UNIQUE;

@@ -1,5 +1,5 @@
-//! The published scheme of a counter in a cache, which is broken. The models must find its bug, as a test
-//! of the models.
+//! A published but broken scheme for a counter in a cache. The models must find its bug, as a test of the
+//! models.
 //!
 //! Each call adds one to a count in the durable store, and then increments the counter in the cache. If the
 //! cache has lost the counter, the call adds the durable count to the cache, if nothing is there. The

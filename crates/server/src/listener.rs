@@ -51,7 +51,7 @@ impl Spot {
 }
 
 fn taken_over(listener: Std) -> io::Result<TcpListener> {
-    // This call fails for sockets that are not TCP.
+    // This call fails for Unix sockets.
     listener.local_addr()?;
     listener.set_nonblocking(true)?;
     TcpListener::from_std(listener)
@@ -102,7 +102,7 @@ impl Clients {
         let told: io::Result<usize> = stream.try_write(full);
         if let Some(unlogged) = self.turned_away.one_more(&self.clock) {
             let told = told.is_ok();
-            tracing::warn!(told, unlogged, "a connection was rejected: the maximum number is open");
+            tracing::warn!(told, unlogged, "a connection was rejected: the connection limit is reached");
         }
     }
 }

@@ -7,8 +7,9 @@ use idmill::{Error, ErrorKind, Health, HealthReport, Result, SequenceName, Seque
 use tokio::sync::watch;
 use tokio::time::{interval, timeout};
 
-/// Minimum time that memory must last while the store fails, because load balancers need some time to
-/// redirect clients. Memory is sized for 5 s, so a short failure of the store does not affect readiness.
+/// Minimum time that the ids in memory must last while the store fails, because load balancers need some time
+/// to redirect clients. By default, the ids in memory last 5 s, so a short failure of the store does not
+/// affect readiness.
 const SOON: Duration = Duration::from_secs(2);
 /// Interval and timeout of probes of the store.
 const ASK: Duration = Duration::from_secs(1);
@@ -33,7 +34,7 @@ enum ProbeResult {
     /// No answer since the start.
     #[default]
     Nothing,
-    /// The store answered. Since then no sequence ran low or failed to open.
+    /// The store answered. No sequence has run low or failed to open since.
     Answer,
     /// The store did not answer.
     Silence,
@@ -47,9 +48,9 @@ impl ProbeResult {
             Self::Answer => None,
             Self::Nothing => Some("the store has not answered yet"),
             Self::Silence => Some("the store does not answer"),
-            Self::Fault => {
-                Some("the store cannot be used: fix it, or restart the server; its log has the error")
-            }
+            Self::Fault => Some(
+                "the store cannot be used: fix the error that the server's log shows, or restart the server",
+            ),
         }
     }
 
@@ -122,9 +123,9 @@ impl Readiness {
         self.standing_now(sequences)
     }
 
-    /// Returns the readiness without a wait. After memory has run low, the server stays unready until the
-    /// store answers. Otherwise the readiness would flap: without clients no ids are drawn, and the last
-    /// ids seem to last forever.
+    /// Returns the readiness without a wait. After the ids in memory have run low, the server stays unready
+    /// until the store answers. Otherwise the readiness would flap: without clients no ids are drawn, and the
+    /// last ids seem to last forever.
     pub(crate) fn standing_now(&self, sequences: &Sequences) -> Standing {
         let report = sequences.health();
         let is_low = report.troubles.iter().any(is_low);
@@ -135,7 +136,7 @@ impl Readiness {
         let fault = if self.is_leaving() || is_closed(&report) {
             Some("the server is ending")
         } else if is_low {
-            Some("the store is unreachable, and memory is running out")
+            Some("the store is unreachable, and the ids in memory are running out")
         } else {
             self.store.borrow().fault()
         };
@@ -180,8 +181,8 @@ fn is_closed(report: &HealthReport) -> bool {
     report.health == Health::Ended && troubles.all(|trouble| trouble.error.kind() == ErrorKind::Closed)
 }
 
-/// Returns whether another server may do better: the store fails, and memory is empty or lasts less than
-/// [`SOON`]. An exhausted or removed sequence does not count, since no server can serve it.
+/// Returns whether another server may do better: the store fails, and the ids in memory are used up or last
+/// less than [`SOON`]. An exhausted or removed sequence does not count, since no server can serve it.
 fn is_low(trouble: &Trouble) -> bool {
     let lasts = trouble.health == Health::Failing && trouble.time_to_empty.is_none_or(|time| time >= SOON);
     !lasts && !is_of_sequence(&trouble.error)

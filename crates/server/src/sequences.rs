@@ -75,7 +75,8 @@ impl OpenSequence {
             }
         }
         let message = format!(
-            "{n} ids in a row are not available, because other processes reserve too; retry, or ask for fewer or for ranges"
+            "{n} consecutive ids are not available, because other processes reserve too; retry, request fewer \
+             ids, or request ranges"
         );
         Err(Error::new(ErrorKind::Unavailable, message).of(self.allocator.name()).during(Operation::Draw))
     }

@@ -117,7 +117,7 @@ setters! {
     /// [`Server::MAX_CONNECTIONS`].
     max_connections(self, connections: usize) { self.max_connections = connections }
 
-    /// Sets how long pending requests may take after the server has begun to end. Default:
+    /// Sets how long pending requests may take after the shutdown has begun. Default:
     /// [`Server::SHUTDOWN_TIMEOUT`].
     shutdown_timeout(self, time: Duration) { self.shutdown_timeout = time }
 
@@ -347,7 +347,7 @@ impl Server {
         if timeout(self.shutdown_timeout, clients.tasks.wait()).await.is_err() {
             tracing::warn!(
                 clients = clients.tasks.len(),
-                "clients are disconnected: the shutdown timeout is over"
+                "clients are disconnected: the shutdown timeout has expired"
             );
             clients.cut.cancel();
             // Each connection counts its unread ids when it is dropped.

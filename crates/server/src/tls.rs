@@ -26,7 +26,7 @@ use crate::counters;
 /// Timeout of the handshake.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time before the expiry of a certificate from which on a warning is logged daily.
+/// A warning is logged daily once a certificate expires within this time.
 const SOON: Duration = DAY.saturating_mul(14);
 
 /// The server's TLS configuration. Clones share it, so it can be replaced while the server runs.
@@ -177,11 +177,12 @@ impl Expiry {
             Ok(left) => {
                 let days = left.as_secs() / DAY.as_secs();
                 Some(format!(
-                    "the certificate in {file} expires in {days} days, and clients will then reject it; renew it in this file"
+                    "the certificate in {file} expires in {days} days, and clients will then reject it; \
+                     replace it with a new one"
                 ))
             }
             Err(_) => Some(format!(
-                "the certificate in {file} has expired, and clients reject it; renew it in this file"
+                "the certificate in {file} has expired, and clients reject it; replace it with a new one"
             )),
         }
     }

@@ -36,6 +36,6 @@ fn incr_pipeline_allocates_nothing() {
     // Warm up: open the sequence, and let buffers and steps grow.
     (0..10 * BATCHES).for_each(|_| batch());
     let allocating = (0..BATCHES).filter(|_| measure(&mut batch).count_total > 0).count();
-    // When a draw crosses the watermark, the signal to the refill may allocate a block of its queue.
+    // A draw that crosses the watermark pushes a signal, and the queue may allocate memory for it.
     assert!(allocating <= BATCHES / 100, "{allocating} of {BATCHES} pipelines allocated");
 }

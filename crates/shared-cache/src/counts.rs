@@ -12,7 +12,7 @@ pub struct WindowStats<N = u64> {
     pub connections: N,
     /// Commands or scripts sent. A pipelined batch counts once.
     pub round_trips: N,
-    /// Ranges installed into an empty window, which others waited for, or handed out without the window.
+    /// Ranges installed into an empty window while others waited, or handed out without the window.
     pub refills: N,
     /// Ranges installed before the window was empty, so that no caller waited.
     pub ahead: N,
@@ -21,7 +21,8 @@ pub struct WindowStats<N = u64> {
     /// Reserved ids that fit neither the window nor its caller: a gap. This happens only at the end of a
     /// sequence, or if another client reserves from the store directly, sets the sequence, or raises its max.
     pub abandoned: N,
-    /// Ids that may have been drawn for a caller without a reply: a gap, or handed out to another caller.
+    /// Ids that may have been drawn for a caller that got no reply; they are a gap, or another caller has
+    /// them.
     pub uncertain: N,
 }
 
@@ -49,7 +50,7 @@ pub struct Count(AtomicU64);
 
 impl Count {
     /// Adds `n` and returns the previous value.
-    // Relaxed, as in `read`: a statistic orders nothing and pairs with nothing.
+    // Relaxed, as in `read`: no other data depends on a statistic.
     pub fn add(&self, n: u64) -> u64 {
         self.0.fetch_add(n, Ordering::Relaxed)
     }
@@ -78,11 +79,12 @@ impl Drop for Doubt<'_> {
     }
 }
 
-/// Reports a refill that arrived after its `claim` had expired. Without a longer lifetime, this would recur.
+/// Reports a refill that arrived after its `claim` had expired. This recurs until the claim's lifetime is
+/// raised.
 pub fn late(claim: &str, took: Duration, lives: Duration, ids: u64) -> String {
     let reason = format!(
-        "a refill took {took:.1?}, but the {claim} expires after {lives:?}: {ids} ids are a gap; set `stub` \
-         above the latency"
+        "a refill took {took:.1?}, longer than the {claim} ({lives:?}): {ids} ids became a gap; set a \
+         longer `stub`"
     );
     tracing::warn!(reason, "a window was refilled too late");
     reason

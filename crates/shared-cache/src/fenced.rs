@@ -1,4 +1,4 @@
-//! The decisions of a window that scripts keep on a server which may be replaced by a copy of itself. Pure.
+//! The decisions of a window that scripts maintain on a server. A copy may replace that server. Pure.
 //!
 //! On Redis, the scripts are in `stores/redis/src/window/scripts`. `idmill-testing` has them as functions.
 //! Tests on the server check that the scripts and the functions agree; a model checks that no id repeats with
@@ -14,10 +14,10 @@
 //! 2. The claimant reserves a range from the store. It always claims before it reserves.
 //! 3. It installs the ids that it does not need, if its claim is still valid *and* the fence has not changed
 //!    since the claim.
-//! 4. The first draw that leaves no more ids than the range's mark claims the right to prepare the next
-//!    range. It installs that range *behind* the one that it drew from, if that one is still in place. After
-//!    the first range is used up, a draw continues in the next, or waits for it. The whole entry then expires
-//!    like a claim, because the process that prepares the next range may have stopped.
+//! 4. The first draw that leaves at most [`Refill::mark`] ids claims the right to prepare the next range. It
+//!    installs that range *behind* the one that it drew from, if that one is still in place. After the first
+//!    range is used up, a draw continues in the next, or waits for it. The whole entry then expires like a
+//!    claim, because the process that prepares the next range may have stopped.
 
 use idmill::IdRange;
 

@@ -80,7 +80,7 @@ impl Known {
         ceiling < self.bounds.max() && next.is_none_or(|next| next > ceiling)
     }
 
-    /// Returns whether this draw should read the item before it adds.
+    /// Returns whether this draw should read the item before it increments it.
     pub fn looks_stuck(&self) -> bool {
         self.busy % LOOK_AT == LOOK_AT - 1
     }
@@ -97,7 +97,7 @@ impl TtlCache<Known> {
         Grant::new(range, known.identity, self.bounds_after(name, range, known.bounds))
     }
 
-    /// Records that a refill claimed nothing. `lost` means that this is unknown.
+    /// Records that a refill claimed nothing, or that this is unknown (`lost`).
     pub fn released(&self, name: &SequenceName, begun: Instant, lost: bool) {
         self.update(name, |latest| {
             if !lost {

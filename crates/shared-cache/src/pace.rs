@@ -41,7 +41,7 @@ pub struct Pace {
     seconds: f64,
     /// The size of the window after its last refill, as far as known.
     size: u64,
-    /// Refills not known to be in the window, since the last one that is.
+    /// Refills since the last one known to be in the window.
     failed: u32,
     /// The recent duration of refills.
     slowest: Duration,
@@ -51,7 +51,7 @@ impl Pace {
     /// Records that a draw of this process ended at `next`, in a window that ends at `end`. `at` is a time of
     /// the caller's clock.
     pub fn drawn(&mut self, limits: &Limits, end: u64, next: u64, at: Duration) {
-        // Between two windows, an unknown number of ids was skipped.
+        // Ignore the first draw of a new window: an unknown number of ids was skipped.
         if let Some((_, before, since)) = self.last.filter(|(known, ..)| *known == end) {
             self.ids += next.saturating_sub(before) as f64;
             self.seconds += at.saturating_sub(since).as_secs_f64();
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_moment_is_not_taken_for_all_the_time() {
         let mut pace = Pace::default();
-        // A burst of thirty ids in 100 ms is not a rate of 1,000 ids in five seconds.
+        // A burst of thirty ids in 100 ms is not a steady rate of 300 ids per second.
         for n in 0..=30 {
             pace.drawn(&LIMITS, u64::MAX, n, Duration::from_secs_f64(n as f64 / 300.0));
             pace.found(LIMITS.most);
@@ -191,7 +191,7 @@ mod tests {
         let mut pace = steady(10);
         for n in 0..100 {
             let at = Duration::from_millis(60_000 + 200 * n);
-            // Evicted every time: two draws of each range, and 1,000 ids to the next range.
+            // Each range is evicted after two draws; the next one starts 1,000 ids later.
             pace.drawn(&LIMITS, n / 2, n / 2 * 1_000 + n % 2 * 2, at);
         }
         assert_eq!(pace.size(&LIMITS, 1), 50);

@@ -35,7 +35,7 @@ pub struct Sizing {
 pub struct RangeSize {
     /// The number of ids that a window takes from the global counter at a time.
     pub range: u64,
-    /// The percentage of a range left at which the next one is preloaded.
+    /// The next range is preloaded when this percentage of a range is left.
     pub threshold: u8,
     /// The threshold in ids: the minimum in a window while the other datacenters are reachable.
     pub threshold_ids: u64,
@@ -67,7 +67,7 @@ impl Sizing {
         self
     }
 
-    /// Sets the percentage of a range left at which the next one is preloaded: 1 to 100.
+    /// Sets the percentage (1 to 100): the next range is preloaded when this much of a range is left.
     #[must_use]
     pub fn threshold(mut self, percent: u8) -> Self {
         self.threshold = percent;
@@ -82,8 +82,9 @@ impl Sizing {
     pub fn plan(&self) -> Result<RangeSize> {
         let needed = self.needed()?;
         let range = u64::try_from((u128::from(needed) * 100).div_ceil(u128::from(self.threshold)));
-        let range =
-            range.map_err(|_| refuse("the range is too large: lower rate or isolation".to_owned()))?;
+        let range = range.map_err(|_| {
+            refuse("the range is too large: reduce the rate or the isolation time".to_owned())
+        })?;
         self.check(range)
     }
 
@@ -97,7 +98,7 @@ impl Sizing {
         let left = u128::from(range) * u128::from(self.threshold) / 100;
         if left < u128::from(needed) {
             return Err(refuse(format!(
-                "{left} ids ({}% of {range}) are too few: {} ids/s for {:?} take {needed}; take a larger \
+                "{left} ids ({}% of {range}) are too few: {} ids/s for {:?} need {needed}; use a larger \
                  range or threshold",
                 self.threshold, self.rate, self.isolation
             )));
@@ -107,8 +108,8 @@ impl Sizing {
             (Ok(left), Ok(held)) if held <= self.ids => (left, held),
             _ => {
                 return Err(refuse(format!(
-                    "the windows of {} datacenters may hold {held} ids of {} in all; take a smaller range, \
-                     or wider ids",
+                    "the windows of {} datacenters may hold {held} of all {} ids; use a smaller range, or \
+                     wider ids",
                     self.datacenters, self.ids
                 )));
             }
@@ -126,7 +127,9 @@ impl Sizing {
         }
         let needed = (self.rate * self.isolation.as_secs_f64()).ceil().max(1.0);
         if needed >= 2_f64.powi(63) {
-            return Err(refuse("more than 2^63 ids are needed: lower rate or isolation".to_owned()));
+            return Err(refuse(
+                "more than 2^63 ids are needed: reduce the rate or the isolation time".to_owned(),
+            ));
         }
         Ok(needed as u64)
     }
@@ -164,8 +167,8 @@ mod tests {
         refused(small.threshold(10).check(17_280_000), "range or threshold");
         refused(small.datacenters(100).plan(), "wider ids");
         refused(Sizing::new(10_000.0, DAY).ids(i32::MAX.unsigned_abs().into()).plan(), "wider ids");
-        refused(Sizing::new(1e18, DAY).plan(), "lower rate");
-        refused(Sizing::new(1e13, DAY).threshold(1).plan(), "lower rate");
+        refused(Sizing::new(1e18, DAY).plan(), "reduce the rate");
+        refused(Sizing::new(1e13, DAY).threshold(1).plan(), "reduce the rate");
     }
 
     #[test]

@@ -127,8 +127,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             self.lost.moves.add(1);
             tracing::warn!(
                 sequence = %request.name, ?lost,
-                "the window returned ids below earlier ones: it is another server; for now ids do not grow \
-                 across processes"
+                "the window returned ids below earlier ones: its server was replaced; for now, ids do not \
+                 grow across processes"
             );
         }
         self.floors.drew(&request.name, &grant);
@@ -171,7 +171,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
             if let Some(info) = &info {
                 self.window.introduce(info);
             }
-            // No id that could be reserved is within the caller's ceiling.
+            // The next id is above the caller's ceiling.
             if info.and_then(|info| info.next).is_some_and(|next| next > request.ceiling) {
                 return Err(exhausted(&request.name, request.ceiling).during(Operation::Reserve));
             }
@@ -190,8 +190,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         Ok(claimed)
     }
 
-    /// The source granted ids that are, or were, in the window. Raises its `next`, so that other processes,
-    /// which may have a lower floor, are not granted them.
+    /// The source granted ids that are, or were, in the window. Raises the source's `next`, so that other
+    /// processes, which may have a lower floor, do not get these ids.
     async fn went_back(&self, request: &Reserve, grant: &Grant, reached: u64, change: Change) -> Error {
         let raised = self.source.store().set(&request.name, change).await;
         let outcome = match &raised {
@@ -200,7 +200,7 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         };
         self.lost.abandoned.add(grant.range.len());
         let message = format!(
-            "the store went back in time: it granted {:?}, but {reached} before; {outcome}; check the store \
+            "the store went back in time: it granted {:?} after {reached}; {outcome}; check the store \
              before you continue",
             grant.range
         );
@@ -227,13 +227,13 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         let request = request.clone().count(1);
         tokio::spawn(async move {
             if let Err(error) = alone.inner.refill(&request, token).await {
-                tracing::debug!(sequence = %request.name, %error, "a refill ahead of need failed");
+                tracing::debug!(sequence = %request.name, %error, "a background refill failed");
             }
         });
     }
 }
 
-/// The early refill of a sequence. Dropping it ends the refill, also after a panic or at the end of a
+/// Marks the early refill of a sequence as in progress until dropped, also by a panic or the end of a
 /// runtime.
 struct Ahead<S, W> {
     inner: Arc<Inner<S, W>>,

@@ -47,8 +47,7 @@ impl<K: Clone> TtlCache<K> {
         let mut by_name = self.by_name.lock();
         let now = Instant::now();
         let known = heard(by_name.get(name).map(|entry| &entry.known));
-        // Remove expired entries before the map grows, so that their number is bounded by that of the live
-        // ones.
+        // Remove expired entries before the map grows, so that only live entries make it grow.
         if by_name.len() == by_name.capacity() {
             by_name.retain(|_, entry| now < entry.until);
         }
@@ -63,7 +62,7 @@ impl<K: Clone> TtlCache<K> {
     }
 
     /// Returns the bounds of a sequence after this range was drawn from its window. A range beyond the known
-    /// bounds was also granted by the store: another process raised the end first.
+    /// bounds is valid too: another process raised the end before the store granted it.
     pub fn bounds_after(&self, name: &SequenceName, range: IdRange, known: Bounds) -> Bounds {
         if range.end() <= u128::from(known.max()) + 1 {
             return known;

@@ -115,8 +115,8 @@ impl Fault {
         Self::Refused(Error::invalid(message))
     }
 
-    /// Describes the fault. The dialect words an engine's error and a transaction that has already
-    /// ended.
+    /// Describes the fault. `engine` formats the engine's error; `uncommitted` is the text for
+    /// `Fault::Uncommitted`.
     pub(crate) fn words(&self, engine: impl Fn(&EngineError) -> String, uncommitted: &str) -> String {
         match self {
             Self::Engine(error) => engine(error),

@@ -68,11 +68,11 @@ pub trait Library<How = Awaited> {
 
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
-/// The ids commit together with the rows that they number. So there are no gaps, and ids are in
-/// commit order: if a transaction rolls back, the next one gets its ids. In return, transactions
-/// that draw from one sequence run one after another, each from its first id to its end. Draw late
-/// and commit soon. If a transaction draws from several sequences, use the same order everywhere. A
-/// commit is as durable as the caller's connection makes it.
+/// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
+/// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
+/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
+/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
+/// connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. A store over the same table uses the same
 /// sequence. The store and the transactions never get the same id, but the store leaves gaps.

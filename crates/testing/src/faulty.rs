@@ -153,7 +153,7 @@ impl Faults {
         if self.random.is_empty() {
             return None;
         }
-        // One number per call in any case, so that the faults of one call do not depend on those of
+        // Draw one number per call in any case, so that the faults of one call do not depend on those of
         // another.
         let mut point = self.rng.f64();
         self.random.iter().find_map(|&(fault, probability)| {
@@ -215,7 +215,7 @@ impl FaultyStore {
         self.state.lock().faults.push(fault);
     }
 
-    /// Lets every reserve of one sequence fail, without applying it, until
+    /// Makes every reserve of one sequence fail, without applying it, until
     /// [`heal_sequence`](Self::heal_sequence).
     pub fn fail_sequence(&self, name: &str, kind: ErrorKind) {
         self.state.lock().failing.insert(name.to_owned(), kind);

@@ -7,7 +7,7 @@
     clippy::return_self_not_must_use,
     clippy::missing_errors_doc,
     clippy::missing_panics_doc,
-    reason = "these are tests, which panic where something is not as it should be"
+    reason = "test code, which panics on any failure"
 )]
 
 #[cfg(feature = "engines")]

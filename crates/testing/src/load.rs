@@ -55,7 +55,7 @@ async fn caller(
     let begun = Instant::now();
     let phase = f64::from(index) / f64::from(CALLERS);
     let (mut waits, mut longest, mut owed) = (0, Duration::ZERO, 0.0);
-    // Not all at the same time: each caller begins at its own point of the pause.
+    // Stagger the callers: each begins at its own point of the pause.
     let mut due = begun
         + Duration::from_secs_f64(phase * (f64::from(CALLERS) / rate(Duration::ZERO)).clamp(0.001, 1.0));
     while due - begun < time {
@@ -78,7 +78,7 @@ async fn caller(
     (waits, longest)
 }
 
-// Far below 2^63, and never negative.
+// A share is far below 2^63, and never negative.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn ids_in(share: f64) -> u64 {
     share as u64

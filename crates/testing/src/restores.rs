@@ -35,7 +35,7 @@ pub struct Drawn {
     url: String,
     witness: FileWitness,
     ids: BTreeSet<u64>,
-    // Outside of the store's directory, which is restored.
+    // The witness is outside the store's directory, which is restored.
     _dir: tempfile::TempDir,
 }
 
@@ -119,7 +119,7 @@ impl Drawn {
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();
-        assert!(text.contains("but ids were claimed of") && text.contains("through the guard"), "{text}");
+        assert!(text.contains("were claimed; fix the URL") && text.contains("through the guard"), "{text}");
         let name = SequenceName::new(SEQUENCE).unwrap();
         let process = self.process().await.unwrap();
         assert!(process.guarded.remove(&name).await.unwrap());
@@ -128,8 +128,8 @@ impl Drawn {
         assert_eq!(self.draw(30).await, 0);
     }
 
-    /// Checks the state after the store was restored to at least 30 ids ago: ids repeat without a guard,
-    /// and do not with one.
+    /// Checks the state after the store was restored to a state at least 30 ids old: ids repeat without a
+    /// guard, and do not with one.
     pub async fn went_back(&mut self) {
         assert_eq!(self.repeated(20).await, 20, "without a guard, ids repeat");
         assert_eq!(self.draw(100).await, 1, "it is healed");
@@ -227,7 +227,7 @@ impl Drawn {
         self.went_back().await;
         backup.put_back_under(engine).await;
         self.draw_with(&running, 50).await.unwrap();
-        assert_eq!(running.healed(), 1, "a process that runs during the restore heals it as well");
+        assert_eq!(running.healed(), 1, "a process that ran during the restore also heals the store");
     }
 }
 

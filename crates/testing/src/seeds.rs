@@ -1,4 +1,4 @@
-//! Simulated worlds by seed: which ones to run, on all cores, and how to rerun one.
+//! Selects simulated worlds by seed, runs them on all cores, and shows how to rerun one.
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -19,8 +19,8 @@ fn setting(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}; it must be a number")))
 }
 
-/// Runs one world. Adds to an error the command that reruns it. `target` is cargo's `--test NAME`, with the
-/// features that it needs.
+/// Runs one world. An error includes the command that reruns the world. `target` is cargo's `--test NAME`,
+/// with the features that it needs.
 pub fn run<T>(target: &str, seed: u64, world: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     let checked = catch_unwind(AssertUnwindSafe(world));
     checked.unwrap_or_else(|_| Err("panicked, see above".to_owned())).map_err(|fault| {
@@ -30,7 +30,7 @@ pub fn run<T>(target: &str, seed: u64, world: impl FnOnce() -> Result<T, String>
     })
 }
 
-/// Runs all of them on several threads.
+/// Runs all seeds on several threads.
 pub fn run_all<T: Send>(
     seeds: &[u64],
     run: impl Fn(u64) -> Result<T, String> + Sync,

@@ -168,8 +168,8 @@ pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     );
 }
 
-/// Clients that leave at different moments of a request: their invoices are written or not, and finally no
-/// number is missing. A client of another process does not have to wait for the next request to this one.
+/// Clients that disconnect at different moments of a request: their invoices are written or not, and no
+/// number is missing. A client of another process is not blocked until this process gets its next request.
 pub async fn clients_may_disconnect(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));
@@ -193,7 +193,7 @@ pub async fn restarted_service_continues_the_ids(program: &str) {
     assert_eq!((0..10).map(|_| shop.order()).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
     let mut endless = TcpStream::connect(shop.0).expect("it listens");
     endless.write_all(b"POST /orders HTTP/1.1\r\n").expect("it reads");
-    // Called afterwards, so that the service has begun to read the other request.
+    // Get the metric afterwards, so that the service has begun to read the other request.
     assert!(shop.metric("idmill_remaining") > 0, "there is nothing to give back");
     assert!(shop.end().success());
     let shop = Service::start(program, &engine);

@@ -27,7 +27,7 @@ impl<S: Store + 'static> Process<S> {
 
     async fn draw(&mut self, issued: &mut BTreeSet<u64>) {
         let id = self.sequence.next().await.unwrap();
-        assert!(id > self.last, "{id} after {} in one process", self.last);
+        assert!(id > self.last, "{id} is not above {} in the same process", self.last);
         assert!(issued.insert(id), "{id} was handed out twice");
         self.last = id;
     }

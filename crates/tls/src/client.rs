@@ -31,9 +31,10 @@ pub struct Advice {
 /// # Errors
 /// Those of [`roots`].
 pub fn trusting(file: Option<&Path>, option: &str) -> Result<ConfigBuilder<ClientConfig, WantsClientCert>> {
-    // An explicit provider: with two providers in one program, rustls has no default.
+    // Set the provider explicitly: with two providers in one program, rustls has no default.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().expect("the provider has TLS 1.2 and 1.3");
+    let builder =
+        builder.with_safe_default_protocol_versions().expect("the provider supports TLS 1.2 and 1.3");
     Ok(builder.with_root_certificates(roots(file, option)?))
 }
 
@@ -62,7 +63,7 @@ fn failed(error: io::Error, Advice { without, certificate }: Advice) -> Error {
     let (kind, remedy) = match (cause, certificate) {
         (Some(Tls::InvalidCertificate(_)), _) => (
             ErrorKind::Denied,
-            "; set `ca=FILE` to the signer's certificate, and check that the certificate is for this host"
+            "; set `ca=FILE` to the CA certificate, and check that the server's certificate is for this host"
                 .to_owned(),
         ),
         (Some(Tls::InvalidMessage(_)), _) => {

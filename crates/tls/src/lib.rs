@@ -50,7 +50,7 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
         roots.add(certificate).map_err(|error| unreadable(&error))?;
     }
     if roots.is_empty() {
-        return Err(unreadable(&"there is no certificate in it"));
+        return Err(unreadable(&"the file has no certificates"));
     }
     Ok(roots)
 }
@@ -72,7 +72,7 @@ fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
     refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
 }
 
-/// Implements the signature checks of rustls' `ServerCertVerifier` by the cryptography provider in this
+/// Implements the signature checks of rustls' `ServerCertVerifier` with the cryptography provider in this
 /// field.
 #[doc(hidden)] // for the stores with a verifier of their own
 #[macro_export]

@@ -72,7 +72,9 @@ impl fmt::Display for Fault {
             Self::Lost(reason) => write!(f, "the connection was lost: {reason}"),
             Self::Silent(timeout) | Self::Late(timeout) => write!(f, "no answer within {timeout:?}"),
             Self::Garbled(what) => write!(f, "unexpected reply: {what}"),
-            Self::Unreplicated { known, wanted } => write!(f, "{known} of {wanted} replicas confirmed it"),
+            Self::Unreplicated { known, wanted } => {
+                write!(f, "{known} of {wanted} replicas confirmed the write")
+            }
         }
     }
 }
@@ -136,13 +138,13 @@ impl Dialect {
         advised(kind, format_args!("{} at {server}: {fault}", self.name), (self.remedy)(fault, kind))
     }
 
-    /// Returns the error for a rejected new connection. Nothing of the caller's was sent.
+    /// Returns the error for a rejected new connection. No request of the caller was sent.
     pub fn refused(&self, fault: &Fault) -> Error {
         let kind = self.classify(fault, Asked::Read);
         advised(kind, fault, (self.remedy)(fault, kind))
     }
 
-    /// Returns the error for a failed connection. Nothing of the caller's was sent.
+    /// Returns the error for a failed connection. No request of the caller was sent.
     pub fn not_connected(&self, error: &RedisError) -> Error {
         // A failed SELECT of a database has no code.
         let code = error.code().or(error.detail().map(|_| "ERR"));

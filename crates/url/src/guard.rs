@@ -94,7 +94,7 @@ mod tests {
         refused("memory:?guard=file://host/w", "on this machine");
         refused("memory:?guard=/w", "no scheme");
         refused("memory:?guard=memory:", "cannot open the witness memory:");
-        refused("memory:?guard=file:/w&guard=file:/v", "given twice");
+        refused("memory:?guard=file:/w&guard=file:/v", "duplicate option");
         let guarded = parse("memory:?guard=file:/w").unwrap();
         let twice = guarded.guarded(Schemes::default().witness("file:/v").unwrap()).unwrap_err();
         assert!(twice.to_string().contains("already has a guard"), "{twice}");

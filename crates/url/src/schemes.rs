@@ -43,7 +43,8 @@ impl Schemes {
             Some(known) if known.reader_type() == new.reader_type() => {}
             Some(_) => {
                 let message = format!(
-                    "`{}:` is already registered by another crate or another version of it; keep one of them",
+                    "`{}:` is already registered by another crate, or another version of the crate; keep \
+                     only one",
                     new.name()
                 );
                 return Err(Error::new(ErrorKind::Conflict, message).during(Operation::Configure));
@@ -61,7 +62,7 @@ impl Schemes {
         let known = self.find(name, false);
         if let Some(remedy) = known.and_then(Scheme::remedy) {
             let readable = self.examples(|scheme| scheme.remedy().is_none());
-            let message = format!("`{name}:` is not compiled in: {remedy}; available are {readable}");
+            let message = format!("`{name}:` is not compiled in: {remedy}; use one of: {readable}");
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         known.and_then(Scheme::store_reader).ok_or_else(|| {
@@ -80,9 +81,9 @@ impl Schemes {
         let here = self.examples(|scheme| scheme.remedy().is_none());
         let missing = self.examples(|scheme| scheme.remedy().is_some());
         if missing.is_empty() {
-            format!("there are {here}")
+            format!("use one of: {here}")
         } else {
-            format!("there are {here}; not compiled in are {missing}")
+            format!("use one of: {here}; not compiled in: {missing}")
         }
     }
 
@@ -96,8 +97,8 @@ impl Schemes {
         }
         let read = known.and_then(Scheme::window_reader).ok_or_else(|| {
             // Omit the text, which may contain a password.
-            let message =
-                "write a window as `memcached://HOST:PORT?block=1000` or `redis://HOST:PORT?block=1000`";
+            let message = "the window's URL is invalid; write `memcached://HOST:PORT?block=1000` or \
+                 `redis://HOST:PORT?block=1000`";
             Error::invalid(message)
         })?;
         read(&format!("{name}:{rest}"))
@@ -107,7 +108,7 @@ impl Schemes {
     pub(crate) fn none(&self, url: &str) -> Error {
         let examples = self.examples(|_| true);
         if url.is_empty() {
-            return Error::invalid(format!("the store's URL is empty; there are {examples}"));
+            return Error::invalid(format!("the store's URL is empty; examples: {examples}"));
         }
         if secrets::is_connection_string(url) {
             let message = "this is the connection string of a driver; write a URL, such as \
@@ -119,9 +120,9 @@ impl Schemes {
         let begun = self.0.iter().map(Scheme::name).find(|name| lower.starts_with(&format!("{name}//")));
         let remedy = match begun {
             Some(name) => format!("write `{name}://`, with a colon"),
-            // A text with a hidden part is not a usable path.
-            None if shown != url || self.find("sqlite", false).is_none() => format!("there are {examples}"),
-            None => format!("for an SQLite database write `sqlite:{url}`; there are {examples}"),
+            // A text with a redacted part is not a usable path.
+            None if shown != url || self.find("sqlite", false).is_none() => format!("examples: {examples}"),
+            None => format!("for an SQLite database write `sqlite:{url}`; examples: {examples}"),
         };
         Error::invalid(format!("{shown:?} is not the URL of a store: it has no scheme; {remedy}"))
     }

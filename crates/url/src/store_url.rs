@@ -111,7 +111,7 @@ impl StoreUrl {
         self.target.file()
     }
 
-    /// Returns the same store in a mode that creates nothing. Opening a store that does not exist is
+    /// Returns the same store in a mode that creates nothing. Opening a store that does not exist fails with
     /// [`NotFound`](ErrorKind::NotFound). Use it for inspection: a mistyped path then creates no empty store.
     /// `memory:` is unchanged.
     #[must_use]
@@ -120,8 +120,8 @@ impl StoreUrl {
     }
 
     /// Returns the same store in a mode that creates neither the store nor sequences. A draw from a sequence
-    /// that does not exist is [`NotFound`](ErrorKind::NotFound) too. The URL form is `existing=true`; see
-    /// [`Existing`].
+    /// that does not exist also fails with [`NotFound`](ErrorKind::NotFound). The URL form is
+    /// `existing=true`; see [`Existing`].
     #[must_use]
     pub fn existing_sequences(self) -> Self {
         Self { creates: Creates::Nothing, ..self.existing() }
@@ -371,13 +371,13 @@ mod tests {
         refused("/var/lib/ids.db", ErrorKind::InvalidInput, "`sqlite:/var/lib/ids.db`");
         refused("C:\\ids.db", ErrorKind::InvalidInput, "`sqlite:C:\\ids.db`");
         refused(":memory:", ErrorKind::InvalidInput, "no scheme");
-        refused("http://localhost", ErrorKind::InvalidInput, "not compiled in are `sqlite:PATH`");
+        refused("http://localhost", ErrorKind::InvalidInput, "not compiled in: `sqlite:PATH`");
         refused("memory:ids", ErrorKind::InvalidInput, "takes no path and no options");
     }
 
     #[test]
     fn a_store_that_is_missing_names_its_remedy() {
-        refused("sqlite:ids.db", ErrorKind::Unsupported, "add the crate `idmill-sqlite`; available are");
+        refused("sqlite:ids.db", ErrorKind::Unsupported, "add the crate `idmill-sqlite`; use one of");
         refused("rediss://h", ErrorKind::Unsupported, "the crate `idmill-redis`");
         refused("memory:?window=memcached://h", ErrorKind::Unsupported, "the crate `idmill-memcached`");
         refused("memcached://h", ErrorKind::InvalidInput, "`memcached:` is not a known store");

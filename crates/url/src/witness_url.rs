@@ -257,8 +257,7 @@ fn read_file(url: &str, file: &str) -> Result<PathBuf> {
     let (path, options) = path.split_once('?').unwrap_or((path, ""));
     if !options.is_empty() {
         let message = format!(
-            "{shown:?} has an unknown option; a witness's file takes only `{NEW}=true`; write a `?` in its \
-             name as %3F"
+            "{shown:?} has an unknown option; use `{NEW}=true`, or write %3F for a `?` in the file's name"
         );
         return Err(Error::invalid(message));
     }
@@ -328,7 +327,7 @@ mod tests {
             ("file:w?mode=rw", "unknown option"),
             ("file:w?new=true&mode=rw", "unknown option"),
             ("file:w?new=perhaps", "new"),
-            ("file:w?new=true&new=true", "given twice"),
+            ("file:w?new=true&new=true", "duplicate option"),
         ] {
             let error = witness(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{url}: {error}");

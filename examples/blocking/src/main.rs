@@ -15,8 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn main() -> Result<()> {
     let path = env::args().nth(1).unwrap_or_else(|| "ids.db".to_owned());
-    // Without an async runtime, refills run on threads of idmill's own. (In a program that has a runtime
-    // and must not use it, call `Sequences::builder(store).own_thread()`.)
+    // Without an async runtime, refills run on idmill's own threads. (In a program that has a runtime and
+    // must not use it, call `Sequences::builder(store).own_thread()`.)
     let ids = Sequences::connect_blocking(SqliteStore::open(path))?;
     // A short-lived program does not prefetch: ids of a refill that is in flight at its end would be lost.
     let orders = ids.sequence::<u64>("orders").step(100).watermark(0).open_blocking()?;

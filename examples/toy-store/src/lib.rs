@@ -64,7 +64,7 @@ impl CompareAndSet for ToyStore {
         })
     }
 
-    // Sent once, even if other calls are retried.
+    // This call is sent only once, even if other calls are retried.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,
@@ -125,7 +125,7 @@ impl FromStr for ToyStore {
 
     fn from_str(url: &str) -> Result<Self> {
         match query::after("toy", url)? {
-            "" => Err(refuse("write the URL of a toy store as `toy:PATH`")),
+            "" => Err(refuse("the path is missing; write `toy:PATH`")),
             path => Ok(Self { path: path.into(), create: true }),
         }
     }
@@ -151,7 +151,7 @@ impl Target for ToyStore {
             if !self.create && !self.path.exists() {
                 return Err(Error::new(
                     ErrorKind::NotFound,
-                    format!("there is no file {}", self.path.display()),
+                    format!("there is no file {}; correct the path", self.path.display()),
                 ));
             }
             Ok(Arc::new(self.clone()) as Arc<dyn Store>)

@@ -18,9 +18,9 @@ pub(crate) enum Mode {
     InTransaction,
     /// Several in one transaction
     InTransactionMany,
-    /// Each by itself
+    /// One reserve per id
     Async,
-    /// Each by itself, shared by waiting callers
+    /// One reserve for all waiting callers
     Global,
     /// Ranges, fetched when empty
     Batch,
@@ -85,7 +85,7 @@ pub(crate) enum Drawing {
     Shared,
     /// One allocator, with a block for each thread
     Thread,
-    /// A block for each thread, by hand
+    /// An explicit block in each thread
     #[value(alias = "lease")]
     Block,
     /// Many ids in one call

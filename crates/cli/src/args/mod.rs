@@ -98,8 +98,9 @@ const SEE_GLOBAL: &str = "Global options (--store, --guard, --json, --verbose): 
 pub(crate) struct Global {
     /// Store URL [default: $IDMILL_STORE, else sqlite:idmill.db]
     ///
-    /// SQLite: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc`. `next` and `create` create a missing
-    /// file and report it on stderr, unless the URL has `mode=rw`. Other commands never create it.
+    /// SQLite: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc`. `next`, `create`, `import` and
+    /// `serve` create a missing file and report it on stderr, unless the URL has `mode=rw`. Other commands
+    /// never create it.
     ///
     /// With the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
@@ -182,7 +183,7 @@ pub(crate) enum Command {
     /// 2^53 and a next id that is rounded down repeats ids. --json does not change the lines.
     #[command(after_long_help = include_str!("help/export.txt"))]
     Export(Export),
-    /// Import sequences from `export`: create the missing, raise those behind
+    /// Import sequences from `export`: create missing ones, raise lower ones
     ///
     /// Never lowers a next id and never changes bounds. A sequence with other bounds is rejected, with its
     /// fix; the rest are imported. The whole file is read first: if a line cannot be read, nothing changes.
@@ -281,12 +282,12 @@ impl Command {
     /// Returns the state that a signal leaves behind, for the message.
     pub(crate) fn when_stopped(&self) -> &'static str {
         match self {
-            Self::Next(_) => "ids that were reserved and not printed are a gap",
+            Self::Next(_) => "ids that were reserved but not printed leave a gap",
             Self::Create(_) | Self::Set(_) | Self::Remove(_) | Self::Revoke(_) => {
                 "the change may have been made: check with `idmill show`"
             }
             Self::Import(_) => {
-                "each sequence was imported or left as it was: import the file again for the rest"
+                "each sequence was either imported or left unchanged: import the file again to finish"
             }
             _ => "the command did not finish",
         }

@@ -9,7 +9,7 @@ use crate::planning::LONGEST_RANGE;
 
 /// Parses a whole number from 0 to 2^64 - 1. `_` may group its digits.
 pub(crate) fn id(text: &str) -> Result<u64, String> {
-    let rule = "write a whole number of 0 to 18446744073709551615, such as 1000 or 1_000_000";
+    let rule = "write a whole number from 0 to 18446744073709551615, such as 1000 or 1_000_000";
     let digits: String = text.chars().filter(|c| *c != '_').collect();
     let plain = text.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|_| plain).ok_or_else(|| rule.to_owned())
@@ -19,7 +19,7 @@ pub(crate) fn id(text: &str) -> Result<u64, String> {
 pub(super) fn length(text: &str) -> Result<u64, String> {
     id(text).and_then(|ids| match ids {
         1..=LONGEST_RANGE => Ok(ids),
-        _ => Err("it must be 1 to 2^48 (281474976710656)".to_owned()),
+        _ => Err("it must be from 1 to 2^48 (281474976710656)".to_owned()),
     })
 }
 
@@ -37,7 +37,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     let number: String = text.chars().filter(|c| *c != '_').collect();
     match number.parse() {
         Ok(rate @ 0.0..=1e12) => Ok(rate),
-        _ => Err("write a number of 0 to 1_000_000_000_000, such as 500 or 0.5".to_owned()),
+        _ => Err("write a number from 0 to 1_000_000_000_000, such as 500 or 0.5".to_owned()),
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let longest = Duration::from_secs(365 * 24 * 3600);
     match humantime::parse_duration(text) {
-        Ok(duration) if duration > longest => Err("it must be more than 0 and at most a year".to_owned()),
+        Ok(duration) if duration > longest => Err("it must be at most a year".to_owned()),
         Ok(duration) => Ok(duration),
         Err(error) => Err(format!("{error}; write a number and a unit, such as 500ms, 10s or 2m")),
     }
@@ -101,7 +101,7 @@ pub(super) fn rate_of(text: &str) -> Result<(SequenceName, f64), String> {
 
 /// Parses a sequence's name and the type of its ids. Also returns the largest id that the type holds.
 pub(super) fn type_of(text: &str) -> Result<(SequenceName, (String, u64)), String> {
-    let rule = "write NAME=TYPE, such as orders=i32; there are i8, u8, i16, u16, i32, u32, i64, u64";
+    let rule = "write NAME=TYPE, such as orders=i32; use one of: i8, u8, i16, u16, i32, u32, i64, u64";
     let (name, of_type) = text.rsplit_once('=').and_then(named).ok_or(rule)?;
     let largest = match of_type {
         "i8" => i8::MAX.unsigned_abs().into(),

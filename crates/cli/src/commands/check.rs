@@ -147,7 +147,7 @@ impl Report {
         let failure =
             Failure::refused(format!("{} of {} operations failed", failed.len(), self.operations.len()));
         Err(failure.hint(format!(
-            "grant the privileges for `{}`: see the page of the store, `stores/NAME/README.md`",
+            "see the error of `{}`; `stores/NAME/README.md` lists the required permissions",
             first.operation
         )))
     }
@@ -158,8 +158,11 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
     let (rate, latency) = (workload.rate, digits(workload.latency.as_secs_f64() * 1e3));
     [
         ("watermark", format!("{} = {rate}/s x ({budget} + 4 x {latency} ms)", sizes.watermark)),
-        ("step", format!("{}, at least the watermark, and the ids of 0.1 s or of 20 latencies", sizes.step)),
-        ("waste", format!("at most {} ids in a crash", sizes.most_in_memory())),
+        (
+            "step",
+            format!("{}: at least the watermark, and enough for 0.1 s and for 20 latencies", sizes.step),
+        ),
+        ("waste", format!("at most {} ids if a process crashes", sizes.most_in_memory())),
         ("settings", settings(workload)),
     ]
 }

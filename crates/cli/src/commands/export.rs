@@ -48,7 +48,7 @@ async fn all(store: &dyn Store, prefix: &str, out: &mut Out, json: bool) -> Outc
         let message =
             format!("{unreadable} of the store's entries cannot be read as sequences, and were skipped");
         Failure::from(idmill::Error::new(first, message).during(Operation::List))
-            .hint("`idmill doctor` shows their errors")
+            .hint("`idmill doctor` shows the error of each entry")
     }))
 }
 

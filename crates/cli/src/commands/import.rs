@@ -32,7 +32,7 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
             looked.bad,
             looked.bad + looked.good
         );
-        return Err(Failure::usage(message).hint("correct them, or skip them with `--keep-going`"));
+        return Err(Failure::usage(message).hint("correct the lines, or skip them with `--keep-going`"));
     }
     let store = open(global, args).await?;
     let progress = output::progress(looked.good, output::PERCENT);
@@ -181,7 +181,8 @@ fn as_if(entry: &Entry, found: Option<&SequenceInfo>) -> SequenceInfo {
 fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
     let (name, theirs, ours) = (quoted(&entry.name), entry.bounds, found.bounds);
     let message = format!(
-        "`{}` has start {} and max {} in the store, but start {} and max {} in the file; it was not changed",
+        "`{}` has start {} and max {} in the store, but start {} and max {} in the file; the sequence was \
+         not changed",
         entry.name,
         ours.start(),
         ours.max(),
@@ -191,12 +192,17 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
     let next = entry.reached.min(u128::from(theirs.max()));
     let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
     let hint = if entry.reached > found.reached() {
-        format!("`idmill set {name} --next {next}{max}{place}` sets next and max as in the file; start stays")
+        format!(
+            "`idmill set {name} --next {next}{max}{place}` sets next and max as in the file, and keeps start"
+        )
     } else if max.is_empty() {
-        "its next id is not below the one in the file, so no id repeats; correct start in the file".to_owned()
+        "no id repeats: the store's next id is at least the file's; correct start in \
+         the file"
+            .to_owned()
     } else {
         format!(
-            "`idmill set {name}{max}{place}` sets max as in the file; its next id is not below the file's"
+            "`idmill set {name}{max}{place}` sets max as in the file; the store's next id is not below the \
+             file's"
         )
     };
     Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)
@@ -219,7 +225,7 @@ impl Done {
         if refused > 0 {
             let what = if refused == 1 { "sequence was" } else { "sequences were" };
             return Err(Failure::refused(format!("{refused} {what} not imported"))
-                .hint("the rejected sequences are listed above with their fixes; the others were imported"));
+                .hint("the rejected sequences are listed above with their fixes"));
         }
         if bad > 0 {
             let what = if bad == 1 { "line" } else { "lines" };

@@ -71,7 +71,7 @@ impl Printed {
         let Some(first) = self.first else { return Ok(()) };
         let message = format!("{} of the store's entries cannot be read as sequences", self.unreadable.len());
         Err(Failure::from(idmill::Error::new(first.kind(), message).during(idmill::Operation::List))
-            .hint("the others are listed; `idmill list --json` also shows the error of each entry"))
+            .hint("the other entries are listed; `idmill list --json` also shows each error"))
     }
 }
 

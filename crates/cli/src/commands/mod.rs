@@ -22,7 +22,7 @@ use crate::args::{Cli, Command, Global};
 use crate::failure::{Failure, Outcome, quoted};
 use crate::{formatted, opening, output, suggest};
 
-/// Runs a command to its end. If the future is dropped, the outcome of a reserve or a change in flight is
+/// Runs a command to completion. If the future is dropped, the outcome of a reserve or a change in flight is
 /// unknown.
 pub(crate) async fn run(cli: Cli) -> Outcome {
     let global = cli.global;

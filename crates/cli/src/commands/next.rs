@@ -15,8 +15,8 @@ use crate::failure::{Failure, Outcome, quoted};
 use crate::formatted::{Line, Lines, unwritten};
 use crate::{opening, output, suggest};
 
-/// Maximum number of ids per `take`. The limit bounds the waste if the reader leaves early, and lets ids
-/// stream.
+/// Maximum number of ids per `take`. The limit bounds the waste if the reader closes stdout early, and lets
+/// ids stream.
 const AT_ONCE: u64 = 100_000;
 /// Time that the command waits after its timeout, so that the call itself can report its error.
 const MARGIN: Duration = Duration::from_millis(250);
@@ -31,7 +31,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     if args.count == 0 {
         return Ok(());
     }
-    // The deadline for connecting, inspecting and drawing the first ids together.
+    // One deadline for connecting, inspecting and drawing the first ids.
     let end = after(args.timeout);
     let url = opening::url(global)?;
     let store = if opening::requires_existing(args.existing)? {
@@ -53,14 +53,14 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
     outcome
 }
 
-/// Returns the end of this time, or a moment far away if it overflows.
+/// Returns the end of this time, or an instant far in the future on overflow.
 fn after(time: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(time).unwrap_or(now + FAR)
 }
 
 fn no_answer(args: &Next) -> idmill::Error {
-    let message = format!("the store has not answered within {:?}", args.timeout);
+    let message = format!("the store did not answer within {:?}", args.timeout);
     idmill::Error::new(ErrorKind::Deadline, message).of(&args.name)
 }
 
@@ -117,7 +117,7 @@ async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<
 async fn announcement(store: &dyn Store, args: &Next) -> String {
     let new = format!("`{}` is a new sequence", args.name);
     match suggest::nearest(store, &args.name).await {
-        Some(near) => format!("{new}; did you mean {}? `--existing` creates none", quoted(&near)),
+        Some(near) => format!("{new}; did you mean {}? `--existing` prevents new sequences", quoted(&near)),
         None => new,
     }
 }

@@ -46,8 +46,9 @@ fn repetition(args: &Set, before: &SequenceInfo) -> Outcome {
     }
     let name = quoted(&args.name);
     let message = format!("`{}` was reserved up to {last}: ids {next} to {last} would repeat", args.name);
-    Err(Failure::refused(message)
-        .hint(format!("if none of them is in use, run `idmill set {name} --next {next} --backwards --yes`")))
+    Err(Failure::refused(message).hint(format!(
+        "if none of these ids is in use, run `idmill set {name} --next {next} --backwards --yes`"
+    )))
 }
 
 /// Makes every process drop its ids in memory.
@@ -108,7 +109,7 @@ async fn tell_the_witness(global: &Global, store: &dyn Store, args: &Remove, abs
     }
     store.remove(name).await?;
     forget(global, args).await?;
-    let told = format!("the store has no `{name}`; the witness now allows a new sequence of this name");
+    let told = format!("the store has no `{name}`; the witness now allows a new sequence with this name");
     output::note(global.json, &told);
     output::result(global.json, &json!({ "removed": null }), |_| String::new())
 }
@@ -126,14 +127,14 @@ async fn forget(global: &Global, args: &Remove) -> Outcome {
 /// Returns an error that explains the consequences of the removal.
 fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
     let reserved = match found.next {
-        None => "all its ids are reserved".to_owned(),
-        Some(next) if next == found.bounds.start() => "none of its ids is reserved".to_owned(),
+        None => "all of its ids are reserved".to_owned(),
+        Some(next) if next == found.bounds.start() => "none of its ids are reserved".to_owned(),
         Some(next) => format!("its ids before {next} are reserved"),
     };
     let name = &found.name;
     let then = match opening::url(global)?.guard() {
-        Some(_) => "a sequence created later under this name starts above them",
-        None => "a sequence created later under this name repeats them",
+        Some(_) => "without `--forget`, a new sequence with this name starts above the reserved ids",
+        None => "a new sequence with this name may repeat reserved ids",
     };
     let message = format!("removing `{name}` needs `--yes`: {reserved}, and {then}");
     Ok(Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))

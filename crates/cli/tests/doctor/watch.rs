@@ -106,7 +106,7 @@ fn watch_serves_its_findings_as_metrics() {
     let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
     let check = "s=sqlite:shop.db?column=t.id";
     let metrics = address.to_string();
-    // The ids last for ten days at the given rate, and nothing draws from them.
+    // The ids last for ten days at the given rate, and none are drawn.
     let rate = ["--check", check, "--rate", "s=1/s", "--ends-within", "1d"];
     let args = [&["doctor", "--watch", "100ms", "--metrics", &metrics], &rate[..]].concat();
     let mut watching = Watching::start(place.command(&args));

@@ -132,7 +132,7 @@ async fn max_connections_rejects_new_and_keeps_connected_clients() {
     let server = started(&place, &["--max-connections=40"]);
     let (resp, http) = (server.resp, server.http);
     let (recorder, fleet) = (Recorder::new(), Fleet::of([server]));
-    // Each client keeps a connection of each protocol.
+    // Each client keeps a RESP and an HTTP connection open.
     let load = Load::start(&recorder, &fleet, &Pace { clients: 5, ..Pace::default() });
     while recorder.count() < 1000 {
         sleep(Duration::from_millis(5)).await;

@@ -38,7 +38,7 @@ async fn stopped_servers_account_for_every_id() {
     let place = with_orders();
     let (recorder, fleet) = (Recorder::new(), Fleet::of([(); 3].map(|()| started(&place, &[]))));
     let mut pace = Pace::default();
-    // The amount is larger than a read, so that a part is unread when the server receives SIGTERM.
+    // The pipeline is larger than a read, so that a part is unread when the server receives SIGTERM.
     pace.ways.push(Way::Incr(5000));
     let load = Load::start(&recorder, &fleet, &pace);
     let mut ended = Totals::default();

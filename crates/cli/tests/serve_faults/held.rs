@@ -76,7 +76,7 @@ impl Scene {
         assert!(peak <= self.before + MOST_HELD, "{what}: from {} to {peak} KiB", self.before);
         assert_eq!(Resp::connect(self.server.resp).await.unwrap().ask("PING").await.unwrap(), "+PONG");
         assert_eq!(Http::connect(self.server.http).await.unwrap().ask("GET /healthz").await.unwrap().0, 200);
-        // Kill the server: an orderly end would wait for these clients until the shutdown timeout is over.
+        // Kill the server: a graceful shutdown would wait for these clients until its timeout expires.
         self.server.kill();
         drop(self.place);
     }

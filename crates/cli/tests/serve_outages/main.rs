@@ -71,7 +71,7 @@ async fn draws_all(server: &Server, recorder: &Arc<Recorder>) {
     };
     assert!(said.starts_with("-TRYAGAIN") || said.starts_with("-UNKNOWN"), "{said}");
     assert!(!said.contains(PASSWORD), "{said}");
-    // A failed take leaves ids for smaller requests.
+    // A failed take may leave a few ids in memory: draw them all.
     while client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().is_ok() {}
     let (code, text) = status(server, "POST /v1/sequences/orders/ids").await;
     assert!([503, 504].contains(&code) && !text.contains(PASSWORD), "{code} {text}");
@@ -120,7 +120,7 @@ async fn unreachable_store_serves_memory_then_fails_and_recovers() {
     // Connections are closed, and new connections are refused.
     proxy.refuse(true);
     suffers(&server, &recorder, async { proxy.refuse(false) }).await;
-    // The engine is silent.
+    // The engine is paused, and does not answer.
     engine.pause();
     suffers(&server, &recorder, async { engine.resume() }).await;
     // The engine is killed and restarted.
@@ -184,7 +184,7 @@ async fn restored_store_with_a_guard_hands_out_no_duplicates() {
     drawn(50_000).await;
     backup.put_back_under(&engine).await;
     drawn(50_000).await;
-    // New processes over the backup have no history, so only the witness detects it.
+    // New processes have no history, so only the witness detects the restore.
     (0..3).for_each(|at| drop(fleet.take(at).kill()));
     backup.put_back_under(&engine).await;
     (0..3).for_each(|at| fleet.put(at, scene.start()));

@@ -132,7 +132,7 @@ impl Soak {
                 self.processes.kill_all();
                 self.refused_removal(at).await;
                 self.put_back(at, "empty", true).await;
-                // Create the sequence like a script that does not use the guard.
+                // Create the sequence without the guard, as a script might.
                 assert_eq!(self.run(at, &["create", name]).code, 0);
                 self.stores[at].heals = false;
             }
@@ -190,7 +190,7 @@ impl Soak {
     fn import(&mut self, at: usize) {
         let file = format!("{}.jsonl", self.name(at));
         if self.place.path().join(&file).exists() {
-            // An export from before a removal has other bounds, so the import refuses it.
+            // Ignore the exit code: an export from before a removal may have other bounds and be refused.
             self.guarded(at, &["import", &file]);
         }
         assert_eq!(self.guarded(at, &["export", "--output", &file]).code, 0);
@@ -208,7 +208,7 @@ impl Soak {
             let ran = self.guarded(at, &["next", self.name(at), "--existing", "--timeout", "5s"]);
             match ran.code {
                 0 => return self.drawn(at, ran.ids()[0]),
-                // The code of a permanent error, or of a missing sequence.
+                // Exit code 1 is a permanent error; 4 is a missing sequence.
                 1 | 4 => {
                     assert!(!heals, "a wrong alarm of {}: {ran:?}", self.name(at));
                     self.decide(at);

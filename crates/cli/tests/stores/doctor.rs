@@ -97,7 +97,7 @@ async fn columns_of_postgres_limit_the_remedies() {
     for (column, default) in
         [("old.id", "nextval('old_id_seq'::regclass)"), ("own.id", "nextval('public.own_id_seq')")]
     {
-        // The warning appears even if there is nothing to raise, or the sequence was raised.
+        // The warning appears whether or not the sequence was raised.
         let (code, found) = look("orders", &url, column, &["--fix"]);
         let warned = found.iter().find(|found| found["kind"] == "column_default").expect("a warning");
         assert!(code == 6 && warned["found"].as_str().unwrap().contains(default), "{found:?}");
@@ -168,7 +168,7 @@ async fn doctor_finds_a_window_ahead_of_its_store() {
         user.done(&["next", "users", "-n", "5"]);
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
         std::fs::copy(file("ids.db"), file("copy.db")).unwrap();
-        // Draw one id at a time, so that the window still has ids.
+        // Reserve one id at a time, so that ids are left in the window.
         let drawn = user.done(&["next", "orders", "-n", "40", "--step", "1"]);
         let last: u64 = drawn.lines().last().unwrap().parse().unwrap();
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");

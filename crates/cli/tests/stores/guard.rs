@@ -40,19 +40,19 @@ async fn witness_on_the_same_postgres_is_refused() {
             "postgres://postgres@{}/template1?timeout=30s",
         ],
     ];
-    refused("postgres", &pairs, "on the same server, PostgreSQL cluster").await;
+    refused("postgres", &pairs, "on the store's server, PostgreSQL cluster").await;
 }
 
 #[tokio::test]
 async fn witness_on_the_same_etcd_is_refused() {
     let pairs = [["etcd://{}?timeout=30s", "etcd://localhost:{port}?timeout=30s&prefix=/w/"]];
-    refused("etcd", &pairs, "on the same server, etcd cluster").await;
+    refused("etcd", &pairs, "on the store's server, etcd cluster").await;
 }
 
 #[tokio::test]
 async fn witness_on_the_same_redis_is_refused() {
     let pairs = [["redis://{}/0?timeout=30s", "redis://{}/1?timeout=30s"]];
-    refused("redis", &pairs, "on the same server, Redis server").await;
+    refused("redis", &pairs, "on the store's server, Redis server").await;
 }
 
 /// MariaDB does not identify its server, so a probe detects the shared database.

@@ -5,7 +5,7 @@
 //! codec  = NAME [ "(" argument { "," argument } ")" ]
 //! argument = [ NAME "=" ] value
 //! value  = any characters but | ( ) , " and without blanks at the ends
-//!        | '"' any characters, \" and \\ for these two '"'
+//!        | '"' any characters, with \" for " and \\ for \ '"'
 //! ```
 //!
 //! Errors contain neither values nor a name after a key, so that a mistake in a format does not print the

@@ -76,9 +76,9 @@ impl Mapping {
 /// | `permute(key=KEY,below=N)` | the same, of the numbers below N |
 /// | `reverse(bits=N)` | [`BitReversal`] at N bits |
 /// | `decimal`, `base62`, `crockford`, `crockford(check)` | a [`Base`]; decimal where none is named |
-/// | `pad(N)` | zeros in front, up to N symbols (at most 32), a check symbol included |
+/// | `pad(N)` | leading zeros to at least N symbols (N at most 32), including a check symbol |
 /// | `group(N)` | for `crockford`: a hyphen between every N symbols, counted from the end |
-/// | `prefix(TEXT)`, `suffix(TEXT)` | a text around it, of at most 64 bytes |
+/// | `prefix(TEXT)`, `suffix(TEXT)` | a text of at most 64 bytes before or after the number |
 ///
 /// `KEY` is `env:NAME` or `file:PATH`, which [`load`](Self::load) reads, or the key itself, in the form of
 /// [`Key::parse`](super::Key::parse). A key in the format is visible to every reader of the format. Put a
@@ -120,7 +120,7 @@ impl Format {
         if let Some(makes) = makes.filter(|makes| !mapping.domain().contains(makes.max())) {
             let (name, takes) = (mapping.name(), mapping.domain().max());
             let message = format!(
-                "`{name}` takes 0 to {takes}, but the codec before it returns up to {}; widen `{name}`",
+                "`{name}` accepts 0 to {takes}, but the codec before it returns up to {}; widen `{name}`",
                 makes.max()
             );
             return Err(invalid(message));
@@ -146,7 +146,7 @@ impl Format {
     pub fn group(mut self, symbols: u8) -> Result<Self> {
         if !self.layout.base.ignores_case() {
             let message = format!(
-                "hyphens need `crockford`, which ignores them; `{}` does not",
+                "`{}` does not allow hyphens; use `crockford`, which ignores them",
                 self.layout.base.name()
             );
             return Err(invalid(message));
@@ -301,11 +301,11 @@ fn count(symbols: u8) -> Result<u8> {
 
 fn affix(text: &str) -> Result<Box<str>> {
     let what = if text.is_empty() {
-        "it is empty; omit it"
+        "a prefix or suffix cannot be empty; omit it"
     } else if text.len() > LONGEST {
-        "it is longer than 64 bytes"
+        "a prefix or suffix may have at most 64 bytes; shorten it"
     } else if text.contains(char::is_control) {
-        "it has a control character, such as a line break"
+        "a prefix or suffix cannot contain control characters, such as a line break"
     } else {
         return Ok(text.into());
     };

@@ -67,13 +67,13 @@ fn format(text: &str, keys: impl FnMut(&KeySource) -> Result<Key>) -> Result<For
 }
 
 fn check_order(text: &str, calls: &[Call<'_>]) -> Result<()> {
-    // With misplaced quotes, the text after a key may be a part of the key.
+    // With misplaced quotes, the text after a key may be part of the key, so do not print it.
     let mut key_seen = false;
     for (index, call) in calls.iter().enumerate() {
         let place = place(call.name).ok_or_else(|| {
             let name = if key_seen { "by that name".to_owned() } else { format!("`{}`", call.name) };
             let known = CODECS.map(|(name, _)| name).join(", ");
-            wrong(text, call.at, format_args!("there is no codec {name}; there are {known}"))
+            wrong(text, call.at, format_args!("there is no codec {name}; use one of: {known}"))
         })?;
         key_seen |= call.name == "permute";
         for before in &calls[..index] {
@@ -195,7 +195,7 @@ impl<K: FnMut(&KeySource) -> Result<Key>> Reader<'_, K> {
         match &*call.arguments {
             [Argument { name: None, value, .. }] => Ok(value),
             [Argument { name: Some(_), at, .. }] => {
-                Err(wrong(self.text, *at, format_args!("{usage}; quote a text that contains `=`")))
+                Err(wrong(self.text, *at, format_args!("{usage}; quote text that contains `=`")))
             }
             _ => Err(wrong(self.text, call.at, usage)),
         }

@@ -155,8 +155,8 @@ impl Connection {
             let _ = timeout(DRAIN, drain).await;
             return;
         }
-        // Keep the connection after the delivery, too: engines may discard requests when their connection
-        // ends.
+        // Keep the connection after the held requests are sent, too: engines may discard requests when their
+        // connection ends.
         tokio::select! {
             () = drain => {}
             () = self.until(|_, _| false) => {}
@@ -188,8 +188,8 @@ impl Upwards {
         let (engine, queue) = (self.engine.clone(), self.queue.clone());
         self.held.spawn(async move {
             gate.opened().await;
-            // Lock first: a request that finds the queue gone then waits here until the queued bytes are
-            // written.
+            // Lock before the queue is taken: a later request then waits for this lock until the queued bytes
+            // are written.
             let mut engine = engine.lock().await;
             let bytes = queue.lock().take().unwrap_or_default();
             // An error means the end of the connection, which the reader detects.

@@ -25,8 +25,8 @@ pub enum Fault {
     Garble(Nonsense),
     /// The request, and everything that the client sends after it on this connection, is delivered when the
     /// gate is opened, even if the client is gone by then. If the gate is never opened, it is never
-    /// delivered. A later fault may hold another of these requests. That request then waits behind this one
-    /// for this gate, and the gate of the later fault catches nothing.
+    /// delivered. A later fault may hold another of these requests. That request then waits for this gate
+    /// only, and the gate of the later fault holds nothing.
     Hold(Gate),
     /// Like [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
     /// proxy needs its [frames](super::ProxyBuilder::frames).

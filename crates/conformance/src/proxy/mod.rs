@@ -24,7 +24,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> std::io::Result<()> {
-//! // An engine that says everything back.
+//! // An engine that echoes everything.
 //! let listener = TcpListener::bind("127.0.0.1:0").await?;
 //! let engine = listener.local_addr()?;
 //! tokio::spawn(async move {
@@ -55,7 +55,7 @@
 //! proxy.arm(Fault::CutReply, nth(0, |_| true));
 //! client.write_all(b"three").await?;
 //! assert_eq!(client.read(&mut answer).await?, 0, "the end");
-//! assert_eq!(proxy.disarm(), 1, "one request met the fault");
+//! assert_eq!(proxy.disarm(), 1, "the fault hit one request");
 //! # Ok(()) }
 //! ```
 
@@ -91,7 +91,7 @@ pub struct Proxy {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Piece<'a> {
-    /// The number of the connection: they are counted from 0, in the order in which they were accepted.
+    /// The number of the connection, counted from 0 in the order of acceptance.
     pub connection: u64,
     /// The data. If it is changed, the new data is forwarded instead.
     pub bytes: &'a mut Vec<u8>,
@@ -124,7 +124,7 @@ struct Shared {
 struct Plan {
     target: SocketAddr,
     armed: Option<(Fault, When)>,
-    /// Number of requests that met the current fault, or the last one.
+    /// Number of requests that the current or the previous fault affected.
     met: u64,
     /// Number of requests that clients have sent.
     pieces: u64,
@@ -169,7 +169,7 @@ impl ProxyBuilder {
         self
     }
 
-    /// Sets a function that sees every answer first, and may rewrite it. As [`requests`](Self::requests),
+    /// Sets a function that sees every answer first, and may rewrite it. Like [`requests`](Self::requests),
     /// it is called for one answer at a time.
     pub fn answers(mut self, look: impl FnMut(&mut Piece<'_>) + Send + 'static) -> Self {
         self.answers = Box::new(look);
@@ -244,7 +244,7 @@ impl Proxy {
         plan.met = 0;
     }
 
-    /// Removes the fault. Returns the number of requests that met it.
+    /// Removes the fault. Returns the number of requests that it affected.
     pub fn disarm(&self) -> u64 {
         let mut plan = self.shared.plan.lock();
         plan.armed = None;
@@ -345,7 +345,7 @@ impl Shared {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
-        // Read before the target, so that the connection notices all later commands.
+        // Read the command before the target, so that the connection detects all later commands.
         let before = *shared.command.borrow();
         let Some((target, number)) = shared.plan.lock().admit() else { continue };
         let shared = shared.clone();

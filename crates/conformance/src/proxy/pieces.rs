@@ -40,7 +40,7 @@ impl<'a> Pieces<'a> {
 
     fn whole(&mut self) -> Option<Vec<u8>> {
         let arrived = self.buffer.len();
-        // A frame of zero bytes would repeat forever.
+        // An empty frame would cause an endless loop, so take at least one byte.
         let length = self.length.map_or(Some(arrived), |length| length(&self.buffer))?.max(1);
         if arrived < length {
             return None;

@@ -40,14 +40,14 @@ pub(super) async fn create_once(context: Arc<Context>) -> Outcome {
 pub(super) async fn looking_consumes_nothing(context: Arc<Context>) -> Outcome {
     let (client, name) = (context.connect().await?, context.name("look"));
     check!(client.inspect(&name).await??.is_none(), "the sequence exists before its creation");
-    check!(client.inspect(&name).await??.is_none(), "looking at it created it");
-    check!(client.list().await??.iter().all(|info| info.name != name), "looking at it created it");
+    check!(client.inspect(&name).await??.is_none(), "inspect created the sequence");
+    check!(client.list().await??.iter().all(|info| info.name != name), "inspect created the sequence");
     client.reserve(&context.request(&name, 5)).await??;
     let before = client.look(&name).await?;
     for _ in 0..3 {
         client.list().await??;
         let after = client.look(&name).await?;
-        check!(after == before, "looking changed {before:?} to {after:?}");
+        check!(after == before, "list or inspect changed {before:?} to {after:?}");
     }
     Ok(())
 }
@@ -65,7 +65,7 @@ pub(super) async fn list_is_sorted_and_complete(context: Arc<Context>) -> Outcom
     check!(listed_names == names, "listed {listed_names:?} instead of {names:?}");
     for info in ours {
         let looked = client.look(&info.name).await?;
-        check!(*info == looked, "listed as {info:?}, but it is {looked:?}");
+        check!(*info == looked, "listed as {info:?}, but inspected as {looked:?}");
     }
     Ok(())
 }
@@ -85,16 +85,19 @@ pub(super) async fn list_comes_in_pages(context: Arc<Context>) -> Outcome {
         check!(sorted, "a page is not sorted by name: {listing:?}");
         found.extend(listing.sequences);
         let Some(next) = listing.next else { break };
-        check!(page.after.as_ref() != Some(&next), "the page after {next:?} begins again");
+        check!(page.after.as_ref() != Some(&next), "the page after {next:?} ends with the same cursor");
         page.after = Some(next);
     }
     let foreign = found.iter().find(|info| !info.name.starts_with(&page.prefix));
-    check!(foreign.is_none(), "{foreign:?} does not begin with {:?}", page.prefix);
+    check!(foreign.is_none(), "{foreign:?} is listed, but its name does not begin with {:?}", page.prefix);
     for name in &names[..10] {
         let looked = client.look(name).await?;
         let listed: Vec<_> = found.iter().filter(|info| info.name == *name).collect();
         check!(!listed.is_empty(), "`{name}` is on no page");
-        check!(listed.iter().all(|info| **info == looked), "listed as {listed:?}, but it is {looked:?}");
+        check!(
+            listed.iter().all(|info| **info == looked),
+            "listed as {listed:?}, but inspected as {looked:?}"
+        );
     }
     Ok(())
 }
@@ -146,14 +149,17 @@ pub(super) async fn set_does_what_it_says(context: Arc<Context>) -> Outcome {
         let answer = client.set(&info.name, change).await?;
         match (&expected, &answer) {
             (Ok(expected), Ok(answer)) => {
-                check!(answer == expected, "{change:?} of {info:?}: {answer:?} instead of {expected:?}");
+                check!(
+                    answer == expected,
+                    "{change:?} of {info:?} returned {answer:?} instead of {expected:?}"
+                );
                 info = answer.clone();
             }
             (Err(expected), answer) => expect(&format!("{change:?} of {info:?}"), answer, expected.kind())?,
             (Ok(expected), Err(error)) => fail!("{change:?} of {info:?}: expected {expected:?}, got {error}"),
         }
         let stored = client.look(&info.name).await?;
-        check!(stored == info, "after {change:?}: {stored:?} instead of {info:?}");
+        check!(stored == info, "after {change:?}, {stored:?} is stored instead of {info:?}");
     }
     let expect_own = next(7).expect(info.identity);
     info = client.set(&info.name, expect_own).await??;
@@ -170,20 +176,24 @@ pub(super) async fn set_moves_reserves(context: Arc<Context>) -> Outcome {
     client.reserve(&request).await??;
     client.set(&info.name, Change::new().next(300)).await??;
     let forwards = context.connect().await?.reserve(&request).await??;
-    check!(forwards.range.start() == 300, "set forwards to 300, then {:?} was granted", forwards.range);
-    check!(forwards.identity == info.identity, "a step forwards changed the identity");
+    check!(forwards.range.start() == 300, "next was set to 300, but {:?} was granted", forwards.range);
+    check!(forwards.identity == info.identity, "setting next forwards changed the identity");
     let back = Change::new().next(5).backwards(true);
     client.set(&info.name, back).await??;
     let backwards = client.reserve(&request).await??;
-    check!(backwards.range.start() == 5, "set backwards to 5, then {:?} was granted", backwards.range);
+    check!(
+        backwards.range.start() == 5,
+        "next was set backwards to 5, but {:?} was granted",
+        backwards.range
+    );
     let epoch = backwards.identity.epoch;
     check!(
         epoch == info.identity.epoch + 1,
-        "a step backwards left the epoch at {epoch}: it would not be detected"
+        "setting next backwards changed the epoch to {epoch}, which is not the next epoch"
     );
     check!(
         backwards.identity.incarnation == info.identity.incarnation,
-        "a step backwards made another incarnation"
+        "setting next backwards changed the incarnation"
     );
     Ok(())
 }
@@ -209,7 +219,7 @@ pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
                 Err(error) => fail!("the loser got {} instead of conflict: {error}", error.kind().as_str()),
             }
         }
-        check!(won.len() == 1, "{} of 6 changed the sequence that they expected", won.len());
+        check!(won.len() == 1, "{} of 6 conditional changes succeeded, not 1", won.len());
         let stored = client.look(&info.name).await?;
         check!(stored == won[0], "the winner got {:?}, but {stored:?} is stored", won[0]);
         info = stored;
@@ -226,16 +236,20 @@ pub(super) async fn revoke_raises_the_epoch(context: Arc<Context>) -> Outcome {
     expected.identity.epoch += 1;
     let revoke = Change::new().revoke(true).expect(before.identity);
     let after = client.set(&name, revoke).await??;
-    check!(after == expected, "{before:?} was revoked, and is {after:?}");
-    check!(client.look(&name).await? == expected, "it is stored as {:?}", client.look(&name).await?);
+    check!(after == expected, "revoking {before:?} returned {after:?}, not {expected:?}");
+    check!(
+        client.look(&name).await? == expected,
+        "the revoked sequence is stored as {:?}",
+        client.look(&name).await?
+    );
     let grant = client.reserve(&context.request(&name, 5)).await??;
     check!(
         grant.identity == expected.identity && Some(grant.range.start()) == expected.next,
-        "after a revocation {grant:?} was granted, where {expected:?} was stored"
+        "after a revocation, {grant:?} was granted, although {expected:?} was stored"
     );
     match client.set(&name, revoke).await? {
         Err(error) if error.kind() == ErrorKind::Conflict => Ok(()),
-        other => fail!("the epoch that was revoked was revoked again: {other:?}"),
+        other => fail!("revoking the old epoch again did not conflict: {other:?}"),
     }
 }
 
@@ -243,20 +257,24 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     let (client, info) = created(&context, "remove").await?;
     let request = context.request(&info.name, 5);
     let before = client.reserve(&request).await??;
-    check!(client.remove(&info.name).await??, "it existed, but could not be removed");
-    check!(client.inspect(&info.name).await??.is_none(), "it was removed, but still exists");
+    check!(client.remove(&info.name).await??, "remove did not find an existing sequence");
+    check!(client.inspect(&info.name).await??.is_none(), "the removed sequence still exists");
     check!(
         client.list().await??.iter().all(|other| other.name != info.name),
-        "it was removed, but is still listed"
+        "the removed sequence is still listed"
     );
-    check!(!client.remove(&info.name).await??, "a missing sequence was removed again");
+    check!(!client.remove(&info.name).await??, "remove found a sequence that was already removed");
     let change = Change::new().next(5);
     expect("set of a removed sequence", &client.set(&info.name, change).await?, ErrorKind::NotFound)?;
     let after = context.connect().await?.reserve(&request).await??;
     let same = after.identity.incarnation == before.identity.incarnation;
-    check!(!same, "removed and created again, it has the same incarnation: it would not be detected");
+    check!(!same, "a sequence that was removed and created again has the same incarnation");
     let expect_old = Change::new().next(500).expect(before.identity);
-    expect("set of the old identity", &client.set(&info.name, expect_old).await?, ErrorKind::Conflict)
+    expect(
+        "set that expects the old identity",
+        &client.set(&info.name, expect_old).await?,
+        ErrorKind::Conflict,
+    )
 }
 
 /// Steps forwards. A slow engine alone can cause an unknown outcome. The stored sequence then shows the
@@ -278,7 +296,7 @@ async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     }
 }
 
-/// Steps forwards among reserves: each step takes all reserves into account, and undoes none.
+/// Raises `next` during concurrent reserves: no raise undoes a reserve.
 pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
     let name = context.name("among");
     let (client, ledger) = (context.connect().await?, Ledger::default());
@@ -300,7 +318,7 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
         steps.push((now(), to));
         // Ids that others have reserved since then must not be taken back.
         let behind = client.set(&name, Change::new().next(to - 1)).await?;
-        expect("a step backwards among reserves", &behind, ErrorKind::Conflict)?;
+        expect("setting next backwards during reserves", &behind, ErrorKind::Conflict)?;
     }
     while let Some(outcome) = running.join_next().await {
         outcome??;
@@ -322,7 +340,7 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Steps backwards and removals among reserves: within one identity no id is granted twice.
+/// Resets and removals during concurrent reserves: within one identity, no id is granted twice.
 pub(super) async fn resets_among_reserves(context: Arc<Context>) -> Outcome {
     let (name, ledger) = (context.name("resets"), Ledger::default());
     let client = context.connect().await?;
@@ -344,7 +362,7 @@ pub(super) async fn resets_among_reserves(context: Arc<Context>) -> Outcome {
             _ => client.set(&name, change).await?.map(drop),
         };
         match answer {
-            // Removed, and not created again yet.
+            // The sequence was removed, and has not been created again yet.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             answer => answer?,
         }

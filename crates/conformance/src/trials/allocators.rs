@@ -84,7 +84,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
             ids.sequence::<u64>(name.as_str()).start(1_000).max(1_000_000).step(10).watermark(0).await?;
         let drawn = Drawn::default();
         let refusal = loop {
-            check!(drawn.ids() < 100, "{lie:?}: it was not detected");
+            check!(drawn.ids() < 100, "{lie:?} was not detected");
             match allocator.take(5).await {
                 Ok(ranges) => ranges.into_iter().for_each(|range| drawn.add(range)),
                 Err(error) => break error,
@@ -96,7 +96,7 @@ pub(super) async fn nonsense_is_refused(context: Arc<Context>) -> Outcome {
             refusal.kind().as_str()
         );
         drawn.unique()?;
-        check!(drawn.ids() == 10, "{lie:?}: {} ids before it was detected, not 10", drawn.ids());
+        check!(drawn.ids() == 10, "{lie:?}: {} ids were drawn before detection, not 10", drawn.ids());
         ids.close().await;
     }
     Ok(())
@@ -129,8 +129,8 @@ pub(super) async fn drawn_by_allocators(context: Arc<Context>) -> Outcome {
     drawn.unique()
 }
 
-/// Processes with allocators. Some are killed and paused, their connections are cut, and the engine is
-/// paused and killed, where the store has these.
+/// Processes with allocators. Some are killed and paused, their connections are cut, and the engine is paused
+/// and killed, if the store has an engine.
 pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     let engine = context.setup.engine.as_deref();
     let proxy = match engine {
@@ -159,7 +159,7 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
             let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
             proxy.arm(faults[round % 3].clone(), nth(context.random(0..=3), |_| true));
         }
-        // No other process needs to make progress while one is paused: it may hold a lock.
+        // A paused process may hold a lock, so the other processes need not make progress.
         workers[(round + 1) % 3].pause();
         workers.remove(round % 3).kill().await;
         match engine {
@@ -189,10 +189,10 @@ pub(super) async fn drawn_by_processes(context: Arc<Context>) -> Outcome {
     }
     books.drawn.unique()?;
     let info = context.connect().await?.look(&order.request.name).await?;
-    let Some(next) = info.next else { fail!("the sequence is exhausted, far from its end") };
+    let Some(next) = info.next else { fail!("the sequence is exhausted, although it has ids left") };
     check!(
         u128::from(next) > books.drawn.ids(),
-        "{} ids were drawn, the sequence is at {next}",
+        "{} ids were drawn, but the next id is only {next}",
         books.drawn.ids()
     );
     Ok(())

@@ -14,7 +14,7 @@ use crate::outcome::{Outcome, check, fail};
 /// `last` was granted once.
 async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64, last: u64) -> Outcome {
     let ledger = Ledger::default();
-    // More than enough, unless grants make no progress.
+    // This limit is reached only if grants make no progress.
     for _ in 0..1000 {
         if client.granted_or_exhausted(&ledger, request).await?.is_none() {
             break;
@@ -26,9 +26,9 @@ async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64
     ranges.sort_by_key(IdRange::start);
     let (first, end) = (ranges.first().map(IdRange::start), ranges.last().map(IdRange::end));
     check!(first == Some(start), "the first id is {first:?} instead of {start}");
-    check!(end == Some(u128::from(last) + 1), "the ids end before {end:?} instead of with {last}");
+    check!(end == Some(u128::from(last) + 1), "ids below {end:?} were granted, but the last id is {last}");
     let all = u128::from(last) + 1 - u128::from(start);
-    check!(ledger.ids() == all, "{} ids were granted of {all}", ledger.ids());
+    check!(ledger.ids() == all, "{} of {all} ids were granted", ledger.ids());
     for _ in 0..3 {
         client.refused(request, ErrorKind::Exhausted).await?;
     }
@@ -45,12 +45,12 @@ async fn bounded(
     let (client, name) = (context.connect().await?, context.name(label));
     let bounds = Bounds::new(start, last)?;
     let created = client.create(&name, bounds).await??;
-    check!(created.next == Some(start), "created to begin with {start}, but next is {:?}", created.next);
-    check!(created.bounds == bounds, "created with {bounds:?}, but it has {:?}", created.bounds);
+    check!(created.next == Some(start), "created with start {start}, but next is {:?}", created.next);
+    check!(created.bounds == bounds, "created with {bounds:?}, but the store returned {:?}", created.bounds);
     drain(context, &client, &context.request(&name, count), start, last).await?;
     let info = client.look(&name).await?;
     check!(info.next.is_none() && info.remaining() == 0, "exhausted, but next is {:?}", info.next);
-    // The sequence is exhausted for other clients, too, and permanently.
+    // The sequence stays exhausted, for other clients too.
     context.connect().await?.refused(&context.request(&name, 1), ErrorKind::Exhausted).await?;
     Ok((client, name))
 }
@@ -74,7 +74,7 @@ pub(super) async fn end_of_the_store(context: Arc<Context>) -> Outcome {
         let (client, name) = (context.connect().await?, context.name("beyond"));
         match client.create(&name, Bounds::new(1, last + 1)?).await? {
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => {}
-            other => fail!("a last id that the store cannot keep became {other:?}"),
+            other => fail!("a max above the largest id of the store was not rejected: {other:?}"),
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ pub(super) async fn creation_below_the_ceiling(context: Arc<Context>) -> Outcome
     let (client, name) = (context.connect().await?, context.name("below"));
     let request = context.request(&name, 1).ceiling(9).create(Bounds::new(10, 20)?);
     client.refused(&request, ErrorKind::Exhausted).await?;
-    // The store may or may not create it now, but must not lose any of its ids.
+    // The store may or may not create the sequence now, but must not lose any of its ids.
     drain(&context, &client, &request.ceiling(u64::MAX), 10, 20).await
 }
 
@@ -114,9 +114,9 @@ pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
     ledger.disjoint()?;
     let info = client.look(&name).await?;
     ledger.accounted(&info, context.window())?;
-    // More than the sequence has: the remaining ids are granted, without an overflow.
+    // Request more ids than are left: the remaining ids are granted, without an overflow.
     let all = context.request(&name, u64::MAX);
-    // Concurrent: a window that prepares ranges of a fixed size may always have one ready for a single
+    // Draw concurrently: a window that prepares ranges of a fixed size may always have one ready for a single
     // caller.
     let draw = || client.granted_or_exhausted(&ledger, &all);
     for _ in 0..1000 {
@@ -127,6 +127,6 @@ pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
     }
     ledger.sound(context.windowed())?;
     ledger.disjoint()?;
-    check!(ledger.ids() == u128::from(largest), "{} ids were granted of {largest}", ledger.ids());
+    check!(ledger.ids() == u128::from(largest), "{} of {largest} ids were granted", ledger.ids());
     client.refused(&all, ErrorKind::Exhausted).await
 }

@@ -46,7 +46,7 @@ pub(super) async fn cancelled_reserves(context: Arc<Context>) -> Outcome {
         let answer = if round % 2 == 0 {
             let answer = timeout(limit, polled(reserve, 1 + round / 2 % 6)).await;
             answer.map_err(|_| {
-                Stop::Failed(format!("after others were dropped, a reserve has no answer in {limit:?}"))
+                Stop::Failed(format!("after dropped reserves, a reserve was not answered within {limit:?}"))
             })?
         } else {
             timeout(Duration::from_micros(context.random(0..=2 * usual)), reserve).await.ok()
@@ -62,7 +62,7 @@ pub(super) async fn cancelled_reserves(context: Arc<Context>) -> Outcome {
             client.granted(&ledger, &context.request(&context.name("other"), 1)).await?;
         }
     }
-    let Some(count) = tracker.count() else { fail!("not one reserve in 40 was granted") };
+    let Some(count) = tracker.count() else { fail!("none of 40 reserves was granted") };
     let after = client.reserve(&context.request(&name, count)).await??;
     tracker.note(&Reply::Granted(after));
     ledger.sound(context.windowed())?;
@@ -72,7 +72,7 @@ pub(super) async fn cancelled_reserves(context: Arc<Context>) -> Outcome {
 
 pub(super) async fn batches(context: Arc<Context>) -> Outcome {
     let client = context.connect().await?;
-    check!(client.reserve_many(&[]).await?.is_empty(), "no requests, and there are answers");
+    check!(client.reserve_many(&[]).await?.is_empty(), "an empty batch returned answers");
     let [one, spent, low, two] = ["one", "spent", "low", "two"].map(|label| context.name(label));
     client.create(&one, Bounds::new(1_000, 1_999)?).await??;
     client.create(&spent, Bounds::new(5, 5)?).await??;
@@ -156,29 +156,29 @@ pub(super) async fn capabilities_are_coherent(context: Arc<Context>) -> Outcome 
     let declared = one.capabilities();
     check!(
         declared == other.capabilities(),
-        "two clients declare {declared:?} and {:?}",
+        "the capabilities of two clients differ: {declared:?} and {:?}",
         other.capabilities()
     );
     let survives = context.setup.engine.as_ref().is_none_or(|engine| engine.survives_kill());
     let durable = declared.durability == Durability::Disk;
     check!(
         survives || !durable,
-        "declared to survive a crash of the machine, but the engine loses grants when it is killed"
+        "the store declares `durability: disk`, but the engine loses grants when it is killed"
     );
     let name = context.name("seen");
     let Grant { range, identity, .. } = one.reserve(&context.request(&name, 1)).await??;
-    // A store that is not shared between processes is shared between the clients of one.
+    // Even a store that is not shared between processes is shared between the clients of a process.
     other.look(&name).await?;
     let back = GiveBack::new(name, identity, range);
     check!(
         declared.gives_back || !one.give_back(&back).await??,
-        "declared to take nothing back, but {range:?} was taken"
+        "the store declares `gives_back: false`, but {range:?} was taken back"
     );
     let record = one.kept(&back.name).await?.map_err(|error| error.kind());
     let unsupported = record == Err(ErrorKind::Unsupported);
     check!(
         declared.records != unsupported,
-        "declared `records: {}`, and a record is read as {record:?}",
+        "the store declares `records: {}`, but reading a record returned {record:?}",
         declared.records
     );
     Ok(())
@@ -216,7 +216,7 @@ pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
                         );
                     }
                     (Err(theirs), Err(ours)) if theirs.kind() == ours.kind() => {}
-                    _ => fail!("call {round}: {request:?}: {theirs:?} instead of {ours:?}"),
+                    _ => fail!("call {round}: {request:?} returned {theirs:?} instead of {ours:?}"),
                 }
             }
             6..=8 => {
@@ -236,18 +236,21 @@ pub(super) async fn as_the_reference(context: Arc<Context>) -> Outcome {
                         );
                     }
                     (Err(theirs), Err(ours)) if theirs.kind() == ours.kind() => {}
-                    _ => fail!("call {round}: {change:?}: {theirs:?} instead of {ours:?}"),
+                    _ => fail!("call {round}: {change:?} returned {theirs:?} instead of {ours:?}"),
                 }
             }
             _ => {
                 let (theirs, ours) = (client.remove(name).await??, reference.remove(name).await?);
-                check!(theirs == ours, "call {round}: remove: {theirs} instead of {ours}");
+                check!(theirs == ours, "call {round}: remove returned {theirs} instead of {ours}");
             }
         }
         let (theirs, ours) = (client.inspect(name).await??, reference.inspect(name).await?);
         let shown =
             |info: &Option<idmill::store::SequenceInfo>| info.as_ref().map(|info| (info.next, info.bounds));
-        check!(shown(&theirs) == shown(&ours), "after call {round}: {theirs:?} instead of {ours:?}");
+        check!(
+            shown(&theirs) == shown(&ours),
+            "after call {round}, {theirs:?} is stored instead of {ours:?}"
+        );
     }
     Ok(())
 }

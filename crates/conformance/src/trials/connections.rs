@@ -47,7 +47,7 @@ impl Scene {
         for _ in 0..3 {
             let before = proxy.pieces();
             client.granted(&ledger, &request).await?;
-            // Only the last count is kept: by then, connections are open.
+            // Keep only the last count: earlier ones include the opening of connections.
             pieces = proxy.pieces() - before;
         }
         check!(
@@ -97,7 +97,7 @@ impl Scene {
                 break;
             }
             let late = begun.elapsed() > timeouts.recovery;
-            check!(!late, "the connection is whole again, but the store has not recovered: {reply:?}");
+            check!(!late, "the connection is restored, but the store has not recovered: {reply:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         self.reserve(timeouts.call).await;
@@ -132,7 +132,7 @@ async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
             None => break,
             Some(reply) => check!(
                 reply != Reply::Silent,
-                "its connection was cut, and it has not noticed in {timeout:?}"
+                "the client did not detect within {timeout:?} that its connection was cut"
             ),
         }
         scene.recover().await?;
@@ -181,7 +181,7 @@ pub(super) async fn garbled_replies(context: Arc<Context>) -> Outcome {
             Some(reply) => {
                 check!(
                     reply != Reply::Silent,
-                    "after a garbled reply and the end of the connection, it waits for {timeout:?}"
+                    "the client waited for {timeout:?} after a garbled reply and a closed connection"
                 );
             }
         }
@@ -199,13 +199,13 @@ pub(super) async fn unreachable(context: Arc<Context>) -> Outcome {
             let passes = kind.status() != Status::Permanent;
             check!(
                 passes,
-                "the engine is unreachable, but the error is of a permanent kind ({}): {said}",
+                "the engine is unreachable, but the error is permanent ({}): {said}",
                 kind.as_str()
             );
         }
         check!(
             !matches!(reply, Some(Reply::Granted(_))) || scene.context.windowed(),
-            "granted while the engine is unreachable: {reply:?}"
+            "ids were granted while the engine was unreachable: {reply:?}"
         );
         scene.verify().await?;
         scene.met += 1;

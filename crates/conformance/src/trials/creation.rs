@@ -52,7 +52,7 @@ pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
                 }
             }
         }
-        check!(created.len() == 1, "{} of 8 created the same sequence", created.len());
+        check!(created.len() == 1, "{} of 8 concurrent creates succeeded, not 1", created.len());
         let stored = clients[0].look(&name).await?;
         check!(stored == created[0], "created {:?}, stored {stored:?}", created[0]);
     }
@@ -90,6 +90,9 @@ async fn is_not_made(client: &Client, held: &Reserve) -> Outcome {
             check!(refused, "in a batch: expected not_found, got {answer:?}");
         }
     }
-    check!(client.inspect(&held.name).await??.is_none(), "it was created, although it had to exist");
+    check!(
+        client.inspect(&held.name).await??.is_none(),
+        "a reserve that requires an existing sequence created one"
+    );
     Ok(())
 }

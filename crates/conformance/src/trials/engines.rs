@@ -59,7 +59,7 @@ impl Crowd {
 const KILLS: u64 = 3;
 
 /// Checks a sequence after faults, in which the engine itself may have `skipped` ids. Reserves that were in
-/// flight when the crowd was dismissed may have been applied.
+/// flight when the clients were stopped may have been applied.
 async fn hold(context: &Context, crowd: Crowd, skipped: u64) -> Outcome {
     let name = crowd.request.name.clone();
     let cut_short = 3 * crowd.request.count;
@@ -80,7 +80,7 @@ pub(super) async fn killed_engine(context: Arc<Context>) -> Outcome {
         engine.kill();
         engine.start().await?;
         crowd
-            .served(&context, "reserves, without opening the store again, after the engine was killed", 3)
+            .served(&context, "reserves after the engine was killed, without reopening the store", 3)
             .await?;
     }
     let skipped = KILLS * context.setup.skipped_at_a_kill;
@@ -105,10 +105,10 @@ pub(super) async fn paused_engine(context: Arc<Context>) -> Outcome {
         engine.resume();
         check!(
             !any || context.windowed(),
-            "the engine is paused, and reserves are granted: the pause proves nothing"
+            "reserves were granted while the engine was paused: the trial proves nothing"
         );
         crowd
-            .served(&context, "reserves, without opening the store again, after the engine was paused", 3)
+            .served(&context, "reserves after the engine was paused, without reopening the store", 3)
             .await?;
     }
     hold(&context, crowd, 0).await

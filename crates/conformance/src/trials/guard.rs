@@ -1,4 +1,4 @@
-//! Stores that go back in time, and witnesses that remember.
+//! Stores that are rolled back, and witnesses that detect it.
 
 use std::sync::Arc;
 
@@ -19,35 +19,42 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     let request = context.request(&name, 10);
     let first = guarded.reserve(&request).await??;
-    // As if the store had gone back by a hundred ids.
+    // Simulate a store that has gone back by a hundred ids.
     let claimed = IdRange::new(first.range.last().unwrap_or_default() + 1, 100).expect("far from the end");
     let ahead = Ledger::claim(witness.ledger(&name).as_ref(), first.identity, claimed);
     witness.set_ledger(&name, ahead.ok());
     let grant = guarded.reserve(&request).await??;
     check!(u128::from(grant.range.start()) >= claimed.end(), "{:?} was granted again", grant.range);
     let next = client.look(&name).await?.next;
-    check!(next.is_some_and(|next| u128::from(next) >= grant.range.end()), "the store is at {next:?}");
+    check!(
+        next.is_some_and(|next| u128::from(next) >= grant.range.end()),
+        "next {next:?} is below the end of the granted range"
+    );
 
     let reset = Change::new().next(1).backwards(true);
     client.set(&name, reset).await??;
     let grant = guarded.reserve(&request).await??;
-    check!(grant.identity.epoch == first.identity.epoch + 1, "a reset is not detected: {grant:?}");
+    check!(grant.identity.epoch == first.identity.epoch + 1, "a reset was not detected: {grant:?}");
     check!(u128::from(grant.range.start()) >= claimed.end(), "{:?} was granted again", grant.range);
     guarded.set(&name, reset).await??;
     let grant = guarded.reserve(&request).await??;
-    check!(grant.range.start() == 1, "a reset through the guard is not followed: {grant:?}");
+    check!(grant.range.start() == 1, "a reset through the guard had no effect: {grant:?}");
 
     // Remove the sequence without the guard, as if the database had been emptied or replaced.
     check!(client.remove(&name).await??, "it is not there");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     match guarded.reserve(&request).await? {
         Err(error) if error.kind() == ErrorKind::StoreViolation => {}
-        other => fail!("another sequence of the same name is used: {other:?}"),
+        other => fail!("expected store_violation for a recreated sequence, got {other:?}"),
     }
     check!(guarded.remove(&name).await??, "it is not there");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     let next = guarded.reserve(&request).await??;
-    check!(u128::from(next.range.start()) >= grant.range.end(), "{:?} is of the removed one", next.range);
+    check!(
+        u128::from(next.range.start()) >= grant.range.end(),
+        "{:?} repeats ids of the removed sequence",
+        next.range
+    );
     Ok(())
 }
 

@@ -44,7 +44,7 @@ pub(super) enum Need {
     Records,
     /// A store whose grants survive a crash of its machine.
     Durable,
-    /// A store that gives up before a pause ends, which the trial checks. Every store meets it.
+    /// The trial checks that the store gives up before a pause ends. This need never skips a trial.
     ShortTimeout,
 }
 
@@ -101,10 +101,10 @@ impl Need {
             Self::Processes if !capabilities.shared => Some("the store declares `shared: false`".to_owned()),
             Self::Processes => setup.one_process.clone(),
             Self::Kill if engine.is_some_and(|engine| !engine.survives_kill()) => {
-                Some("its engine keeps nothing after a kill".to_owned())
+                Some("the engine loses its data when it is killed".to_owned())
             }
             Self::Kill | Self::Pause | Self::Connection if engine.is_none() => {
-                Some("it is embedded: there is no engine and no connection".to_owned())
+                Some("the store is embedded: there is no engine and no connection".to_owned())
             }
             Self::Batches if !capabilities.batches => Some("the store declares `batches: false`".to_owned()),
             Self::GivesBack if !capabilities.gives_back => {
@@ -115,7 +115,7 @@ impl Need {
                 Some("the store declares `durability: process`".to_owned())
             }
             Self::Exact if setup.window.is_some() => {
-                Some("its window is ahead of the store, which this trial changes".to_owned())
+                Some("the store has a window, so reserves do not start at the stored `next`".to_owned())
             }
             _ => None,
         }
@@ -148,59 +148,64 @@ pub fn trials() -> &'static [Trial] {
         creation {
             creation_race [] "Concurrent first reserves of several clients create one sequence."
             create_race [] "When clients create a sequence concurrently, one succeeds; the others get `already_exists`."
-            created_only_if_asked [] "A reserve that requires an existing sequence creates none, so a store that lost it does not start again."
+            created_only_if_asked [] "A reserve that requires an existing sequence creates none, so a \
+                                      sequence that the store lost does not restart."
         }
         processes {
             creation_race_of_processes [Processes] "Concurrent first reserves of several processes create one sequence."
         }
         bounds {
             first_to_last [] "Each id from the first to the last is granted once; then the sequence stays exhausted."
-            end_of_i32 [] "A sequence of 32-bit ids ends with the last of them."
+            end_of_i32 [] "A sequence that ends at 2^31 - 1 grants this id, and none after it."
             end_of_the_store [] "A sequence ends with the largest id that the store can keep; a larger last id is rejected."
-            ceiling [] "Nothing above the caller's ceiling is granted; other callers continue from there."
-            creation_below_the_ceiling [] "A reserve that can grant nothing loses nothing."
-            stored_bounds_win [] "The bounds of an existing sequence are kept, even if a reserve would create it with others."
+            ceiling [] "Nothing above the caller's ceiling is granted; callers with a higher ceiling continue above it."
+            creation_below_the_ceiling [] "A first reserve with a ceiling below the first id is rejected, and loses no ids."
+            stored_bounds_win [] "The bounds of an existing sequence are kept, even if a reserve specifies other bounds."
             large_counts [] "A reserve of any count, up to the largest, is granted in full or up to the end of the sequence, without overflow."
         }
         names {
-            names_are_kept [] "Different names are different sequences, whatever their characters, and are listed unchanged."
+            names_are_kept [] "Each name identifies its own sequence, whatever its characters, and is listed unchanged."
         }
         administration {
             create_once [] "A sequence is created once, and stored as requested."
             looking_consumes_nothing [] "Inspecting a sequence neither creates nor moves it."
-            list_is_sorted_and_complete [] "Every sequence is listed by name, in its current state."
-            list_comes_in_pages [] "Pages of a list have every sequence of a prefix, in its current state, and no other."
-            set_does_what_it_says [] "A change has the result of the crate's arithmetic, or is rejected with the same error kind."
-            set_moves_reserves [Exact] "After `next` is set, the next reserve starts there; if it was set backwards, in the next epoch."
-            set_compares [Exact] "When changes expect the same identity, one succeeds; the others get a conflict."
-            set_among_reserves [] "A change forwards among reserves is neither undone nor overtaken."
-            resets_among_reserves [] "Resets and removals among reserves cause no duplicate within one identity."
-            revoke_raises_the_epoch [Exact] "A revocation starts another epoch of the sequence, and changes nothing else."
-            remove_makes_another [Exact] "A removed sequence is gone; a new one of its name has another incarnation."
+            list_is_sorted_and_complete [] "The list has every sequence, sorted by name, in its current state."
+            list_comes_in_pages [] "Listing a prefix in pages returns all its sequences, in their current state, and no others."
+            set_does_what_it_says [] "A change has the same result as `SequenceInfo::apply`, or the same error kind."
+            set_moves_reserves [Exact] "After `next` is set, the next reserve starts there. Setting it backwards begins the next epoch."
+            set_compares [Exact] "When concurrent changes expect the same identity, one succeeds; the others get a conflict."
+            set_among_reserves [] "When `next` is raised during reserves, later reserves start at or above it."
+            resets_among_reserves [] "Resets and removals during reserves cause no duplicate within one identity."
+            revoke_raises_the_epoch [Exact] "A revocation starts the next epoch of the sequence, and changes nothing else."
+            remove_makes_another [Exact] "A removed sequence is gone; a new sequence with its name has another incarnation."
         }
         rests {
             rests_are_granted_again [GivesBack] "Ids that are given back from the last range are granted to the next reserve."
             rests_of_others_stay [GivesBack] "Ids are not taken back if others reserved after them, or if they belong to another identity."
-            rests_at_once [GivesBack] "When clients reserve and give back concurrently, no id that was kept is granted again."
+            rests_at_once [GivesBack] "When clients reserve and give back concurrently, only ids that were \
+                                       given back are granted again."
             rests_through_cuts [GivesBack Connection] "When a connection is cut during a give-back, the store reports the outcome correctly."
         }
         records {
-            records_compare [Records] "A record is replaced only if it is unchanged since it was read; a sequence of its name is unaffected."
+            records_compare [Records] "A record is replaced only if it is unchanged since it was read; a \
+                                       sequence of the same name is unaffected."
             records_at_once [Records] "When clients add to a record concurrently, no update is lost."
-            record_names_are_kept [Records] "Different names are different records, whatever their characters, and are listed unchanged."
-            records_come_in_pages [Records] "Pages of records have every record of a prefix, in its current state, and no other."
+            record_names_are_kept [Records] "Each name identifies its own record, whatever its characters, and is listed unchanged."
+            records_come_in_pages [Records] "Listing a prefix in pages returns all its records, in their current state, and no others."
             records_over_kills [Records Kill] "A record that was written before the engine was killed is kept."
             records_through_cuts [Records Connection] "When a connection is cut during the write of a record, the store reports the outcome correctly."
         }
         guard {
-            is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is rejected; a removed name starts above its old ids."
-            guards_another [Records Durable] "As a witness, it prevents duplicates of a store that goes back in time at any moment."
+            is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is \
+                                rejected; a removed one starts above the old ids."
+            guards_another [Records Durable] "As a witness, the store prevents duplicates when the guarded store is restored, at any moment."
         }
         callers {
-            as_the_reference [Exact] "Random calls have the same answers as the store in memory."
-            cancelled_reserves [] "A reserve that is dropped at any point is granted to no other caller, and disturbs nothing."
+            as_the_reference [Exact] "Random calls get the same answers from the store as from the memory store."
+            cancelled_reserves [] "When a reserve is dropped at any point, no other caller gets its ids, \
+                                   and other reserves succeed."
             batches [Batches] "A batch is answered in order, and its entries fail separately."
-            batches_at_once [Batches] "Concurrent batches in different orders neither share an id nor wait for each other."
+            batches_at_once [Batches] "Concurrent batches in different orders neither share an id nor deadlock."
             capabilities_are_coherent [] "The store behaves as its capabilities declare."
         }
         processes {
@@ -208,21 +213,21 @@ pub fn trials() -> &'static [Trial] {
             paused_clients [Processes ShortTimeout] "A client that is paused past every timeout, and resumes, repeats no id."
         }
         engines {
-            killed_engine [Kill] "Grants from before the engine was killed stay granted; clients recover without a restart."
+            killed_engine [Kill] "After the engine is killed, earlier grants are kept, and clients recover without a restart."
             paused_engine [Pause] "While the engine is paused, errors are transient; then clients recover without a restart."
         }
         connections {
-            unreachable [Connection] "While the engine is unreachable, errors are transient and true; then the client recovers."
-            cut_before_arrival [Connection] "When a connection is cut before a request arrived, the store reports the outcome correctly."
-            cut_after_arrival [Connection] "When a connection is cut after a request arrived, the store reports the outcome correctly."
-            cut_before_the_reply [Connection] "When a connection is cut instead of a reply, the store reports the outcome correctly."
+            unreachable [Connection] "While the engine is unreachable, errors are transient and correct; then the client recovers."
+            cut_before_arrival [Connection] "When a connection is cut before a request arrives, the store reports the outcome correctly."
+            cut_after_arrival [Connection] "When a connection is cut after a request arrives, the store reports the outcome correctly."
+            cut_before_the_reply [Connection] "When a connection is cut as the reply arrives, the store reports the outcome correctly."
             reply_withheld [Connection] "A late or lost reply is never taken for the reply to another request."
-            garbled_replies [Connection] "A garbled reply causes a correct error, and never a panic, a wait or an id."
+            garbled_replies [Connection] "A garbled reply causes a correct error, and never a panic, a hang or an id."
         }
         allocators {
             nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are rejected by the allocator."
             drawn_by_allocators [] "Allocators with separate clients never draw the same id."
-            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, through every fault of the store."
+            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, whatever fault the store has."
         }
     };
     TRIALS

@@ -13,7 +13,7 @@ use crate::outcome::{Outcome, check};
 
 /// Names that some store may confuse, cut off, interpret as a pattern, or reject.
 const TRICKY: &[&str] = &[
-    // Case, and letters whose number changes with the case.
+    // Case, and letters whose length changes with the case.
     "orders",
     "Orders",
     "ORDERS",
@@ -30,7 +30,8 @@ const TRICKY: &[&str] = &[
     "Σ",
     "K",
     "\u{212a}",
-    // Indistinguishable texts: composed, decomposed, compatible, look-alikes, and invisible characters.
+    // Indistinguishable texts: composed, decomposed and compatibility forms, look-alikes, and invisible
+    // characters.
     "é",
     "e\u{301}",
     "ﬁ",
@@ -51,7 +52,7 @@ const TRICKY: &[&str] = &[
     "a\u{ad}b",
     "a\u{202e}b",
     "a\u{fe0f}",
-    // White space inside. There is none at the ends.
+    // White space inside, because names must not begin or end with it.
     "a b",
     "a  b",
     "a\u{a0}b",
@@ -156,7 +157,7 @@ const TRICKY: &[&str] = &[
     "con",
     "nul",
     "aux",
-    // Other planes, the last code points, and noncharacters.
+    // Other scripts and planes, the last code points, and noncharacters.
     "строка",
     "序列",
     "シーケンス",
@@ -179,7 +180,7 @@ pub(super) fn names() -> Vec<SequenceName> {
     texts.extend(('!'..='~').map(String::from));
     texts.extend(('!'..='~').map(|c| format!("a{c}b")));
     texts.extend((1..=SequenceName::MAX_LEN).map(|length| "n".repeat(length)));
-    // Equal for 199 bytes, and different in the last.
+    // Two names that differ only in the last of 200 bytes.
     texts.extend(["x", "y"].map(|end| "z".repeat(SequenceName::MAX_LEN - 1) + end));
     texts.extend([2, 4].map(|width| if width == 2 { "é".repeat(100) } else { "😀".repeat(50) }));
     texts.iter().map(|text| SequenceName::new(text).expect("legal")).collect()
@@ -210,7 +211,7 @@ async fn make(clients: &[Client], names: &[SequenceName], window: u64) -> Outcom
                 let skipped = grant.range.start().checked_sub(bounds.start());
                 check!(
                     skipped.is_some_and(|ids| ids <= window.min(500)),
-                    "`{}` has the ids of another sequence: {:?} instead of those from {} on",
+                    "`{}` was granted ids of another sequence: {:?} instead of ids from {}",
                     request.name,
                     grant.range,
                     bounds.start()
@@ -245,7 +246,10 @@ pub(super) async fn names_are_kept(context: Arc<Context>) -> Outcome {
     make(&clients, &names, context.window()).await?;
     for (number, name) in names.iter().enumerate() {
         let info = clients[0].look(name).await?;
-        check!(is_number(&info, number, context.windowed()), "`{name}` is another sequence: {info:?}");
+        check!(
+            is_number(&info, number, context.windowed()),
+            "inspect of `{name}` returned another sequence: {info:?}"
+        );
     }
     let listed = clients[1].list().await??;
     let wanted: BTreeSet<_> = names.iter().collect();
@@ -255,7 +259,7 @@ pub(super) async fn names_are_kept(context: Arc<Context>) -> Outcome {
         check!(of_it.len() == 1, "`{name}` is listed {} times", of_it.len());
         check!(
             is_number(of_it[0], number, context.windowed()),
-            "`{name}` is listed as another: {:?}",
+            "`{name}` is listed as another sequence: {:?}",
             of_it[0]
         );
     }

@@ -25,7 +25,7 @@ fn order(context: &Context, request: &Reserve, times: u64) -> Order {
     }
 }
 
-/// Starts all of them, as simultaneously as possible, and waits until they are done.
+/// Starts all workers as simultaneously as possible, and waits until they are done.
 async fn finish(context: &Context, mut workers: Vec<Worker>) -> Outcome {
     for worker in &mut workers {
         worker.begin()?;

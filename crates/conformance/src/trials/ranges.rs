@@ -41,5 +41,5 @@ pub(super) async fn nothing_lost(context: Arc<Context>) -> Outcome {
             return Ok(());
         }
     }
-    fail!("in each of {ATTEMPTS} attempts, reserves are in doubt without a fault")
+    fail!("in each of {ATTEMPTS} attempts, reserves had unknown outcomes without a fault")
 }

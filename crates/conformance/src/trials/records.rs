@@ -15,14 +15,14 @@ use crate::context::Context;
 use crate::outcome::{Outcome, Stop, check, fail};
 use crate::proxy::{Fault, Proxy, nth};
 
-/// Texts that some store may treat as equal to `kept`. Each is compared with it.
+/// Texts that some store may treat as equal to `kept`. Each text is compared with [`KEPT`].
 const ALIKE: &[&str] =
     &["Kept it", "kept it ", " kept it", "kept  it", "kept i", "kept it%", "kept_it", "k%", "%"];
 const KEPT: &str = "kept it";
 
 pub(super) async fn records_compare(context: Arc<Context>) -> Outcome {
     let (client, other, name) = (context.connect().await?, context.connect().await?, context.name("compare"));
-    check!(client.kept(&name).await??.is_none(), "there is a record before one was written");
+    check!(client.kept(&name).await??.is_none(), "a record exists before the first write");
     check!(!client.swap(&name, Some("never"), KEPT).await??, "a record that was never written was replaced");
     check!(client.kept(&name).await??.is_none(), "a rejected write was stored");
     check!(client.swap(&name, None, KEPT).await??, "the first record cannot be written");
@@ -37,9 +37,9 @@ pub(super) async fn records_compare(context: Arc<Context>) -> Outcome {
     let longest: String = (' '..='~').cycle().skip(1).take(Records::LONGEST).collect();
     let mut seen = KEPT;
     for wanted in ["short", &longest, "'; -- \\' \" ` $1 ? :x {} [] %s \\n", "short again"] {
-        check!(other.swap(&name, Some(seen), wanted).await??, "{seen:?} is kept, and cannot be replaced");
+        check!(other.swap(&name, Some(seen), wanted).await??, "{seen:?} is stored, but was not replaced");
         let kept = client.kept(&name).await??;
-        check!(kept.as_deref() == Some(wanted), "{wanted:?} was written, and {kept:?} is kept");
+        check!(kept.as_deref() == Some(wanted), "{wanted:?} was written, but {kept:?} is stored");
         check!(!client.swap(&name, Some(seen), "once more").await??, "{seen:?} was replaced twice");
         seen = wanted;
     }
@@ -53,21 +53,21 @@ async fn apart_from_sequences(
     name: &SequenceName,
     kept: &str,
 ) -> Outcome {
-    check!(client.inspect(name).await??.is_none(), "a record is found as a sequence");
+    check!(client.inspect(name).await??.is_none(), "inspect returned a record as a sequence");
     check!(client.list().await??.iter().all(|info| info.name != *name), "a record is listed as a sequence");
     let sequence = context.name("sequence");
     for name in [name, &sequence] {
         client.create(name, context.bounds()).await??;
         client.reserve(&context.request(name, 5)).await??;
     }
-    check!(client.kept(&sequence).await??.is_none(), "a sequence is a record");
+    check!(client.kept(&sequence).await??.is_none(), "a sequence was returned as a record");
     let listed = all(client, &Page::of(sequence.as_str())).await?;
     check!(listed.is_empty(), "a sequence is listed as a record: {listed:?}");
-    check!(client.remove(name).await??, "the sequence is not there");
+    check!(client.remove(name).await??, "remove did not find the sequence");
     let still = client.kept(name).await??;
     check!(
         still.as_deref() == Some(kept),
-        "the record was {kept:?}, and is {still:?} after a sequence of its name was removed"
+        "the record was {kept:?}, and is {still:?} after a sequence with its name was removed"
     );
     Ok(())
 }
@@ -96,7 +96,7 @@ pub(super) async fn records_at_once(context: Arc<Context>) -> Outcome {
         let prefix = format!("{writer}.");
         let found: Vec<_> = kept.split(' ').filter(|token| token.starts_with(&prefix)).collect();
         let wanted: Vec<_> = (0..TOKENS).map(|number| format!("{writer}.{number}")).collect();
-        check!(found == wanted, "an update is lost: of {wanted:?}, {found:?} are in {kept:?}");
+        check!(found == wanted, "an update was lost: expected {wanted:?}, found {found:?} in {kept:?}");
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
             Some(text) => format!("{text} {token}"),
             None => token.to_owned(),
         };
-        // Lets other writers run in between, even if the store never waits.
+        // Let other writers run in between, even if the store never waits.
         tokio::task::yield_now().await;
         if client.swap(name, kept.as_deref(), &wanted).await?? {
             return Ok(());
@@ -122,8 +122,8 @@ async fn add(client: &Client, name: &SequenceName, token: &str) -> Outcome {
 pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
     let (clients, names) = (context.connect_many(4).await?, names());
     let run = format!("{:016x}", context.random(0..=u64::MAX));
-    // The records of earlier runs over the same engine. Read them before any write, because a store may
-    // confuse two names.
+    // Read the records of earlier runs on this engine before any write, because a store may confuse two
+    // names.
     let before: BTreeMap<_, _> = all(&clients[0], &Page::default()).await?.into_iter().collect();
     let mut writing: JoinSet<Outcome> = JoinSet::new();
     for (lane, client) in clients.iter().cloned().enumerate() {
@@ -133,7 +133,7 @@ pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
             for (number, name) in own {
                 let seen = before.get(&name).map(String::as_str);
                 let written = client.swap(&name, seen, &format!("{run} {number}")).await??;
-                check!(written, "`{name}` is another record, which was written concurrently");
+                check!(written, "the write of `{name}` conflicted, although no other client writes it");
             }
             Ok(())
         });
@@ -145,7 +145,7 @@ pub(super) async fn record_names_are_kept(context: Arc<Context>) -> Outcome {
     for (number, name) in names.iter().enumerate() {
         let wanted = format!("{run} {number}");
         let kept = clients[2].kept(name).await??;
-        check!(kept.as_deref() == Some(&wanted), "`{name}` is another record: {kept:?}");
+        check!(kept.as_deref() == Some(&wanted), "`{name}` has {kept:?} instead of {wanted:?}");
         let of_it: BTreeSet<_> =
             listed.iter().filter(|(other, _)| other == name).map(|(_, text)| text).collect();
         check!(of_it == BTreeSet::from([&wanted]), "`{name}` is listed with {of_it:?} instead of {wanted:?}");
@@ -163,9 +163,9 @@ pub(super) async fn records_come_in_pages(context: Arc<Context>) -> Outcome {
     let page = Page::of(&names[0][..number]).limit(4);
     let found: BTreeSet<_> = all(&other, &page).await?.into_iter().collect();
     let wanted: BTreeSet<_> = names[..10].iter().map(|name| (name.clone(), format!("of {name}"))).collect();
-    check!(found == wanted, "for the prefix {:?}, {found:?} are listed instead of {wanted:?}", page.prefix);
+    check!(found == wanted, "the prefix {:?} lists {found:?} instead of {wanted:?}", page.prefix);
     let nothing = all(&other, &Page::of(context.name("nothing").as_str())).await?;
-    check!(nothing.is_empty(), "for a prefix without records, {nothing:?} are listed");
+    check!(nothing.is_empty(), "a prefix without records lists {nothing:?}");
     Ok(())
 }
 
@@ -180,7 +180,7 @@ async fn all(client: &Client, page: &Page) -> Outcome<Vec<(SequenceName, String)
         let Some(next) = records.next else { return Ok(found) };
         check!(
             page.after.as_ref().map(Cursor::as_str) != Some(next.as_str()),
-            "the page after {next:?} begins again"
+            "the page after {next:?} ends with the same cursor"
         );
         page.after = Some(next);
     }
@@ -227,17 +227,17 @@ pub(super) async fn records_over_kills(context: Arc<Context>) -> Outcome {
         };
         let written = || counting.written.load(Ordering::Relaxed);
         let enough = || async { Ok((written() > number + 5 * round).then_some(())) };
-        context.until("records before the engine is killed", enough).await?;
+        context.until("writes of the record before the engine is killed", enough).await?;
         engine.kill();
         counting.ended.store(true, Ordering::Relaxed);
         task.await?;
         engine.start().await?;
         let read = || async { Ok(client.store().record(&name).await.ok()) };
-        let kept = context.until("a record, without opening the store again", read).await?;
+        let kept = context.until("a read of the record, without reopening the store", read).await?;
         // One write may have been in flight.
         let Some(kept) = [written(), written() + 1].into_iter().find(|number| kept == Some(text(*number)))
         else {
-            fail!("{:?} was written before the engine was killed, and {kept:?} is kept", text(written()))
+            fail!("{:?} was written before the engine was killed, but {kept:?} is stored", text(written()))
         };
         number = kept;
     }
@@ -252,7 +252,7 @@ pub(super) async fn records_through_cuts(context: Arc<Context>) -> Outcome {
     let (mut written, mut met) = (Written::default(), 0);
     for round in 0..18_u32 {
         let whole = || async { Ok(client.store().record(&name).await.ok()) };
-        let seen: Option<String> = context.until("a record after a cut", whole).await?;
+        let seen: Option<String> = context.until("a read of the record after a cut", whole).await?;
         written.allows(seen.as_ref())?;
         let faults = [Fault::CutBefore, Fault::CutAfter, Fault::CutReply];
         let [fault, ..] = &faults[round as usize % 3..] else { unreachable!("there are three") };
@@ -264,7 +264,9 @@ pub(super) async fn records_through_cuts(context: Arc<Context>) -> Outcome {
         written.allows(observer.kept(&name).await??.as_ref())?;
     }
     if met == 0 && context.windowed() {
-        return Err(Stop::Skipped("its records do not pass the engine of its window".to_owned()));
+        return Err(Stop::Skipped(
+            "the records of this store do not go through the proxied engine".to_owned(),
+        ));
     }
     check!(met > 0, "no fault occurred: the trial proves nothing");
     Ok(())
@@ -284,8 +286,7 @@ impl Written {
         self.answer = format!("{wanted:?} over {seen:?}: {answer:?}");
         self.last = seen;
         match answer {
-            // Open writes had a condition on the text that this one has replaced, so they can no longer
-            // apply.
+            // This write replaced the text that the open writes expect, so they can no longer apply.
             Ok(true) => (self.last, self.open) = (Some(wanted), Vec::new()),
             Err(error) if error.kind().status() == Status::Unknown => self.open.push(wanted),
             _ => {}
@@ -296,7 +297,7 @@ impl Written {
         let open = kept.is_some_and(|kept| self.open.contains(kept));
         check!(
             open || kept == self.last.as_ref(),
-            "{kept:?} is kept where {:?} was, or perhaps one of {:?}; the answer was, to {}",
+            "{kept:?} is stored instead of {:?} or one of {:?}, after the write {}",
             self.last,
             self.open,
             self.answer

@@ -13,7 +13,7 @@ use crate::ledger::{Entry, Ledger, Reply, now};
 use crate::outcome::{Outcome, check};
 use crate::proxy::{Fault, Proxy, nth};
 
-/// Ids per reserve. A few of them are kept.
+/// Ids per reserve. The first few are kept, and the rest is given back.
 const LEN: u64 = 10;
 
 /// A grant without its first ids.
@@ -39,13 +39,13 @@ pub(super) async fn rests_are_granted_again(context: Arc<Context>) -> Outcome {
         let back = rest(&name, grant, kept);
         check!(
             client.give_back(&back).await??,
-            "{:?} is the end of all that was reserved, and not taken",
+            "{:?} is at the end of the reserved ids, but was not taken back",
             back.rest
         );
         let again = granted(&context, &other, &name).await?.range;
         check!(
             again.start() == back.rest.start(),
-            "{:?} was taken back, but {again:?} granted next",
+            "{:?} was taken back, but {again:?} was granted next",
             back.rest
         );
     }
@@ -53,7 +53,7 @@ pub(super) async fn rests_are_granted_again(context: Arc<Context>) -> Outcome {
     let last = context.setup.largest;
     client.create(&name, idmill::store::Bounds::new(last - LEN + 1, last)?).await??;
     let back = rest(&name, granted(&context, &client, &name).await?, 1);
-    check!(client.give_back(&back).await??, "the last ids of a sequence are not taken back");
+    check!(client.give_back(&back).await??, "the last ids of a sequence were not taken back");
     next_is(&other.look(&name).await?, last - LEN + 2, "after the last ids were taken back")
 }
 
@@ -79,18 +79,22 @@ pub(super) async fn rests_of_others_stay(context: Arc<Context>) -> Outcome {
     refused(&client, &shorter, "it is not the end of the granted range").await?;
     granted(&context, &other, &name).await?;
     refused(&client, &back, "others have reserved after it").await?;
-    // The same numbers again, after a reset of the sequence.
+    // Reset the sequence, so that the same ids are granted again.
     let start = Some(grant.range.start());
     client.set(&name, Change::new().next(start).backwards(true)).await??;
     granted(&context, &other, &name).await?;
-    refused(&client, &back, "the sequence was reset since").await?;
+    refused(&client, &back, "the sequence has been reset since").await?;
     client.remove(&name).await??;
     granted(&context, &other, &name).await?;
-    refused(&client, &back, "another sequence has its name now").await?;
+    refused(&client, &back, "the sequence was removed and created again").await?;
     let back = rest(&name, granted(&context, &client, &name).await?, 3);
-    check!(client.give_back(&back).await??, "{:?} is the end, and not taken", back.rest);
+    check!(
+        client.give_back(&back).await??,
+        "{:?} is at the end of the reserved ids, but was not taken back",
+        back.rest
+    );
     granted(&context, &other, &name).await?;
-    refused(&client, &back, "it was taken back before, and others have it now").await
+    refused(&client, &back, "it was already taken back, then granted to another client").await
 }
 
 pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
@@ -104,7 +108,7 @@ pub(super) async fn rests_at_once(context: Arc<Context>) -> Outcome {
     while let Some(outcome) = running.join_next().await {
         taken += outcome??;
     }
-    check!(taken > 0, "none of many rests was taken back: the trial proves nothing");
+    check!(taken > 0, "no unused range was taken back: the trial proves nothing");
     ledger.disjoint()
 }
 
@@ -159,11 +163,6 @@ fn is_true(info: &SequenceInfo, back: &GiveBack, outcome: &Result<bool>) -> Outc
         Err(error) if error.kind().status() == Status::Unknown => return Ok(()),
         Err(_) => false,
     };
-    check!(
-        claimed == moved,
-        "{:?} was given back, the answer was {outcome:?}, but next is {:?}",
-        back.rest,
-        info.next
-    );
+    check!(claimed == moved, "giving back {:?} returned {outcome:?}, but next is {:?}", back.rest, info.next);
     Ok(())
 }

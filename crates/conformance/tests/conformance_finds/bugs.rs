@@ -397,7 +397,7 @@ impl Store for Broken {
             }
             let mut list = self.store.list(&page).await?;
             match self.bug {
-                // Like a store that does not read the second page.
+                // Simulate a store that returns only the first page.
                 Bug::ListOmits => list.sequences.truncate(20),
                 Bug::ListIsUnsorted => list.sequences.sort_by_key(|info| info.identity.incarnation),
                 Bug::PagesOmit if page.after.is_some() => drop(list.sequences.drain(..1)),

@@ -45,55 +45,55 @@ macro_rules! finds {
 }
 
 finds! {
-    a_range_repeated_after_an_error: RepeatsAfterAnError => disjoint_among_tasks "granted twice";
-    a_counter_read_and_then_written: ReadsThenWrites => disjoint_among_tasks "granted twice";
-    a_failure_that_was_none: LiesAboutFailures => nothing_lost "ids are lost";
-    a_hidden_block: HoardsABlock => growing "was asked for after", nothing_lost "ids are lost";
-    lost_ranges: LosesRanges => nothing_lost "ids are lost";
+    a_range_repeated_after_an_error: RepeatsAfterAnError => disjoint_among_tasks "duplicate grants";
+    a_counter_read_and_then_written: ReadsThenWrites => disjoint_among_tasks "duplicate grants";
+    a_failure_that_was_none: LiesAboutFailures => nothing_lost "ids were lost";
+    a_hidden_block: HoardsABlock => growing "was granted to a request", nothing_lost "ids were lost";
+    lost_ranges: LosesRanges => nothing_lost "ids were lost";
     two_incarnations: CreatesTwice => creation_race "identities";
     a_lost_sequence_begun_anew: CreatesUnasked => created_only_if_asked "expected not_found";
-    create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "of 8 created";
-    the_last_id_lost: LosesTheLastId => first_to_last "the ids end", end_of_i32 "2147483647";
+    create_that_replaces: CreateReplaces => create_once "expected already_exists", create_race "of 8 concurrent creates";
+    the_last_id_lost: LosesTheLastId => first_to_last "were granted, but the last id is", end_of_i32 "2147483647";
     one_id_too_many: GoesBeyondMax => first_to_last "goes beyond the last id";
     an_ignored_ceiling: IgnoresTheCeiling => ceiling "ceiling";
     bounds_of_the_caller: IgnoresStoredBounds => stored_bounds_win "the first id is";
-    a_sequence_that_wraps: Wraps => first_to_last "ids were granted of";
-    signed_numbers: KeepsI64 => end_of_the_store "created to begin with";
-    counts_of_32_bits: KeepsU32Counts => large_counts "asked for, only";
+    a_sequence_that_wraps: Wraps => first_to_last "ids were granted";
+    signed_numbers: KeepsI64 => end_of_the_store "created with start";
+    counts_of_32_bits: KeepsU32Counts => large_counts "were requested, but only";
     names_cut_off: CutsNames => names_are_kept "";
     names_in_one_case: FoldsCase => names_are_kept "";
     names_without_their_dots: TrimsDots => names_are_kept "";
-    looking_that_consumes: LooksConsume => looking_consumes_nothing "looking changed";
-    looking_that_creates: LooksCreate => looking_consumes_nothing "looking at it created it";
+    looking_that_consumes: LooksConsume => looking_consumes_nothing "list or inspect changed";
+    looking_that_creates: LooksCreate => looking_consumes_nothing "created the sequence";
     a_list_of_one_page: ListOmits => list_is_sorted_and_complete "listed", names_are_kept "listed 0 times";
     a_list_in_any_order: ListIsUnsorted => list_is_sorted_and_complete "listed", names_are_kept "not sorted",
         list_comes_in_pages "not sorted";
     pages_that_omit: PagesOmit => list_comes_in_pages "is on no page";
-    pages_without_an_end: PagesStand => list_comes_in_pages "begins again";
+    pages_without_an_end: PagesStand => list_comes_in_pages "ends with the same cursor";
     a_prefix_ignored: PrefixIsIgnored => list_comes_in_pages "does not begin with";
-    an_epoch_that_stays: EpochStays => set_moves_reserves "would not be detected", set_does_what_it_says "instead of";
-    an_incarnation_that_stays: IncarnationStays => remove_makes_another "would not be detected";
-    a_change_read_and_then_written: SetIsNotAtomic => set_compares "changed the sequence that they expected";
+    an_epoch_that_stays: EpochStays => set_moves_reserves "which is not the next one", set_does_what_it_says "instead of";
+    an_incarnation_that_stays: IncarnationStays => remove_makes_another "has the same incarnation";
+    a_change_read_and_then_written: SetIsNotAtomic => set_compares "conditional changes succeeded";
     an_expectation_ignored: IgnoresExpect => set_does_what_it_says "expected conflict", set_compares "6 of 6";
-    a_revocation_ignored: IgnoresRevoke => revoke_raises_the_epoch "was revoked, and is";
+    a_revocation_ignored: IgnoresRevoke => revoke_raises_the_epoch "revoking";
     a_batch_in_the_wrong_order: BatchInWrongOrder => batches "instead of";
     a_batch_that_fails_together: BatchFailsTogether => batches "instead of";
     a_batch_that_locks_in_its_order: BatchLocksInOrder => batches_at_once "no answer";
-    a_lock_kept_when_dropped: KeepsTheLockWhenDropped => cancelled_reserves "no answer";
-    capabilities_by_chance: DeclaresByChance => capabilities_are_coherent "declare";
-    rests_that_are_refused: NeverTakesBack => rests_are_granted_again "and not taken";
+    a_lock_kept_when_dropped: KeepsTheLockWhenDropped => cancelled_reserves "was not answered";
+    capabilities_by_chance: DeclaresByChance => capabilities_are_coherent "capabilities of two clients differ";
+    rests_that_are_refused: NeverTakesBack => rests_are_granted_again "was not taken back";
     rests_before_those_of_others: TakesBackWhateverItIs => rests_of_others_stay "although";
-    rests_of_another_time: TakesBackAtAnyTime => rests_of_others_stay "was reset since";
-    rests_taken_in_two_steps: TakesBackInTwoSteps => rests_at_once "granted twice";
-    a_record_written_blindly: SwapsRecordsBlindly => records_compare "was replaced", records_at_once "an update is lost";
-    a_record_compared_and_then_written: SwapsRecordsInTwoSteps => records_at_once "an update is lost";
+    rests_of_another_time: TakesBackAtAnyTime => rests_of_others_stay "has been reset since";
+    rests_taken_in_two_steps: TakesBackInTwoSteps => rests_at_once "duplicate grants";
+    a_record_written_blindly: SwapsRecordsBlindly => records_compare "was replaced", records_at_once "an update was lost";
+    a_record_compared_and_then_written: SwapsRecordsInTwoSteps => records_at_once "an update was lost";
     a_record_always_said_to_be_written: ClaimsToHaveSwapped =>
-        records_compare "was replaced", records_at_once "an update is lost";
-    records_among_the_sequences: ListsRecordsAsSequences => records_compare "a record is found as a sequence";
-    record_names_in_one_case: FoldsRecords => record_names_are_kept "is another record";
-    records_cut_off: CutsRecords => records_compare "is kept";
-    pages_of_records_that_omit: RecordPagesOmit => records_come_in_pages "are listed instead of";
-    all_or_nothing_at_the_end: ExpectsMoreThanItSays => first_to_last "the ids end before", as_the_reference "instead of";
+        records_compare "was replaced", records_at_once "an update was lost";
+    records_among_the_sequences: ListsRecordsAsSequences => records_compare "returned a record as a sequence";
+    record_names_in_one_case: FoldsRecords => record_names_are_kept "conflicted, although no other client";
+    records_cut_off: CutsRecords => records_compare "is stored";
+    pages_of_records_that_omit: RecordPagesOmit => records_come_in_pages "instead of";
+    all_or_nothing_at_the_end: ExpectsMoreThanItSays => first_to_last "were granted, but the last id is", as_the_reference "instead of";
 }
 
 macro_rules! finds_in_clients {
@@ -108,24 +108,24 @@ macro_rules! finds_in_clients {
 
 finds_in_clients! {
     unavailable_though_applied: ClaimsUnavailable =>
-        cut_after_arrival "reported that nothing was reserved", cut_before_the_reply "reported that nothing was reserved",
-        records_through_cuts "the answer was";
-    a_request_sent_again: AsksAgain => cut_before_the_reply "a request was sent twice";
+        cut_after_arrival "reported no effect", cut_before_the_reply "reported no effect",
+        records_through_cuts "after the write";
+    a_request_sent_again: AsksAgain => cut_before_the_reply "a request was duplicated";
     a_late_reply_for_another: TakesLateReplies => reply_withheld "";
     a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
     a_connection_never_made_again: NeverReconnects => cut_before_arrival "has not recovered";
-    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "of a permanent kind";
+    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "permanent";
     a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
-    waiting_on_a_dead_connection: Waits => cut_before_arrival "has not noticed";
+    waiting_on_a_dead_connection: Waits => cut_before_arrival "did not detect";
     a_rest_given_back_again: GivesBackAgain => rests_through_cuts "the answer was";
-    a_record_written_again: SwapsAgain => records_through_cuts "the answer was";
-    a_lock_that_others_do_not_have: LocksItselfOnly => disjoint_among_processes "granted twice";
+    a_record_written_again: SwapsAgain => records_through_cuts "after the write";
+    a_lock_that_others_do_not_have: LocksItselfOnly => disjoint_among_processes "duplicate grants";
 }
 
 #[test]
 fn an_engine_that_forgets_the_last() {
     let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::TheLast, "an_engine_that_forgets_the_last");
-    caught(suite.timeouts(patient()), &[("killed_engine", "granted twice")]);
+    caught(suite.timeouts(patient()), &[("killed_engine", "duplicate grants")]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn an_engine_that_forgets_records() {
     let (suite, _dir) = toy::suite(toy::Bug::None, toy::Forgets::Records, "an_engine_that_forgets_records");
     caught(
         suite.timeouts(patient()),
-        &[("records_over_kills", "before the engine was killed, and None is kept")],
+        &[("records_over_kills", "before the engine was killed, but None is stored")],
     );
 }
 

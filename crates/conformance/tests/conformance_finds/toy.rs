@@ -193,7 +193,7 @@ impl Toy {
         let mut slot = self.connection.lock().await;
         let mut attempts = 0;
         loop {
-            // Taken out while it is used, so that dropping the call drops the connection.
+            // Take the connection out of the slot, so that dropping the call drops it.
             let mut connection = match slot.take() {
                 Some(connection) => connection,
                 None => self.connect().await?,
@@ -336,7 +336,7 @@ impl Store for Toy {
                 return self.reserve_alone(request).await;
             }
             let mut asked = words("reserve", &request.name, &[request.count, request.ceiling]);
-            // Empty if the sequence must exist.
+            // A bound is empty if the sequence must exist.
             let bound = |of: fn(Bounds) -> u64| {
                 request.create.map_or_else(String::new, |create| of(create).to_string())
             };

@@ -31,7 +31,7 @@ pub trait Word: Copy + PartialEq + 'static {
     /// If the value is not one of [`WORDS`](Self::WORDS).
     fn word(self) -> &'static str {
         let known = Self::WORDS.iter().find(|(value, ..)| *value == self);
-        known.map(|(_, word, _)| *word).expect("every value has a name")
+        known.map(|(_, word, _)| *word).expect("every value is in `WORDS`")
     }
 }
 

@@ -78,7 +78,7 @@ pub const ADDRESS: Kind =
     text("HOST:PORT", "HOST:PORT, as in `localhost:9010`", |text| Address::parse(text, None).is_some());
 
 impl Kind {
-    /// Also allows `none`. The field must be an `Option`; `None` means none even if the default is a
+    /// Also allows `none`. The field must be an `Option`; `None` stands for `none`, even if the default is a
     /// duration.
     #[must_use]
     pub const fn or_none(self) -> Self {
@@ -150,7 +150,7 @@ impl Kind {
                     means => format!("{word} ({means})"),
                 };
                 let words: Vec<_> = words().iter().map(explained).collect();
-                format!("is unknown; there are {}", words.join(", "))
+                format!("is unknown; use one of: {}", words.join(", "))
             }
             Self::Duration { .. } => {
                 let none = if self.takes_none() { ", or none" } else { "" };
@@ -194,5 +194,5 @@ impl Kind {
 
 /// Parses a bound. Bounds are kept as text so that messages can quote them.
 fn bound(text: &str) -> Duration {
-    parse_duration(text).expect("a table's bounds are durations")
+    parse_duration(text).expect("the bounds of an option are durations")
 }

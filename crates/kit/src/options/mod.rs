@@ -16,7 +16,7 @@
 //!     pub timeout: Duration = "5s" in TIMEOUT;
 //!     /// How many files there are.
 //!     pub copies: u32 = "1" in whole(1, 9);
-//!     /// Whether the disk is waited for.
+//!     /// Whether to sync to disk.
 //!     pub sync: bool = "true" in words::<bool>();
 //! }
 //!
@@ -25,12 +25,12 @@
 //!         Self::with_defaults(path.into())
 //!     }
 //!
-//!     /// Reads what is between the colon and the question mark.
+//!     /// Parses the text between the colon and the question mark.
 //!     fn at(_scheme: &str, place: &str) -> idmill::Result<Self> {
 //!         Ok(Self::new(place))
 //!     }
 //!
-//!     /// What is printed before the question mark.
+//!     /// Prints the text before the question mark.
 //!     fn place(&self) -> String {
 //!         format!("toy:{}", self.path)
 //!     }
@@ -43,7 +43,7 @@
 //! let toy = ToyOptions::parse("toy:ids?copies=3&timeout=250ms")?;
 //! assert_eq!(toy, ToyOptions::new("ids").timeout(Duration::from_millis(250)).copies(3));
 //! assert_eq!(toy.to_string(), "toy:ids?timeout=250ms&copies=3");
-//! assert!(toy.copies(10).check().is_err(), "a setter gave too many");
+//! assert!(toy.copies(10).check().is_err(), "`copies` is above its maximum");
 //! # Ok::<(), idmill::Error>(())
 //! ```
 
@@ -119,7 +119,7 @@ pub trait Options: Clone {
                  duplicates after a restore",
             );
         }
-        refuse(format!("unknown option `{key}`; there are {}", self.known()))
+        refuse(format!("unknown option `{key}`; use one of: {}", self.known()))
     }
 
     /// Lists all options for messages, each with its default or its placeholder: `timeout=5s, ca=FILE`.
@@ -139,7 +139,7 @@ pub trait Options: Clone {
 }
 
 /// An option with its field.
-#[expect(missing_debug_implementations, reason = "a field may be part of a secret")]
+#[expect(missing_debug_implementations, reason = "a field may hold a secret")]
 #[expect(clippy::exhaustive_structs, reason = "the macro `options!` constructs it")]
 pub struct Entry<'a> {
     /// The description of the option.
@@ -286,18 +286,18 @@ mod tests {
 
     #[test]
     fn bad_option_error_names_key_value_and_allowed_values() {
-        let known = "unknown option `nmae`; there are mode=ro|rw|rwc, timeout=5s, lasts=2s, stub=5s, copies=2, range=N, name=toy, \
+        let known = "unknown option `nmae`; use one of: mode=ro|rw|rwc, timeout=5s, lasts=2s, stub=5s, copies=2, range=N, name=toy, \
                      ca=FILE, tls=true|false";
         let time = "write a whole number and its unit (ms, s, m or h)";
         for (query, message) in [
             ("nmae=x", known.to_owned()),
-            ("name=x&n%61me=y", "the option `name` is given twice".to_owned()),
+            ("name=x&n%61me=y", "duplicate option `name`; keep only one".to_owned()),
             (
                 "mode=x",
-                "mode=\"x\" is unknown; there are ro (look only), rw (must exist), rwc (may create)"
+                "mode=\"x\" is unknown; use one of: ro (read-only), rw (must exist), rwc (may create)"
                     .to_owned(),
             ),
-            ("tls=yes", "tls=\"yes\" is unknown; there are true, false".to_owned()),
+            ("tls=yes", "tls=\"yes\" is unknown; use one of: true, false".to_owned()),
             ("timeout=5", format!("timeout=\"5\" cannot be used: {time}, 100ms to 1h, such as timeout=5s")),
             (
                 "timeout=99ms",

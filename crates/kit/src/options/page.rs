@@ -21,7 +21,7 @@ pub(super) fn documented(entries: &[Entry<'_>], page: &str, name: &str) {
     }
     assert!(
         read == written,
-        "{page} is stale: `IDMILL_DOCS=write` in the environment of this test writes it:\n{written}"
+        "{page} is stale; run this test with `IDMILL_DOCS=write` to update it:\n{written}"
     );
 }
 
@@ -67,7 +67,7 @@ mod tests {
     }
     const TABLE: &str = "| option | takes | default | meaning |
 |---|---|---|---|
-| `mode` | `ro`, `rw`, `rwc` | `rwc` | What opening may do. `ro`: look only. `rw`: must exist. `rwc`: may create. |
+| `mode` | `ro`, `rw`, `rwc` | `rwc` | What opening may do. `ro`: read-only. `rw`: must exist. `rwc`: may create. |
 | `timeout` | 1s to 1h, or `none` | `5s` | A\\|b. |
 | `ca` | the path of a file |  | Whom to trust. |
 ";

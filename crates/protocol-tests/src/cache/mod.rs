@@ -2,11 +2,11 @@
 //! loses items and restarts.
 //!
 //! The cache numbers each written item (cas), and starts again after a restart, which also breaks all
-//! connections. It may lose the item at any time, which also models a stub that expires. A reply may be
-//! lost, and a command whose sender gave up may still be executed later. The two commands of a clear run
-//! one after the other, with anything between them. A process may stop between any two steps, also forever.
-//! The task that prepares the next range runs independently of its process. A stranger may reserve from the
-//! store directly; such ids need not grow.
+//! connections. It may lose the item at any time, which also models a stub that expires. A reply may be lost,
+//! and a command whose sender gave up may still be executed later. The two commands of a clear run one after
+//! the other, with anything between them. A process may stop between any two steps, even forever. The task
+//! that prepares the next range runs independently of its process. Another client may reserve from the store
+//! directly; such ids need not grow.
 
 mod ahead;
 mod server;
@@ -121,7 +121,7 @@ pub(crate) struct State {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// A call begins. One that found a stub many times in a row reads before it adds.
+    /// A call begins. A draw that found a stub many times in a row reads before it adds.
     Begins {
         process: usize,
         looks: bool,
@@ -254,7 +254,7 @@ impl CacheWindow {
     fn reserves(&self, state: &mut State, process: usize) {
         let at = state.processes[process].at;
         let Some(range) = self.reserve(state, COUNT, SIZE) else {
-            // Exhausted: it gives its stub back.
+            // Exhausted: the process gives its stub back.
             if let At::Reserving(on, cas) = at
                 && self.knows(state, process, on)
             {

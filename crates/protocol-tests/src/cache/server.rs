@@ -45,8 +45,8 @@ impl Sent {
             Command::Clear { cas } => Self::Clear(small(cas)),
             Command::Put { cas, number: put } => Self::Put(small(cas), put),
             Command::Release { cas } => Self::Release(small(cas)),
-            // To all other processes a deletion is an eviction, which the model includes at any moment.
-            Command::Delete => unreachable!("nothing is set behind the window here"),
+            // Other processes see a deletion as an eviction, which can happen at any moment in the model.
+            Command::Delete => unreachable!("the model sends no deletion"),
         }
     }
 }

@@ -2,10 +2,10 @@
 //! that are registers with linearizable conditional writes.
 //!
 //! The global row and the window of each datacenter are separate registers, like partitions that are only
-//! ever accessed at one level. A process may stop between any two steps, for any time or forever: it keeps
-//! nothing in memory that another process would not have. A conditional write is answered, or applied
-//! without an answer, or stays in flight: then it is applied at any later time, or never. A cut link is
-//! modelled by processes that stop where they need the global row.
+//! ever accessed at one level. A process may stop between any two steps, for any time or forever. An idle
+//! process keeps nothing in memory, so it also models a restarted one. A conditional write is answered, or
+//! applied without an answer, or stays in flight: then it is applied at any later time, or never. A cut link
+//! is modelled by processes that stop where they need the global row.
 
 mod steps;
 
@@ -89,8 +89,8 @@ pub(crate) enum Process {
     Installing(Installing),
 }
 
-// The decisions' own types are wide, have an era each, and no order. Only the fields that differ are
-// stored.
+// The types of the code under test are wide, contain an era each, and are not ordered. Only the fields that
+// differ are stored.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Taking {
@@ -287,7 +287,7 @@ impl State {
         let worst = [
             (before & ids != 0, UNIQUE),
             (u64::from(ids.ilog2()) > max, BOUNDED),
-            // Within one datacenter, because each has its own window.
+            // Ids increase only within a datacenter, because each has its own window.
             (self.issued[datacenter] > ids, GROWING),
         ];
         if let Some((_, promise)) = worst.into_iter().find(|(broken, _)| *broken) {
@@ -296,7 +296,7 @@ impl State {
         self.issued[datacenter] |= ids;
     }
 
-    /// The ids of a take with an unknown outcome are a gap once they are in no window any more.
+    /// The ids of a take with an unknown outcome are a gap once they are no longer in any window.
     fn gap_if_gone(&mut self, datacenter: usize, taking: Taking) {
         let ids = bits(taking.ids) & !self.windows[datacenter].ids();
         self.gaps |= ids & !(self.issued[0] | self.issued[1]);

@@ -2,10 +2,10 @@
 //! replace each other.
 //!
 //! One is the master. The other follows it with some delay, and may be promoted at any time, in its current
-//! state. The old master then stops, or keeps serving its clients (`split`), until it follows the new one
-//! and copies its data. A server may be restarted at any time from its last save. The key may expire. A
-//! reply may be lost, and a command whose sender gave up may still be executed later. A process may stop
-//! between any two steps, also forever.
+//! state. The old master then stops, or keeps serving its clients (`split`), until it follows the new one and
+//! copies its data. A server may be restarted at any time from its last save. The key may expire. A reply may
+//! be lost, and a command whose sender gave up may still be executed later. A process may stop between any
+//! two steps, even forever.
 
 mod ahead;
 mod befalls;
@@ -32,7 +32,7 @@ const COUNT: u64 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// No fence: a range is used whatever its run and history are.
+    /// No fence: a range is used regardless of its run and history.
     NoFence,
     /// Fenced only by the run of the server.
     RunAlone,
@@ -91,7 +91,7 @@ pub(crate) enum Sent {
     /// A draw, with the token for a claim.
     Draw(u8),
     Install(u8, Ids),
-    /// Token, range, and the number of ids that were left of the range it follows.
+    /// Token, range, and the number of ids that were left in the preceding range.
     Prepare(u8, Ids, u8),
 }
 
@@ -266,7 +266,7 @@ impl FencedWindow {
             return state.ends(process);
         }
         let reply = self.does(&mut state.servers[usize::from(server)], what);
-        // A token counts from the claim that is made with it.
+        // A token is used up only by a claim that is made with it.
         if let (Reply::Drawn(Draw::Claimed | Draw::Ids { low: true, .. }), Sent::Draw(token)) = (&reply, what)
         {
             state.names.2 = token;

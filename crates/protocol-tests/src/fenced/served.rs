@@ -11,7 +11,7 @@ impl FencedWindow {
         let mut state =
             State { flights: Vec::new(), ahead: Vec::new(), calls: 1, losses: 0, ..state.clone() };
         state.processes.iter_mut().for_each(|process| *process = Process::default());
-        // The newest master, with the other server following it again.
+        // Use the newest master, and let the other server follow it again.
         let Some(server) = state.masters().max_by_key(|server| state.servers[usize::from(*server)].history)
         else {
             return false;

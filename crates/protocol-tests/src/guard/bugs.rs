@@ -8,7 +8,7 @@ use super::state::{At, Granted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Ids below the ledger's mark are claimed nevertheless.
+    /// Ids below the ledger's mark are claimed anyway.
     MarkAlone,
     /// A range is used although its claim has an unknown outcome.
     UsesTheUnknown,

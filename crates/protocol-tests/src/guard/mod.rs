@@ -1,10 +1,10 @@
 //! A store that goes back in time, and the witness that records the ids claimed from it.
 //!
-//! Each process reserves from the store, reads the ledger, claims the granted range, and uses it. It may
-//! also give the rest back, or remove or reset the sequence through the guard. Every call may be answered,
-//! lose its answer, or be refused, and a write may arrive at any later time. The store may be restored to
-//! any earlier state, emptied, set back by hand, given a later epoch, or drawn from without the guard.
-//! Processes may crash anywhere.
+//! Each process reserves from the store, reads the ledger, claims the granted range, and uses it. It may also
+//! give the rest back, or remove or reset the sequence through the guard. Every call may be answered, lose
+//! its answer, or be refused, and a write may arrive at any later time. The store may be restored to any
+//! earlier state, emptied, set back by hand, given a later epoch, or used without the guard. Processes may
+//! crash anywhere.
 
 mod bugs;
 mod state;
@@ -98,7 +98,7 @@ impl Guard {
             }
             At::Forgetting => at_once(seen, Ledger::forgotten, At::Forgotten),
             At::Withdrawing => at_once(seen, Ledger::taken_back, At::Withdrawn),
-            _ => unreachable!("only offered in these states"),
+            _ => unreachable!("the action is offered only in the states above"),
         };
     }
 
@@ -107,7 +107,7 @@ impl Guard {
         match self.bug.claim(self.kept, seen.as_ref(), &granted) {
             Ok(wanted) => At::Claiming(granted, seen, wanted),
             Err(Refusal::Claimed { top, twice }) => {
-                // A store that never went back grants nothing twice. (A witness that went back may have lost
+                // A store that never went back grants no duplicates. (A witness that went back may have lost
                 // a give-back, and a pending reset may have been applied.)
                 if twice && !is_pending && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
@@ -118,7 +118,7 @@ impl Guard {
             }
             Err(Refusal::Recreated { top }) => At::Refused(granted, top),
             Err(Refusal::Replaced { .. } | Refusal::BehindReset { .. }) => At::Foreign(granted, is_pending),
-            Err(other) => unreachable!("{other:?} is a refusal of a later version"),
+            Err(other) => unreachable!("the model has no refusal {other:?}"),
         }
     }
 
@@ -160,7 +160,9 @@ impl Guard {
 
     fn writes(&self, state: &mut State, p: usize, fate: Fate) {
         let at = state.processes[p].at.clone();
-        let Some((write, ..)) = at.write(0) else { unreachable!("offered where there is one") };
+        let Some((write, ..)) = at.write(0) else {
+            unreachable!("the action is offered only with a pending write")
+        };
         let before = state.store;
         let outcome = match fate {
             Fate::OnItsWay => {
@@ -176,7 +178,7 @@ impl Guard {
         if let (At::Claiming(granted, ..), Bug::Lookahead) = (&at, self.bug) {
             state.processes[p].ahead = u64::try_from(granted.range.end()).expect("small") + 2;
         }
-        // The newest life, which the write itself may have begun.
+        // Use the newest life of the row, which this write may have begun.
         let life = state.used.len() - 1;
         let (_, done, refused) = at.write(life).expect("as above");
         state.processes[p].at = match outcome {
@@ -205,7 +207,7 @@ impl Guard {
                 }
                 At::Idle
             }
-            _ => unreachable!("only offered in these states"),
+            _ => unreachable!("the action is offered only in the states above"),
         };
     }
 
@@ -214,7 +216,7 @@ impl Guard {
         let mut state = State { broken: None, flights: Vec::new(), ..state.clone() };
         let (p, mut reserves) = (0, 0);
         state.processes[p].at = At::Idle;
-        // One reserve is refused, and the next follows after the store was raised.
+        // One reserve may be refused; the next is sent after the store is raised.
         while reserves <= 2 {
             match state.processes[p].at {
                 At::Idle => {

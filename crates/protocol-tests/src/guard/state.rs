@@ -46,7 +46,7 @@ pub(super) enum At {
     Idle,
     /// Was granted a range.
     Granted(Granted),
-    /// Has the seen and the wanted ledger.
+    /// Has read the ledger, and is to write the wanted one.
     Claiming(Granted, Option<Ledger>, Ledger),
     /// Owns the range, which was claimed in this life of the sequence.
     Holding(Granted, usize),

@@ -30,7 +30,7 @@ pub(crate) enum Refusal {
     Ids(u64),
     /// The request rate is exceeded. Retry after this time.
     #[display(
-        "the token allows fewer requests per second; retry in {} ms, or draw more ids per request",
+        "the token's request rate is exceeded; retry in {} ms, or draw more ids per request",
         _0.as_millis() + 1
     )]
     Rate(Duration),
@@ -45,7 +45,8 @@ pub(crate) enum Refusal {
     Connections(u32),
     /// The token has created its maximum number of sequences. Retry after this time.
     #[display(
-        "the token may create no more sequences for now; retry in {} s, or ask an operator to create it",
+        "the token may create no more sequences for now; retry in {} s, or ask an operator to create this \
+         one",
         self.retry_after()
     )]
     Created(Duration),
@@ -86,7 +87,7 @@ impl Refusal {
         self.kind().status() == Status::Transient
     }
 
-    /// Returns whether the refusal counts as a guess of a token.
+    /// Returns whether the refusal counts as an attempt to guess a token.
     pub(crate) fn is_guess(self) -> bool {
         matches!(self, Self::Wrong | Self::Ended)
     }

@@ -84,7 +84,7 @@ pub(super) async fn list(
     let Query(Listed { prefix, after, limit }) =
         asked.map_err(|error| Problem::invalid(error.body_text()))?;
     if limit == 0 || limit > MOST {
-        return Err(Problem::invalid(format!("`limit` is {limit}; it must be 1 to {MOST}")));
+        return Err(Problem::invalid(format!("`limit` is {limit}; it must be from 1 to {MOST}")));
     }
     caller.has(Right::Draw)?;
     let found =

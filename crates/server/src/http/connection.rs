@@ -83,7 +83,8 @@ where
 
 fn full() -> Problem {
     counters::refused("full");
-    let detail = "the server has its maximum number of clients; retry, or keep fewer connections open";
+    let detail =
+        "the server has reached its maximum number of clients; retry, or keep fewer connections open";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }
 

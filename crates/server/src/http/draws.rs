@@ -64,7 +64,8 @@ pub(super) async fn draw(
 ) -> Result<Response, Problem> {
     let Query(Asked { n, form }) = asked.map_err(|error| Problem::invalid(error.body_text()))?;
     if headers.contains_key("idempotency-key") {
-        let detail = "`Idempotency-Key` is not supported: each request draws new ids, and ids of a lost reply are a gap";
+        let detail = "`Idempotency-Key` is not supported: each request draws new ids, and the ids of a lost \
+                      reply leave a gap";
         return Err(Problem::invalid(detail));
     }
     if n == 0 {

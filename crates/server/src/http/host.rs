@@ -52,7 +52,8 @@ pub(super) fn refused(known: &Hosts, is_open: bool, request: &Request) -> Option
         (_, Some(_)) => Some(Problem::invalid("the request has several `Host` headers; send one")),
         (Some(host), None) if !known.answers(host, is_open) => {
             let detail = format!(
-                "the `Host` {host:?} is not allowed; use localhost or an address, or run `idmill serve --http-hosts NAME`"
+                "the `Host` {host:?} is not allowed; use localhost or an IP address, or run `idmill serve \
+                 --http-hosts NAME`"
             );
             Some(Problem::new(StatusCode::MISDIRECTED_REQUEST, ErrorKind::Denied, detail))
         }

@@ -80,8 +80,8 @@ async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Nex
     sealed(response)
 }
 
-/// Headers of every answer. They make an element on another site's page fail to load with any status, so
-/// that the page cannot detect whether a sequence exists.
+/// Headers of every answer. They make an element on another site's page fail to load regardless of the
+/// status, so that the page cannot detect whether a sequence exists.
 const SEALS: [(HeaderName, HeaderValue); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
     (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),

@@ -50,8 +50,8 @@ impl Session {
     /// Executes a command, which has at least a name.
     pub(super) async fn outcome(&mut self, command: Command<'_>) -> Outcome {
         if is_http(command) {
-            // The client is a browser, probably directed here by a page. Nothing that follows may be
-            // executed as a command.
+            // The client speaks HTTP: probably a browser that a page directed here. Nothing that follows may
+            // be executed as a command.
             self.ends = true;
             return Err(Failure::usage(
                 "this port serves the Redis protocol; send HTTP requests to the HTTP port",
@@ -113,8 +113,9 @@ impl Session {
         let number = text(digits).ok().and_then(|digits| digits.parse::<i64>().ok());
         let number = number.ok_or_else(|| Failure::usage("value is not an integer or out of range"))?;
         let n = u64::try_from(number).ok().filter(|n| *n > 0);
-        let n =
-            n.ok_or_else(|| Failure::usage("ids only count upwards; the increment must be at least 1"))?;
+        let n = n.ok_or_else(|| {
+            Failure::usage("sequences only count upwards; the increment must be at least 1")
+        })?;
         self.caller()?.may_take(n)?;
         Ok(n)
     }
@@ -204,7 +205,8 @@ impl Session {
 
     fn rename(&mut self, name: &[u8]) -> Result<(), Failure> {
         if name.len() > LONGEST_NAME {
-            let message = format!("a client's name may have {LONGEST_NAME} bytes, not {}", name.len());
+            let message =
+                format!("a client's name may have at most {LONGEST_NAME} bytes, not {}", name.len());
             return Err(Failure::usage(message));
         }
         self.name = name.to_vec();
@@ -302,7 +304,8 @@ fn unknown(name: &[u8]) -> Failure {
     let shown: String = String::from_utf8_lossy(name).chars().take(40).collect();
     if REFUSED.split(' ').any(|refused| refused.as_bytes() == name) {
         return Failure::usage(format!(
-            "'{shown}' is refused, because sequences only count upwards; use `idmill set`, `idmill remove` or HTTP"
+            "'{shown}' is refused: sequences only count upwards, and never move or expire; use `idmill \
+             set`, `idmill remove` or HTTP"
         ));
     }
     let known: Vec<_> = KNOWN.iter().map(|(known, _)| known.to_ascii_uppercase()).collect();
@@ -323,7 +326,8 @@ impl Session {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
-        // `RESET` and `QUIT` end a transaction. Both are free, so clients can send them beyond the limit.
+        // `RESET` and `QUIT` end a transaction. Neither counts towards the request rate, so both work when it
+        // is exceeded.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
         if let Some(queue) = self.queue.as_mut().filter(|_| !leaves) {
             return queue.add(command);
@@ -374,7 +378,7 @@ impl Queue {
     fn add(&mut self, command: Command<'_>) -> Answer {
         let length = command.bytes().len() + 2;
         let refused = if command.is(0, "auth") || command.is(0, "hello") {
-            // Otherwise the following commands would count towards another token.
+            // After AUTH in a transaction, the following commands would count towards another token.
             Some(Failure::usage("AUTH and HELLO are refused within MULTI; send them before it"))
         } else if self.bytes.len() + length > LONGEST {
             let message = format!("the transaction is larger than {LONGEST} bytes; send EXEC more often");

@@ -94,7 +94,7 @@ impl Replies {
     }
 
     fn len(&mut self, kind: u8, len: usize) {
-        self.head(kind, i64::try_from(len).expect("a length in memory fits i64"));
+        self.head(kind, i64::try_from(len).expect("a length in memory fits in an i64"));
     }
 
     fn head(&mut self, kind: u8, number: i64) {

@@ -33,7 +33,7 @@ impl Fault {
             Self::Words => "Protocol error: invalid multibulk length",
             Self::Length => "Protocol error: invalid bulk length",
             Self::Word => "Protocol error: expected '$'",
-            Self::End => "Protocol error: a bulk string does not end at its length",
+            Self::End => "Protocol error: a bulk string is not followed by CRLF",
         }
     }
 }
@@ -78,7 +78,7 @@ impl Words {
         longest: usize,
     ) -> Result<Option<(Range<usize>, usize)>, Fault> {
         let start = from.max(self.part.scanned);
-        // Only a line of words can exceed this limit: a line with a length is always shorter.
+        // Only an inline command can exceed this limit: a line with a length is always shorter.
         match bytes.get(start..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
             Some(len) if start + len <= longest => {
                 let end = start + len;

@@ -89,7 +89,7 @@ impl Session {
         id
     }
 
-    /// Counts a command that the fast path did not answer as this number of requests.
+    /// Counts a command outside the fast path as this number of requests.
     pub(super) fn pay(&mut self, requests: u64) -> Result<(), Refusal> {
         let paid = std::mem::take(&mut self.paid);
         match &self.caller {
@@ -190,9 +190,10 @@ impl Failure {
             counters::refused(refusal.reason());
         }
         match self {
-            Self::Refused(Refusal::Nobody) => {
-                Answer::Error("NOAUTH", "Authentication required: AUTH with a token of this server".into())
-            }
+            Self::Refused(Refusal::Nobody) => Answer::Error(
+                "NOAUTH",
+                "Authentication required: send AUTH with a token of this server".into(),
+            ),
             Self::Refused(refusal @ (Refusal::Wrong | Refusal::Ended)) => {
                 Answer::Error("WRONGPASS", refusal.to_string().into())
             }

@@ -234,7 +234,7 @@ impl Session {
 
 /// Returns the error for a request that cannot be decoded. Nothing was changed.
 fn unread(error: &Error) -> Failure {
-    Failure::usage(format!("the request is not one of version {VERSION}: {error}"))
+    Failure::usage(format!("the request is not valid in version {VERSION}: {error}"))
 }
 
 fn few(many: usize) -> Result<(), Failure> {

@@ -75,7 +75,7 @@ async fn text_is_readable_in_both_themes_and_every_state() {
     }
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    // At a high rate, the server keeps many ids in memory, so that they last.
+    // Draw at a high rate: the server then keeps enough ids in memory for the loop below.
     for _ in 0..20 {
         client.id("INCRBY failing 1000").await;
         sleep(Duration::from_millis(100)).await;

@@ -62,7 +62,7 @@ async fn pictures() {
     browser.driver.goto(server.url("/")).await.unwrap();
     sleep(Duration::from_secs(45)).await;
     shoot(&browser, &directory, "page").await;
-    // A store that fails for one sequence, and another sequence that ends within the hour.
+    // Let the store fail for one sequence, and let another end within the hour.
     store.fail_sequence("shipments", ErrorKind::Unavailable);
     let vouchers = "vouchers".parse().unwrap();
     store.create(&vouchers, Bounds::new(1, 99_999).unwrap()).await.unwrap();

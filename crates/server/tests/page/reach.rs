@@ -97,7 +97,7 @@ async fn page_without_scripts_shows_the_table_or_advice() {
     assert_eq!(browser.value("typeof wish").await, json!("undefined"), "its script ran");
     let rows = "[...document.querySelectorAll('#rows tr')].map((row) => row.querySelector('[data-cell=last]').innerText)";
     assert_eq!(browser.value(rows).await[0], json!("619"));
-    assert_eq!(browser.text("#summary").await, "10 open sequences with “s11” in their names");
+    assert_eq!(browser.text("#summary").await, "10 open sequences whose name contains “s11”");
     browser.driver.goto(server.url("/")).await.unwrap();
     browser.driver.find(thirtyfour::By::Id("next")).await.unwrap().click().await.unwrap();
     browser.until("document.getElementById('pages').textContent === 'Page 2 of 3'").await;

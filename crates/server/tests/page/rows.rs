@@ -27,7 +27,7 @@ async fn table_is_updated_while_ids_are_drawn() {
     browser.until_cell("orders", "p50", r"/^\d.* ms$/.test(it)").await;
     browser.until_cell("orders", "used", r"/^[\d.]+ %$/.test(it)").await;
     browser.until_cell("users", "exhausted", "it === 'after 9999'").await;
-    // Wait for a line of several points.
+    // Wait until each line has several points.
     let lines = "[...document.querySelectorAll('.spark path')].every((line) => /^M[^M]+(L[^L]+){2,}$/.test(line.getAttribute('d')))";
     browser.until(lines).await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Ready'").await;
@@ -64,8 +64,8 @@ async fn read_aloud(browser: &Browser) -> Value {
 async fn store_outage_and_recovery_are_shown_with_the_reason() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_secs(1))).await;
-    // The second client takes the ids that are too few for the first client. When the first client gives
-    // up, it puts its ids back. The sequence is then `failing` until the second client has taken them, so
+    // The first client needs more ids than are left, so the second client draws these. When the first client
+    // gives up, it returns its ids. Until the second client has drawn them, the sequence is `failing`, so
     // wait for each text.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
@@ -74,7 +74,7 @@ async fn store_outage_and_recovery_are_shown_with_the_reason() {
     browser.until_cell("orders", "health", "it === 'empty'").await;
     browser.until_cell("orders", "reason", "it.includes('failed')").await;
     browser.until("document.querySelector('[data-field=state]').textContent === 'Not ready'").await;
-    let reason = "the store is unreachable, and memory is running out; orders has no ids";
+    let reason = "the store is unreachable, and the ids in memory are running out; orders has no ids";
     browser
         .until(&format!("document.querySelector('[data-field=reason]').textContent === {}", json!(reason)))
         .await;
@@ -135,7 +135,7 @@ async fn script_renders_names_as_text() {
         browser.value("[document.querySelectorAll('img').length, window.hit ?? null]").await,
         json!([0, null])
     );
-    // The policy forbids turning text into markup.
+    // The content security policy forbids turning text into markup.
     let markup = "(() => { try { document.body.innerHTML = '<b>'; return 'made'; } catch (error) { return error.name; } })()";
     assert_eq!(browser.value(markup).await, json!("TypeError"));
 }

@@ -83,7 +83,7 @@ async fn connection_limit_is_shown_without_a_token_form() {
         shown.contains("temporarily rejects this token") && !shown.contains("A token is required"),
         "{shown}"
     );
-    // The page retries without an action of the user.
+    // The page retries without user action.
     drop(client);
     browser.until("document.body.dataset.link === 'live' && document.body.dataset.access === 'open'").await;
     assert_eq!(browser.text("#link").await, "");

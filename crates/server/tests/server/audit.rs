@@ -255,7 +255,7 @@ async fn rejections_log_few_lines_and_are_all_counted() {
         (labels == [("reason", "right")] && what.is_some()).then_some(value)
     });
     assert_eq!(refused, Some(DebugValue::Counter(100)));
-    // Refusals of callers with a token and without a token have separate limits.
+    // The log limits refusals of callers with a token and of callers without one separately.
     assert_eq!(administer(&server, Method::DELETE, "orders", "wrong", "").await.as_u16(), 401);
     assert_eq!((&log.last()["by"], &log.last()["outcome"]), (&Value::Null, &"refused".into()));
     // Completed acts are always logged.

@@ -107,7 +107,7 @@ async fn older_versions_of_tls_are_refused() {
         stream.write_all(&greeting(version)).await.unwrap();
         let mut answer = [0; 7];
         stream.read_exact(&mut answer).await.unwrap();
-        // The answer is a fatal alert about the protocol version, or else the server's own greeting.
+        // The answer is a fatal alert about the protocol version, or else a ServerHello.
         assert_eq!(answer[0], if refused { 21 } else { 22 }, "3.{version}: {answer:?}");
         assert!(!refused || answer.ends_with(&[2, 70]), "3.{version}: {answer:?}");
     }
@@ -116,7 +116,7 @@ async fn older_versions_of_tls_are_refused() {
 fn greeting(version: u8) -> Vec<u8> {
     let mut hello = vec![3, version];
     hello.extend([7; 32]);
-    // The greeting has no session id, two ciphers (ECDHE with ECDSA and AES), and no compression. Both
+    // The ClientHello has no session id, two ciphers (ECDHE with ECDSA and AES), and no compression. Both
     // sides support the groups, points and signatures.
     hello.extend([0, 0, 4, 0xc0, 0x2b, 0xc0, 0x09, 1, 0]);
     let extensions = [0, 10, 0, 4, 0, 2, 0, 23, 0, 11, 0, 2, 1, 0, 0, 13, 0, 4, 0, 2, 4, 3, 0, 23, 0, 0];

@@ -100,7 +100,7 @@ async fn removed_sequence_is_not_drawn_from_memory() {
         }
         let drawn = Http::new().post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
         assert!(!drawn.status().is_success(), "{way:?}");
-        // A sequence created under the same name starts at 1, also for open connections.
+        // A sequence created under the same name starts at 1, even on open connections.
         way.create(&server).await;
         let mut ids = Vec::new();
         for _ in 0..200 {

@@ -43,7 +43,7 @@ async fn running_pipeline_is_answered_to_its_last_whole_command() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let ended = server.end();
     let answers = String::from_utf8(reader.await.unwrap()).unwrap();
-    // The server continues to read while the client still sends.
+    // Stop the writer: the server reads as long as the client sends.
     writer.abort();
     ended.await.unwrap();
     let (whole, cut) = answers.rsplit_once("\r\n").unwrap();

@@ -89,7 +89,7 @@ async fn names_of_clients_are_short() {
     assert_eq!(client.ask(&format!("CLIENT SETNAME {longest}")).await, "+OK");
     for command in [format!("CLIENT SETNAME {longer}"), format!("HELLO 3 SETNAME {longer}")] {
         let answer = client.ask(&command).await;
-        assert!(answer.starts_with("-ERR a client's name may have 64 bytes"), "{answer}");
+        assert!(answer.starts_with("-ERR a client's name may have at most 64 bytes"), "{answer}");
     }
     assert_eq!(client.ask("CLIENT GETNAME").await, "$64");
 }
@@ -133,7 +133,7 @@ async fn clients_above_the_connection_limit_are_rejected() {
     assert_eq!(third.line().await, "-ERR max number of clients reached");
     assert_eq!(third.rest().await, "");
     drop(first);
-    // The place is free once the server has noticed the disconnect.
+    // The place is free once the server has detected the disconnect.
     loop {
         let mut client = server.client().await;
         if client.0.write_all(b"PING\r\n").await.is_ok() && client.rest_of_line().await == "+PONG" {

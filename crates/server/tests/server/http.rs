@@ -22,7 +22,7 @@ async fn ids_are_drawn_singly_in_bulk_and_as_ranges() {
     assert_eq!(body(draw("?n=3").await.unwrap()).await["ids"], json!([2, 3, 4]));
     let ranges = body(draw("?n=6&form=ranges").await.unwrap()).await;
     assert_eq!(ranges["ranges"], json!([{"first": 5, "last": 10}]));
-    // The answer has enough ids for several parts.
+    // The answer is large enough to be sent in several parts.
     let many = body(draw("?n=20000").await.unwrap()).await;
     let many: Vec<u64> = many["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
     assert!(many.len() == 20_000 && many.is_sorted() && many[0] == 11, "{} from {}", many.len(), many[0]);
@@ -95,7 +95,7 @@ async fn sequences_are_made_changed_and_removed() {
     assert_eq!(with(http.put(&url), json!({})).await.unwrap().status(), StatusCode::CONFLICT);
     let raised = with(http.patch(&url).header("If-Match", &first), json!({"next": 500})).await.unwrap();
     assert_eq!(raised.status(), StatusCode::OK);
-    // A step forward keeps the identity. A revocation starts a new epoch.
+    // Raising the sequence keeps its identity. A revocation starts a new epoch.
     let revoked = with(http.patch(&url).header("If-Match", &first), json!({"revoke": true})).await.unwrap();
     assert_eq!(revoked.status(), StatusCode::OK);
     assert_ne!(revoked.headers()["etag"], first);
@@ -195,7 +195,7 @@ async fn body_is_an_object_and_numbers_are_exact() {
     }
     let patch = http.patch(server.url("/v1/sequences/orders")).header("Content-Type", "application/json");
     assert!(patch.body("[5]").send().await.unwrap().status().is_client_error());
-    // Requests accept the form of answers: the same value as text and as a number.
+    // Requests accept both forms that answers use: a string and a number.
     for text in ["9223372036854775807", "\"9223372036854775807\""] {
         let made = put(&format!("{{\"start\":\"7\",\"max\":{text}}}")).await.unwrap();
         assert_eq!(made.status(), StatusCode::CREATED, "{text}");
@@ -273,7 +273,7 @@ async fn malformed_requests_are_refused_as_problems() {
         );
         assert!(answer.contains(words), "{request}: {answer}");
     }
-    // HTTP/1.0 does not require the header.
+    // HTTP/1.0 does not require `Host`.
     assert!(raw(&server, "GET /healthz HTTP/1.0\r\n\r\n").await.contains("200 OK"));
 }
 

@@ -60,8 +60,8 @@ async fn pipeline_beyond_the_request_limit_gets_tryagain() {
         "a rejected request consumed an id"
     );
     let refused = answers.iter().find(|answer| !answer.starts_with(':')).unwrap();
-    assert!(refused.starts_with("-TRYAGAIN the token allows fewer requests per second"), "{refused}");
-    // Another connection shares the limit, also after the tokens were reloaded.
+    assert!(refused.starts_with("-TRYAGAIN the token's request rate is exceeded"), "{refused}");
+    // Another connection shares the limit, even after the tokens are reloaded.
     let mut other = client(&server, &secret).await;
     other.send("INCR s\r\n".repeat(200)).await;
     let mut let_in = 0;
@@ -91,7 +91,7 @@ async fn transaction_over_the_request_limit_draws_nothing() {
     let mut shop = client(&server, &secret).await;
     for (draws, answer) in [
         (700, "*700"),
-        (700, "-TRYAGAIN the token allows fewer requests per second"),
+        (700, "-TRYAGAIN the token's request rate is exceeded"),
         (1001, "-NOPERM the token allows a burst of 1000 requests"),
     ] {
         shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(draws) + "EXEC\r\n").await;
@@ -103,7 +103,7 @@ async fn transaction_over_the_request_limit_draws_nothing() {
             shop.lines(drawn.parse().unwrap()).await;
         }
     }
-    // A discarded transaction is free.
+    // A discarded transaction does not count towards the limit.
     shop.send("MULTI\r\n".to_owned() + &"INCR s\r\n".repeat(900) + "DISCARD\r\n").await;
     assert_eq!(shop.lines(902).await.pop().unwrap(), "+OK");
     access.replace([limited(&secret, |_| {})]);
@@ -136,7 +136,7 @@ async fn store_command_pays_for_each_entry() {
         let secret = Secret::fresh().unwrap();
         let (server, _) = with(store.clone(), [limited(&secret, limits)]).await;
         let answer = client(&server, &secret).await.ask_store(ask).await;
-        let refused = answer.matches("fewer requests per second").count();
+        let refused = answer.matches("request rate is exceeded").count();
         // One more request is accepted each second. On a slow machine, several seconds may pass.
         assert!((200..=246).contains(&refused), "{refused} refused: {answer}");
     }
@@ -219,7 +219,7 @@ async fn token_connection_limit_is_freed_by_a_disconnect() {
     let mut third = server.client().await;
     assert!(third.ask(&auth).await.starts_with("-TRYAGAIN the token allows 2 connections"));
     assert!(third.ask("INCR orders").await.starts_with("-NOAUTH"));
-    // HTTP connections count too. Connected clients stay when the tokens are reloaded.
+    // HTTP connections count too. Clients stay connected when the tokens are reloaded.
     access.replace(tokens());
     assert_eq!(first.ask(&auth).await, "+OK");
     let http = Http::new();
@@ -231,7 +231,7 @@ async fn token_connection_limit_is_freed_by_a_disconnect() {
     assert_eq!(first.ask("RESET").await, "+RESET");
     assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
     drop(second);
-    // Wait until the server has noticed the disconnect.
+    // Wait until the server has detected the disconnect.
     while draw().await.unwrap().status() != StatusCode::OK {}
     assert_eq!(draw().await.unwrap().status(), StatusCode::OK, "the connection counted twice");
     assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));

@@ -111,7 +111,7 @@ async fn events_show_waiting_callers_and_the_reason() {
     let look = events.until(|look| look["server"]["state"] == json!("not_ready")).await;
     assert_eq!(
         look["server"]["shown"]["reason"],
-        json!("the store is unreachable, and memory is running out; orders has no ids")
+        json!("the store is unreachable, and the ids in memory are running out; orders has no ids")
     );
     store.set_faults(Faults::none());
     events.until(|look| look["server"]["state"] == json!("ready")).await;
@@ -247,10 +247,10 @@ async fn trouble_comes_first_and_search_covers_thousands() {
     assert_eq!((&look["troubles"], &ended["health"]), (&json!(1), &json!("ended")));
     assert!(look["server"]["shown"]["title"].as_str().unwrap().starts_with("▲ 1 in trouble – "), "{look}");
     let summary = look["server"]["shown"]["summary"].as_str().unwrap();
-    assert!(summary.contains("sequences with errors") && summary.contains("5,012 open"), "{summary}");
+    assert!(summary.contains("errors first") && summary.contains("5,012 open"), "{summary}");
     let look = Events::at(&server, "?search=ZZ-GOOD").await.until(|look| look["matching"] == json!(1)).await;
     assert_eq!((&row(&look, "zz-good")["last"], &look["matching"]), (&json!(1), &json!(1)));
-    assert_eq!(look["server"]["shown"]["summary"], json!("One open sequence with “ZZ-GOOD” in their names"));
+    assert_eq!(look["server"]["shown"]["summary"], json!("One open sequence whose name contains “ZZ-GOOD”"));
 }
 
 #[tokio::test]

@@ -234,7 +234,7 @@ async fn open_listeners_are_taken_over() {
     let open = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let (resp, http) = (open(), open());
     let addresses = (resp.local_addr().unwrap(), http.local_addr().unwrap());
-    // Clients that connect before the server runs wait in the queue.
+    // Clients that connect before the server runs wait in the listener's backlog.
     let mut client = crate::common::Client(TcpStream::connect(addresses.0).await.unwrap());
     let ids = idmill::Sequences::new(FaultyStore::new()).unwrap();
     let server =

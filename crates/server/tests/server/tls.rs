@@ -96,7 +96,7 @@ async fn both_protocols_are_encrypted() {
     assert_eq!(asked(&client, server.resp, "INCR s\r\nQUIT\r\n").await.unwrap(), ":1\r\n+OK\r\n");
     let request = "POST /v1/sequences/s/ids HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(asked(&client, server.http, request).await.unwrap().ends_with(r#"{"sequence":"s","ids":[2]}"#));
-    // A client without TLS gets no answer.
+    // A client without TLS gets no id.
     let mut plain = server.client().await;
     plain.send("INCR s\r\n").await;
     let mut answer = Vec::new();

@@ -26,7 +26,8 @@
 
 use idmill::IdRange;
 
-/// Bits of a number that count; above them are the end (26 bits), the mark (5) and the scale (5).
+/// Low bits of a number that hold the count; above them are the end (26 bits), the mark (5) and the scale
+/// (5).
 const COUNTED: u32 = 28;
 const END: u32 = 26;
 const SMALL: u32 = 5;
@@ -110,7 +111,7 @@ impl Layout {
         if left > Self::MAX_LEN || left > end || Self::round_down(end) != end {
             return None;
         }
-        // Between a quarter and half of the ids left: half, rounded down to a power of two.
+        // The watermark is half of the ids left, rounded down to a power of two.
         let mark = (left / 2).checked_ilog2().map_or(0, |log| u64::from(log) + 1);
         let scale = Self::scale(end);
         let high = (u64::from(scale) << SMALL | mark) << END | end >> scale;

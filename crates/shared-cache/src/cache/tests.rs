@@ -57,7 +57,7 @@ fn a_number_that_is_not_ours_hands_out_nothing() {
     assert_eq!(
         after_add(LAYOUT, 1, Added::Number { number: 42, cas: 1 }),
         Next::Foreign,
-        "more left than there were"
+        "more ids left than exist below the end"
     );
     let high = Layout::new(u64::MAX);
     assert_eq!(after_add(high, 1, added(encoded(9, 3), 1)), Next::Foreign, "beyond 2^64");
@@ -125,9 +125,17 @@ fn winner_keeps_its_own_ids_out_of_the_window() {
 fn distant_window_end_is_rounded_down_and_counted_unused() {
     let end = (1 << 30) + 100;
     let put = refill(LAYOUT, fence(), 1, range(end - 99, 100), 1).unwrap();
-    assert_eq!(put.command, Command::Put { cas: 9, number: encoded(end - 4, 95) }, "to a multiple of 32");
+    assert_eq!(
+        put.command,
+        Command::Put { cas: 9, number: encoded(end - 4, 95) },
+        "the end is rounded down to a multiple of 32"
+    );
     assert_eq!(put.unused, 4);
-    assert_eq!(LAYOUT.refill_of(Some(end - 99), u64::MAX, 1, 100), 128, "so it is reserved to one");
+    assert_eq!(
+        LAYOUT.refill_of(Some(end - 99), u64::MAX, 1, 100),
+        128,
+        "so the reserve ends at a multiple of 32"
+    );
 }
 
 /// Exactly one draw reports that it crossed the mark.
@@ -143,7 +151,10 @@ fn one_draw_prepares_the_next_range() {
         }
         assert!(heard.len() == 1 && heard[0] <= 16 && heard[0] > 4, "{count}: {heard:?}");
     }
-    assert!(took(after_add(LAYOUT, 40, added(encoded(100, 40), 40))).1, "also who takes all that is left");
+    assert!(
+        took(after_add(LAYOUT, 40, added(encoded(100, 40), 40))).1,
+        "a draw of all remaining ids crosses the mark too"
+    );
     assert!(!took(after_add(LAYOUT, 1, added(encoded(100, 1), 1))).1, "there was no mark");
 }
 
@@ -154,11 +165,23 @@ fn window_is_extended_only_from_its_current_end() {
         Some(Extend { command: Command::Put { cas: 8, number: encoded(end, size) }, size, unused: 0 })
     };
     assert_eq!(extend(LAYOUT, 40, range(41, 10), seen(40, 3)), moved(50, 13));
-    assert_eq!(extend(LAYOUT, 40, range(41, 10), seen(40, 0)), moved(50, 10), "also when it is used up");
+    assert_eq!(
+        extend(LAYOUT, 40, range(41, 10), seen(40, 0)),
+        moved(50, 10),
+        "an empty window is extended too"
+    );
     assert_eq!(extend(LAYOUT, 40, range(41, 10), seen(39, 3)), None, "another range");
     assert_eq!(extend(LAYOUT, 40, range(41, 10), seen(50, 3)), None);
-    assert_eq!(extend(LAYOUT, 40, range(44, 10), seen(40, 3)), None, "41 to 43 are somebody else's");
-    assert_eq!(extend(LAYOUT, 40, range(44, 10), seen(40, 0)), moved(53, 10), "of which none is handed out");
+    assert_eq!(
+        extend(LAYOUT, 40, range(44, 10), seen(40, 3)),
+        None,
+        "41 to 43 were granted to another process"
+    );
+    assert_eq!(
+        extend(LAYOUT, 40, range(44, 10), seen(40, 0)),
+        moved(53, 10),
+        "an empty window skips 41 to 43"
+    );
     for gone in [LookReply::Nothing, LookReply::Stub, LookReply::Foreign, LookReply::Won { cas: 8 }] {
         assert_eq!(extend(LAYOUT, 40, range(41, 10), gone), None);
     }
@@ -172,7 +195,11 @@ fn refill_has_the_step_size_and_stops_at_the_last_id() {
     assert_eq!(LAYOUT.refill_of(Some(37), 100, 3, 2), 3, "what is wanted");
     assert_eq!(LAYOUT.refill_of(None, 100, 3, 10), 3);
     assert_eq!(LAYOUT.refill_of(Some(u64::MAX), u64::MAX, 3, 10), 3);
-    assert_eq!(LAYOUT.refill_of(Some(Layout::REACH), u64::MAX, 3, 10), 3, "beyond what a number can say");
+    assert_eq!(
+        LAYOUT.refill_of(Some(Layout::REACH), u64::MAX, 3, 10),
+        3,
+        "the cached number cannot encode larger ids"
+    );
 }
 
 #[test]
@@ -182,7 +209,7 @@ fn no_number_of_ours_spills_over_or_wraps() {
     const { assert!(Layout::MOST_EMPTY > 30_000) };
     let last = encoded(Layout::REACH, Layout::MAX_LEN);
     assert!(last.checked_add(1 << 62).is_some());
-    assert_eq!(Layout::encode(1, 2), None, "more than there ever were");
+    assert_eq!(Layout::encode(1, 2), None, "more ids left than the end allows");
     assert_eq!(Layout::encode(1 << 40, Layout::MAX_LEN + 1), None);
     assert_eq!(Layout::encode((1 << 40) + 1, 1), None, "too large to be encoded exactly");
     assert_eq!(Layout::draw_of(u64::MAX), Layout::MAX_DRAW);
@@ -204,7 +231,7 @@ proptest! {
         let mut unused = 0;
         if let Command::Put { mut number, .. } = refill.command {
             let end = Layout::decode(number).unwrap().end;
-            // The end is moved halfway through.
+            // Move the end of the window halfway through the draws.
             let next = range(start + end, more);
             let mut prepared = false;
             loop {

@@ -68,7 +68,7 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
     match window {
         Some(window) if window.era == global.era => Prepare::Ready,
         _ if floor.is_some_and(|floor| floor.era == global.era) => {
-            Prepare::Corrupt("it was lost, or went back in time")
+            Prepare::Corrupt("the window was lost, or went back in time")
         }
         Some(window) if global.era.is_older_than(window.era) => {
             Prepare::Corrupt("the window is newer than the global counter")
@@ -81,8 +81,8 @@ pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Fl
     }
 }
 
-/// A lower bound for a window that is read *after* this was known. Reads are linearizable, so a window below
-/// it went back in time: it was restored from a backup, or lost.
+/// A lower bound for a window that is read *after* the bound was known. Reads are linearizable, so a window
+/// below it went back in time: it was restored from a backup, or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Floor {
     /// The era.

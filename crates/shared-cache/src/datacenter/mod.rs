@@ -5,12 +5,12 @@
 //! its *window*. Every write is conditional on the state that was read. After a write was applied, its
 //! condition can never hold again. So it is harmless if a write with an unknown outcome is applied later:
 //!
-//! 1. [`WindowRow::draw`] takes ids from the window (`next` never has a value twice), or returns
-//!    [empty](Draw::Empty). A take without an acknowledgement is a gap. The values read later are no proof
-//!    that it was applied.
-//! 2. If the window is empty, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets a
-//!    range aside under a token, the next generation of the window. A claim under the same token returns the
-//!    same range, for any process and also after a crash.
+//! 1. [`WindowRow::draw`] takes ids from the window (`next` never repeats a value), or returns
+//!    [empty](Draw::Empty). A take without an acknowledgement is a gap. Values read later do not prove that
+//!    it was applied.
+//! 2. If the window is empty, or [low](WindowRow::low) with nothing preloaded, [`GlobalRow::claim`] sets
+//!    aside a range under a token, which is the next generation of the window. A claim under the same token
+//!    returns the same range, for any process and also after a crash.
 //! 3. [`Install`] puts the range into the window, if the window still has the previous generation.
 //!
 //! For the detection of rows that went back in time, see [`Floor`].
@@ -255,7 +255,7 @@ impl GlobalRow {
         Claimed::Range { grant: ids.granted(self.era, self.bounds), recorded: true }
     }
 
-    /// Sets `size` ids (at least 1; fewer at the end of the bounds) aside for the datacenter of the token's
+    /// Sets aside `size` ids (at least 1; fewer at the end of the bounds) for the datacenter of the token's
     /// window. The order of the checks matters: an existing claim has priority.
     pub fn claim(&self, token: &Token, size: u64, ceiling: u64) -> ClaimStep {
         if self.era != token.era {

@@ -1,4 +1,4 @@
-//! Tests of each rule. The protocol's models show that together they repeat and lose no id.
+//! Tests of each rule. The protocol's models show that the rules together neither repeat nor lose an id.
 
 use super::*;
 use idmill::store::Identity;
@@ -55,7 +55,7 @@ fn a_used_up_range_is_switched_in_the_same_write() {
     assert!(switch.holds(&row));
     switch.apply(&mut row);
     assert_eq!(row, window(2, span(43, 50), None));
-    assert!(!switch.holds(&row), "a second time its condition is false");
+    assert!(!switch.holds(&row), "the condition is false after the switch");
     assert_eq!(
         row.draw(100, 99),
         Draw::Take(Take { ids: span(43, 50), current: span(50, 50), ..take(&row, 7, 99) })
@@ -196,5 +196,5 @@ fn restored_window_is_detected_by_its_earlier_users() {
     assert_eq!(of_later.raised(floor), of_later);
     let claimed = Floor::of_global(&global(50, Some((9, span(1, 2))))).unwrap();
     assert_eq!((claimed.raised(floor).generation, claimed.raised(floor).next), (8, 30));
-    assert_eq!(Floor::of_global(&global(50, None)), None, "nothing says that there was a window");
+    assert_eq!(Floor::of_global(&global(50, None)), None, "no window is recorded");
 }

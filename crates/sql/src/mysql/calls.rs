@@ -107,7 +107,10 @@ impl<E: Executor + Send> Dialect<E> for Calls {
     }
 
     async fn reserve_many(&self, _: &mut E, _: &[Reserve]) -> Result<Vec<Result<Grant>>> {
-        Err(Error::new(ErrorKind::Unsupported, "there are no batches: reserve for one sequence at a time"))
+        Err(Error::new(
+            ErrorKind::Unsupported,
+            "batches are not supported: reserve for one sequence at a time",
+        ))
     }
 
     async fn give_back(&self, executor: &mut E, back: &GiveBack) -> Result<bool> {
@@ -145,7 +148,7 @@ impl<E: Executor + Send> Dialect<E> for Calls {
 
     async fn set(&self, executor: &mut E, name: &SequenceName, change: Change) -> Result<SequenceInfo> {
         self.writing::<E>()?;
-        // A caller who sets `next` has decided where to continue.
+        // A caller who sets `next` has decided where to continue, so the row's old history is void.
         let anew = history::decides(&change);
         let besides = if anew { self.history.sets_anew() } else { String::new() };
         for _ in 0..TRIES {

@@ -53,19 +53,19 @@ fn number(fault: &Fault) -> Option<u16> {
 /// reference.
 fn classify_code(code: u16, asked: Asked) -> ErrorKind {
     match code {
-        // Rolled back, or not begun: no locks (1205 lock wait timeout, 1206 too many locks, 1213 a
-        // deadlock or, in Galera, a conflict with another node; 1020 changed since it was read), no
-        // connections, no memory, no disk space.
+        // The transaction was rolled back or not begun. Lock errors: 1205 lock wait timeout, 1206 too many
+        // locks, 1213 a deadlock or, in Galera, a conflict with another node; 1020 the row was changed. The
+        // others: no connections, no memory, no disk space.
         1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
         | 1114 => ErrorKind::Unavailable,
         _ if READ_ONLY.contains(&code) => ErrorKind::Unavailable,
-        // Access to hosts, users, databases, tables, columns; 1129 too many failed connections,
-        // 3159 TLS is required.
+        // No access for the host or user, or to the database, table or column; 1129 too many failed
+        // connections, 3159 TLS is required.
         1044 | 1045 | 1129 | 1130 | 1142 | 1143 | 1227 | 1251 | 1370 | 1410 | 1698 | 1820 | 1862 | 3118
         | 3159 => ErrorKind::Denied,
         1046 => ErrorKind::InvalidInput,
         1049 | 1146 => ErrorKind::NotFound,
-        // Other columns; a user's unique index, check, foreign key or trigger.
+        // The table has other columns, or a user's unique index, check, foreign key or trigger.
         1054 | 1062 | 1136 | 1169 | 1348 | 1364 | 1369 | 1451 | 1452 | 1644 | 3819 | 4025 => {
             ErrorKind::Conflict
         }
@@ -84,7 +84,7 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     let kind = classify(&fault, asked);
     let mut message = words(&fault);
     if kind == ErrorKind::UnknownOutcome {
-        message.push_str("; it may have been applied");
+        message.push_str("; the write may have been applied");
     }
     if let Some(remedy) = remedy(&fault, kind) {
         message.push_str("; ");
@@ -95,7 +95,9 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
 
 fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
     Some(match number(fault) {
-        Some(1205) => "another transaction holds the sequence; try again, and commit it sooner",
+        Some(1205) => {
+            "another transaction has locked the sequence; try again, and commit that transaction sooner"
+        }
         Some(1020 | 1213) => "the server rolled back the whole transaction; begin it again",
         Some(1040 | 1203 | 1226) => "use fewer connections, or raise the server's limit",
         Some(code) if READ_ONLY.contains(&code) => "write to the primary, outside read-only transactions",
@@ -113,7 +115,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         }
         Some(1193) => "use MySQL or MariaDB with InnoDB",
         _ if kind == ErrorKind::Conflict && matches!(fault, Fault::Uncommitted) => {
-            "roll it back and begin it again"
+            "roll the transaction back and begin it again"
         }
         _ => return None,
     })
@@ -229,21 +231,24 @@ mod tests {
             (
                 1205,
                 Asked::Write,
-                "the server returned: said (1205); another transaction holds the sequence; try again, and commit it sooner",
+                "the server returned: said (1205); another transaction has locked the sequence; try again, and commit that transaction sooner",
             ),
             (
                 1213,
                 Asked::InTransaction,
                 "the server returned: said (1213); the server rolled back the whole transaction; begin it again",
             ),
-            (1317, Asked::Write, "the server returned: said (1317); it may have been applied"),
+            (1317, Asked::Write, "the server returned: said (1317); the write may have been applied"),
             (1193, Asked::Read, "the server returned: said (1193); use MySQL or MariaDB with InnoDB"),
             (3159, Asked::Connect, "the server returned: said (3159); use tls=true"),
         ] {
             assert_eq!(failed(server(code), asked).to_string(), text);
         }
         let ended = failed(Fault::Uncommitted, Asked::InTransaction).to_string();
-        assert!(ended.ends_with("was not committed; roll it back and begin it again"), "{ended}");
+        assert!(
+            ended.ends_with("was not committed; roll the transaction back and begin it again"),
+            "{ended}"
+        );
         let silent = failed(Fault::Silent(Duration::from_secs(2)), Asked::Read).to_string();
         assert_eq!(silent, "no answer within 2s");
     }

@@ -50,7 +50,7 @@ impl History {
         Ok(Self { looks: false, failover: Failover::Allow })
     }
 
-    /// The assignment, to follow others.
+    /// The assignment, to append to other assignments.
     pub(super) fn sets(self) -> String {
         if self.looks { format!(", `history` = {HERE}") } else { String::new() }
     }
@@ -65,7 +65,7 @@ impl History {
         if self.looks { HERE } else { "NULL" }
     }
 
-    /// The condition, to follow others.
+    /// The condition, to append to other conditions.
     pub(super) fn holds(self) -> String {
         if self.looks { format!(" AND (`history` IS NULL OR `history` = {HERE})") } else { String::new() }
     }
@@ -79,7 +79,7 @@ async fn logs_statements<E: Executor>(executor: &mut E) -> Result<bool> {
             let binlog = row.and_then(|row| unsigned(row, 0)).unwrap_or(0);
             Ok(binlog != 0 && row.and_then(|row| text(row, 1)) == Some("STATEMENT"))
         }
-        // The server logs only rows.
+        // A server without `binlog_format` logs only rows.
         Err(fault) if fault.code() == Some(UNKNOWN_VARIABLE) => Ok(false),
         Err(fault) => Err(failed(fault, Asked::Read)),
     }

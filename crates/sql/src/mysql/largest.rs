@@ -34,7 +34,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     let rows = read(executor, &sql).await?;
     let digits = [0, 1].map(|column| rows.first().and_then(|row| text(row, column)));
     let largest = of_digits(path, digits.each_ref().map(Option::as_deref), &of_type, holds)?;
-    let hidden_by = hidden_by.map(|_| "it is a view, which may hide rows of its table".to_owned());
+    let hidden_by = hidden_by.map(|_| "it is a view, which may hide rows of the underlying table".to_owned());
     Ok(largest.hidden_by(hidden_by).default_value(default))
 }
 

@@ -98,8 +98,7 @@ impl Calls {
         let witness = self.witness_made(executor).await?;
         match try_write(executor, &witness.insert_record(name, wanted)).await {
             Ok(_) => Ok(true),
-            // The record exists. FOR UPDATE reads its last state, even if a replica answers other
-            // reads.
+            // The record exists. FOR UPDATE reads its latest state, even if a replica answers other reads.
             Err(fault) if is_duplicate(&fault) => {
                 let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
                 // No record was found: a user's unique index rejected the row.

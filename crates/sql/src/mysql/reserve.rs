@@ -150,8 +150,8 @@ fn taken(answer: &Answer, count: u64, (low, high): (u64, u64)) -> Result<Option<
     match range.filter(|_| answer.changed == 1 && (low..=high).contains(&first)) {
         Some(range) => Ok(Some(range)),
         None => Err(Fault::Answer(format!(
-            "{} rows and id {first} returned, expected one row and {low} to {high}; check triggers, and \
-             proxies for LAST_INSERT_ID",
+            "{} rows changed, id {first} returned; expected 1 row, id {low} to {high}; check triggers and \
+             LAST_INSERT_ID in proxies",
             answer.changed
         ))),
     }
@@ -180,7 +180,7 @@ pub(super) fn crowded() -> Error {
 
 /// The error in a transaction of the caller.
 fn unseen() -> Error {
-    let message =
-        "the row exists but is hidden, by another unique index or an unknown format; use a table of idmill";
+    let message = "the row cannot be inserted or read, because of another unique index or an unknown format; use a table created by \
+         idmill";
     Error::new(ErrorKind::Conflict, message)
 }

@@ -85,7 +85,7 @@ mod tests {
             (named(), 1, digits(101), "has next 101 outside its bounds 1..=100"),
             (named(), 1, digits(0), "has next 0 outside its bounds 1..=100"),
             (named(), 2, Value::Null, "has no whole number for start"),
-            (named(), 2, digits(101), "has bounds 101..=100 without ids"),
+            (named(), 2, digits(101), "has invalid bounds 101..=100"),
             (named(), 3, Value::from("18446744073709551616"), "has no whole number for max"),
             (named(), 4, digits(0), "has an invalid incarnation 0 or epoch 2"),
             (named(), 5, Value::from("1.5"), "has no whole number for epoch"),

@@ -31,14 +31,14 @@ pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault>
     let found = try_read(executor, sql).await?;
     let value = |column: usize| found.first().and_then(|row| unsigned(row, column));
     let (Some(flush), Some(binlog), Some(sync)) = (value(0), value(1), value(2)) else {
-        return Err(Fault::Answer("the server did not return the durability of its commits".to_owned()));
+        return Err(Fault::Answer("the server did not return its durability settings".to_owned()));
     };
     let lost = if flush != 1 {
         format!("innodb_flush_log_at_trx_commit is {flush}: set it to 1")
     } else if binlog != 0 && sync != 1 {
         // Recovery with a binary log rolls back transactions that are missing from it, even if
         // InnoDB has them.
-        format!("with a binary log, sync_binlog is {sync}: set it to 1")
+        format!("the binary log is on, but sync_binlog is {sync}: set it to 1")
     } else {
         return Ok(());
     };
@@ -86,7 +86,7 @@ async fn columns_of<E: Executor>(executor: &mut E, table: &Table) -> Result<Opti
     if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
         let (name, engine) = (table.name(), engine.unwrap_or("none, as a view"));
         let message = format!(
-            "the engine of `{name}` is {engine}, which loses commits; ALTER TABLE `{name}` ENGINE = InnoDB, \
+            "the engine of `{name}` is {engine}, not InnoDB; ALTER TABLE `{name}` ENGINE = InnoDB, \
              or use `table=NAME`"
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
@@ -132,14 +132,14 @@ pub(super) async fn has_witness<E: Executor>(executor: &mut E, witness: &Table) 
     Err(witness::not_ours(&witness.to_string(), &layout))
 }
 
-/// If several processes do this at the same time, all find the table afterwards.
+/// If several processes create the table at the same time, all find it afterwards.
 async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode, place: &str) -> Result<()> {
     let name = table.name();
     if mode != Mode::Create {
         let message = format!("there is no table `{name}` at {place}; {NEVER_MADE}");
         return Err(Error::new(ErrorKind::NotFound, message));
     }
-    // The statement creates no sequence, so its outcome is not unknown: the next read shows it.
+    // Classify this as a read: if the outcome is unknown, the next read shows it.
     try_write(executor, &table.ddl()).await.map_err(|fault| failed(fault, Asked::Read))?;
     if exists(executor, table).await? {
         return Ok(());

@@ -220,7 +220,7 @@ impl Table {
             "UPDATE {self} SET `next` = LAST_INSERT_ID(`next`) + {count}{sets} WHERE `name` = {name}"
         );
         let holds = history.holds();
-        // As decimals: an unsigned subtraction can fail, and its result depends on `sql_mode`.
+        // Subtract as decimals: an unsigned subtraction can fail, and its result depends on `sql_mode`.
         let left = "CAST(`max` AS DECIMAL(20)) - CAST(`next` AS DECIMAL(20))";
         let whole = format!("`next` >= `start` AND `incarnation` > 0 AND `format` = {FORMAT}");
         Some(format!(

@@ -151,8 +151,12 @@ async fn first_reserve_creates_and_later_ones_are_one_statement() {
 async fn a_write_that_failed_is_the_last_statement() {
     let silent = fails(Fault::Silent(Duration::from_secs(1)));
     let cases = [
-        (silent, ErrorKind::UnknownOutcome, "no answer within 1s; it may have been applied"),
-        (fails(Fault::Uncommitted), ErrorKind::UnknownOutcome, "not committed; it may have been applied"),
+        (silent, ErrorKind::UnknownOutcome, "no answer within 1s; the write may have been applied"),
+        (
+            fails(Fault::Uncommitted),
+            ErrorKind::UnknownOutcome,
+            "not committed; the write may have been applied",
+        ),
         (says(1317), ErrorKind::UnknownOutcome, "(1317)"),
         (says(1213), ErrorKind::Unavailable, "begin it again"),
         (Reply(Ok(Answer::changed(1, None))), ErrorKind::StoreViolation, "check triggers"),
@@ -317,7 +321,11 @@ async fn in_a_transaction_all_or_nothing_is_taken() {
     assert_eq!(ids.draw(&mut server, 2).await.unwrap(), IdRange::new(99, 2).unwrap());
     for (answers, kind, hint) in [
         (vec![changed(0, 0), found([row(99)])], ErrorKind::Exhausted, "2 left"),
-        (vec![fails(Fault::Uncommitted)], ErrorKind::Conflict, "roll it back and begin it again"),
+        (
+            vec![fails(Fault::Uncommitted)],
+            ErrorKind::Conflict,
+            "roll the transaction back and begin it again",
+        ),
         (vec![fails(Fault::Silent(Duration::from_secs(1)))], ErrorKind::Unavailable, "no answer within 1s"),
         (vec![changed(0, 0), found([row(98)]), changed(0, 0)], ErrorKind::StoreViolation, "check triggers"),
         (vec![changed(0, 0), nothing(), says(1213)], ErrorKind::Unavailable, "begin it again"),
@@ -358,11 +366,8 @@ async fn a_record_is_written_once_or_its_outcome_is_unknown() {
 async fn row_of_another_server_is_adopted_once_if_unchanged() {
     let of = |was: &'static str| found([texts(&["s", "11", "1", "100", "7", "0", "1", was, "server 2"])]);
     let (calls, mut server) = opened([of("server 1")]).await;
-    assert_eq!(
-        refused(&calls, &mut server, "on server 1, and this is server 2; ").await,
-        ErrorKind::Conflict
-    );
-    // Either this process adopts the row or another was faster; then the reserve is sent again.
+    assert_eq!(refused(&calls, &mut server, "on server 1, not on server 2; ").await, ErrorKind::Conflict);
+    // This process adopts the row, or another was faster; in both cases, the reserve is sent again.
     for adopted in [1, 0] {
         let opening = opening().into_iter().chain([of("server 1"), changed(adopted, 0), changed(1, 21)]);
         let mut server = Alone::new(opening);

@@ -14,8 +14,7 @@ use super::table::Table;
 use crate::history::{RowHistory, refusal};
 use crate::{Executor, Statement, Timeout};
 
-/// The column of a row read by `select_history` that has its history. The next column has the
-/// current one.
+/// The column of `select_history` with the row's history. The next column has the current one.
 const WAS_AT: usize = 8;
 
 /// Returns the sequences of the table that were last written in another history, each with the

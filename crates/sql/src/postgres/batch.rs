@@ -79,7 +79,7 @@ impl Calls {
                 _ => break,
             }
         }
-        // Reserve for each of them separately, to get the reason.
+        // Reserve for each absent row separately, to get its error.
         let each = absent.iter().map(|&place| self.reserve_briefly(executor, &requests[place]));
         for (outcome, &place) in join_all(each).await.into_iter().zip(&absent) {
             outcomes[place] = Some(outcome);
@@ -124,7 +124,7 @@ fn found(rows: &[Row], request: &Reserve) -> Found {
 }
 
 fn held() -> Error {
-    let message = "another transaction holds the row, and a batch does not wait for it; try again with this \
+    let message = "another transaction has locked the row, and a batch does not wait for it; try again with this \
                    sequence only";
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -197,7 +197,7 @@ impl Calls {
         written.map_err(|error| self.located(error))
     }
 
-    /// Adds the schema of the table, since PostgreSQL names only the table.
+    /// Adds the table's schema to a permission error, since PostgreSQL names only the table.
     fn located(&self, error: Error) -> Error {
         let message = error.to_string();
         if error.kind() != ErrorKind::Denied || !message.contains("permission denied for table") {

@@ -43,7 +43,7 @@ pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_engine(error: &EngineError, asked: Asked) -> ErrorKind {
-    // While connecting, nothing was sent: FATAL is how the server refuses.
+    // While connecting, the server refuses with FATAL before any statement was sent.
     if asked == Asked::Connect || !error.ends_session {
         return of_code(&error.code);
     }
@@ -95,7 +95,7 @@ pub fn busy(connections: usize, timeout: Duration) -> Fault {
 /// connections, and `limit` names the setting that limits the pool.
 pub fn exhausted(connections: usize, timeout: Duration, own: &str, limit: &str) -> Fault {
     let message = format!(
-        "all {connections} connections were in use for {timeout:?}; draw ids before you take one, use \
+        "all {connections} connections were busy for {timeout:?}; draw before you take a connection, use \
          {own}, or raise {limit}"
     );
     Fault::Refused(Error::new(ErrorKind::Unavailable, message).refusing_waiters())
@@ -200,11 +200,14 @@ fn describe(fault: &Fault) -> String {
 
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
     Some(match (fault.code(), kind) {
-        (Some(LOCK_NOT_AVAILABLE), _) => "another transaction holds the row; try again, or raise the timeout",
+        (Some(LOCK_NOT_AVAILABLE), _) => {
+            "another transaction has locked the row; try again, or raise the timeout"
+        }
         (Some("53300"), _) => "raise `max_connections`, or close other connections",
         (Some("53100"), _) => "free space on the server's disk",
         (Some(READ_ONLY), _) if asked == Asked::InTransaction => {
-            "the transaction is read-only, or the server is a standby; begin it READ WRITE, on the primary"
+            "the transaction is read-only, or the server is a standby; begin a READ WRITE transaction on \
+             the primary"
         }
         (Some(READ_ONLY), _) => {
             "the server is a standby, or read-only; name the primary, or several hosts and \
@@ -219,7 +222,7 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
             "create the schema, or name another with `schema=NAME` (`schema(NAME)` in code)"
         }
         (Some(UNDEFINED_TABLE), _) => GONE,
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied",
+        (_, ErrorKind::UnknownOutcome) => "the write may have been applied",
         (Some("28000" | "28P01"), _) => "check the user and its password",
         (Some("42501"), _)
             if fault.message().is_some_and(|message| message.contains("row-level security")) =>
@@ -229,9 +232,7 @@ fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> 
         (Some("42501"), _) => {
             "grant the user USAGE on the schema, and SELECT, INSERT, UPDATE and DELETE on the table"
         }
-        (Some("42809"), _) => {
-            "an object of this name is not a sequence, but a table, for example; choose another name"
-        }
+        (Some("42809"), _) => "another object, such as a table, has this name; choose another name",
         (Some("42703" | "42804" | "42P10"), _) => {
             "the table is not idmill's; name another with `table=NAME` (`table(NAME)` in code)"
         }
@@ -306,7 +307,7 @@ mod tests {
             ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
             ("ERROR", "42883", Unsupported),    // an older server's function
             ("ERROR", "XX001", StoreViolation), // corrupt
-            // The server, or a pooler in front of it, does not know the outcome.
+            // The server, or a pooler in front of it, cannot report the outcome.
             ("ERROR", "40003", UnknownOutcome),
             ("ERROR", "08007", UnknownOutcome),
             ("ERROR", "08006", UnknownOutcome),

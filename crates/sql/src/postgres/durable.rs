@@ -22,7 +22,8 @@ impl Word for Keeps {
         (
             Self::Trust,
             "trust",
-            "not checked; only for throwaway test databases with `fsync=off`: on any other server, a machine crash can repeat ids",
+            "not checked; only for throwaway test databases: with `fsync=off`, a machine crash can repeat \
+             ids",
         ),
     ];
 }
@@ -33,7 +34,7 @@ pub(super) const DURABLE: &str = "CASE current_setting('synchronous_commit') WHE
      ELSE set_config('synchronous_commit', 'on', true) END || ' ' || current_setting('fsync') || ' ' \
      || current_setting('full_page_writes') AS durable";
 
-/// The same as a condition, which is always true. It also sets the lock timeout from the fourth
+/// The same settings, as a condition that is always true. It also sets the lock timeout from the fourth
 /// parameter; [`SETTINGS`] reads the settings back.
 pub(super) const SET: &str = "set_config('lock_timeout', $4, true) IS NOT NULL AND CASE current_setting('synchronous_commit') \
      WHEN 'remote_apply' THEN true ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END";
@@ -84,7 +85,7 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
 
 fn unsynced(setting: &str, value: &str) -> Error {
     let message = format!(
-        "{setting} = {value}: a crash would repeat ids; set {setting} = on, or for tests `durability=trust` \
+        "{setting} = {value}: a crash can repeat ids; set {setting} = on, or for tests `durability=trust` \
          (`Keeps::Trust`)"
     );
     Error::new(ErrorKind::Conflict, message)

@@ -48,8 +48,8 @@ impl History {
             match executor.execute(Statement::read(sql, [])).await {
                 Ok(_) => return Ok(Self { here: Some(here), failover: failover.unwrap_or_default() }),
                 Err(missing) if is_missing(&missing) => fault = Some(missing),
-                // Do not fall back to the cluster: other roles may read the timeline too, and each
-                // would then take the other's rows for another history.
+                // Do not fall back to the cluster: a role that may read the timeline would write another
+                // history to its rows.
                 Err(denied) if denied.code() == Some(DENIED) => {
                     fault = Some(denied);
                     break;
@@ -66,7 +66,7 @@ impl History {
         self.here.map(|here| format!(", {here} AS here")).unwrap_or_default()
     }
 
-    /// The assignment of the current history, to follow others.
+    /// The assignment of the current history, to append to other assignments.
     pub(super) fn sets(self) -> &'static str {
         if self.here.is_some() { ", history = session.here" } else { "" }
     }
@@ -93,7 +93,7 @@ impl History {
         if self.here.is_some() { "session.here" } else { "NULL" }
     }
 
-    /// The condition that the row was written in the current history, to follow others.
+    /// The condition that the row was written in the current history, to append to other conditions.
     pub(super) fn holds(self) -> &'static str {
         if self.here.is_some() { " AND (s.history IS NULL OR s.history = session.here)" } else { "" }
     }

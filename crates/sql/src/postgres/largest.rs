@@ -8,9 +8,8 @@ use super::run::read;
 use crate::column::{largest_sql, of_digits, of_precision};
 use crate::{Executor, Row};
 
-/// Describes a table and one of its columns. A domain has its base type. Parameters: the table as
-/// SQL writes it; the column. The two halves of a numeric's modifier are its precision and its
-/// scale.
+/// Describes a table and one of its columns. For a domain, the type is its base type. Parameters: the table
+/// as SQL writes it; the column. The two halves of a numeric's modifier are its precision and its scale.
 const LOOK: &str = "SELECT to_regclass($1)::text, format_type(coalesce(nullif(t.typbasetype, 0), t.oid), NULL), \
      CASE WHEN m.modifier >= 4 THEN greatest(0, ((m.modifier - 4) >> 16) - ((((m.modifier - 4) & 2047) # 1024) - 1024))::text END, \
      CASE WHEN c.relkind IN ('v', 'm') THEN 'view' WHEN c.relrowsecurity AND NOT coalesce(r.rolsuper OR r.rolbypassrls, false) \
@@ -55,7 +54,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
 
 fn hidden_by(found: &Row) -> Option<String> {
     let why = match found.text(3)? {
-        "view" => "it is a view, which may hide rows of its table",
+        "view" => "it is a view, which may hide rows of the underlying table",
         _ => "row-level security hides rows from this role",
     };
     Some(why.to_owned())

@@ -10,10 +10,10 @@
 //!   That limit is shorter than the timeout for the answer, so that the server times out first and
 //!   certainly did nothing. A statement that fails with [`LOCK_NOT_AVAILABLE`] may be sent again
 //!   with a longer limit. In a transaction of the caller the adapter passes an empty text.
-//! - An error of the server is [`Fault::Engine`](crate::Fault::Engine), with its severity. A
-//!   warning that [`is_of_commit`] makes a write [`Fault::Warned`](crate::Fault::Warned). If the
-//!   connection may be shared, check [`TRANSACTION_STATUS`] after a write: in an open transaction
-//!   it is [`Fault::Uncommitted`](crate::Fault::Uncommitted).
+//! - An error of the server is [`Fault::Engine`](crate::Fault::Engine), with its severity. If
+//!   [`is_of_commit`] holds for a warning, the write is [`Fault::Warned`](crate::Fault::Warned). If the
+//!   connection may be shared, check [`TRANSACTION_STATUS`] after a write: in an open transaction it is
+//!   [`Fault::Uncommitted`](crate::Fault::Uncommitted).
 //! - If a fault [`is_read_only`], the adapter runs [`IS_STANDBY`] on the same connection, and
 //!   [`read_only`] returns the fault to report.
 //! - Keep a connection if the statement succeeded, or if its fault [`leaves_connection`]; close it

@@ -39,11 +39,11 @@ pub enum Values {
 
 impl Word for Values {
     const WORDS: &'static [(Self, &'static str, &'static str)] = &[
-        (Self::Last, "last", "of its block, as Hibernate's `pooled` reads it"),
+        (Self::Last, "last", "the last id of its block, as in Hibernate's `pooled`"),
         (
             Self::First,
             "first",
-            "of its block, as EF Core, Npgsql, Quarkus and Hibernate's `pooled-lo` read it",
+            "the first id of its block, as in EF Core, Npgsql, Quarkus and Hibernate's `pooled-lo`",
         ),
     ];
 }
@@ -54,7 +54,7 @@ impl Word for Values {
 pub struct NativeState {
     /// Its name, without the schema.
     pub name: String,
-    /// `last_value`: the last value drawn, or the first value.
+    /// `last_value`: the last value drawn, or the first value if none was drawn.
     pub last: i64,
     /// `is_called`: whether `last` was drawn.
     pub called: bool,
@@ -124,7 +124,7 @@ impl NativeState {
             _ if self.persistence != "p" => "it is unlogged: a crash resets it; ALTER SEQUENCE … SET LOGGED",
             _ if self.cycles => "it restarts at its end; ALTER SEQUENCE … NO CYCLE",
             _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
-            _ if self.cache != 1 => "it caches values, so they do not grow; ALTER SEQUENCE … CACHE 1",
+            _ if self.cache != 1 => "it caches values, so ids are out of order; ALTER SEQUENCE … CACHE 1",
             _ if self.first() < 0 || self.last < 0 => {
                 "it has negative values; ALTER SEQUENCE … MINVALUE 0 RESTART"
             }
@@ -242,10 +242,9 @@ impl NativeState {
     }
 }
 
-/// The names of the sequences in a schema or in all schemas of the path. Each row has the name,
-/// whether it may be read (`true`), its schema, and the number of schemas that have it. Parameters
-/// of the page: the schema or an empty string for the path, the last name of the page before, the
-/// prefix and the limit.
+/// The names of the sequences in a schema or in all schemas of the path. Each row has the name, whether it
+/// may be read (`true`), its schema, and the number of schemas that have it. Parameters of the page: the
+/// schema or an empty string for the path, the last name of the previous page, the prefix and the limit.
 pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_privilege(c.oid, 'SELECT'), true))::text, \
     min(n.nspname::text), count(*)::text FROM pg_catalog.pg_class c \
     JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'S' \
@@ -317,7 +316,7 @@ pub struct Creation {
     pub told: Option<Values>,
     /// The identity to note.
     pub identity: Identity,
-    /// The minimum number of ids that its creator takes with it: 0, or rounded up to whole blocks.
+    /// The number of ids that its creator takes, rounded up to whole blocks; may be 0.
     pub count: u64,
 }
 
@@ -338,7 +337,8 @@ impl Creation {
             Values::Last => value,
         });
         let draw = value.map(|value| format!("PERFORM setval({}::regclass, {value}, true); ", literal(sql)));
-        // An increment of 1 does not determine the interpretation of a larger one.
+        // With an increment of 1, `first` and `last` mean the same: note neither, since a larger increment
+        // may follow.
         let noted = told.or((increment > 1).then_some(values));
         let body = format!(
             "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}{}",
@@ -405,11 +405,11 @@ pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &st
     let (last, called) = match after.next {
         None => (max, true),
         Some(next) if values == Values::First => (next, false),
-        // No value comes before it.
+        // No value comes before the start.
         Some(next) if next == after.bounds.start() => (first.as_ref().map_err(Clone::clone)?.value, false),
         Some(next) => (next - 1, true),
     };
-    // Keeps MINVALUE and START if possible: they only have to change if max comes down to them.
+    // Keep MINVALUE and START if both are below the new max.
     let bounds = if seen.min.max(seen.start) < max.cast_signed() {
         format!("MAXVALUE {max}")
     } else {

@@ -44,7 +44,7 @@ impl Table {
         format!("SELECT s.name::text, s.record::text FROM {} AS s WHERE s.name = $1", self.sql())
     }
 
-    /// Selects a page. Parameters: the name before it, the prefix and the number of rows.
+    /// Selects a page. Parameters: the last name of the previous page, the prefix and the number of rows.
     fn select_records(&self) -> String {
         format!(
             "SELECT s.name::text, s.record::text FROM {} AS s WHERE s.name COLLATE \"C\" > $1 \
@@ -92,7 +92,7 @@ impl Calls {
         if !found.is_table_of(&COLUMNS) {
             return Err(witness::not_ours(&witness.sql(), &found.columns));
         }
-        witness.must_last(&found, "its records would be lost")?;
+        witness.must_last(&found, "its records are lost")?;
         Ok(Some(self.witness.get_or_init(|| witness).clone()))
     }
 

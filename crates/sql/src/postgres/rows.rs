@@ -30,7 +30,7 @@ pub(super) fn asks(parameters: &[&(dyn Display + Sync)]) -> Vec<Value> {
     texts.chain([Value::Timeout]).collect()
 }
 
-/// The parameters of a page: the name before it, the prefix and the number of rows.
+/// The parameters of a page: the last name of the previous page, the prefix and the number of rows.
 pub(super) fn of_page(page: &Page) -> [Value; 3] {
     let after = page.after.as_ref().map_or("", Cursor::as_str);
     [after.into(), page.prefix.as_str().into(), paging::limit(page).to_string().into()]
@@ -51,7 +51,7 @@ pub(super) fn granted(row: &Row, request: &Reserve) -> Result<Grant> {
     before.next = Some(from);
     let grant = before.grant(request.count, request.ceiling)?;
     if before.reached() != after.reached() {
-        return unsound("moved less than requested; check triggers on the table");
+        return unsound("was not advanced by the requested count; check triggers on the table");
     }
     Ok(grant)
 }

@@ -110,7 +110,7 @@ impl<D: Driver> Sessions<D> {
         &self.0.driver
     }
 
-    /// Returns how grants must survive a crash of the server.
+    /// Returns the durability required of grants.
     pub fn keeps(&self) -> Keeps {
         self.0.keeps
     }
@@ -162,7 +162,7 @@ impl<D: Driver> Sessions<D> {
 
     /// Like [`run`](Self::run), but also returns the rows that were received before a failure.
     pub async fn run_some(&self, statement: &Statement<'_>) -> (Vec<Row>, Option<Fault>) {
-        // Covers the waits for a permit, a connection, locks and the answer.
+        // The deadline covers the waits for a permit, a connection, locks and the answer.
         let deadline = self.deadline();
         let outcome = match self.place(deadline).await {
             Ok(_permit) => self.send(statement, Timeout::Brief, deadline).await,
@@ -170,7 +170,7 @@ impl<D: Driver> Sessions<D> {
         };
         let held = outcome.1.as_ref().is_some_and(|fault| fault.code() == Some(LOCK_NOT_AVAILABLE));
         let waits = statement.timeout == Timeout::Full && statement.values.contains(&Value::Timeout);
-        // All other statements would wait too if there is only one connection.
+        // With only one connection, all other statements would wait too.
         if !held || !waits || !self.0.driver.has_several() {
             return outcome;
         }
@@ -206,8 +206,7 @@ impl<D: Driver> Sessions<D> {
         };
         let (mut rows, lock_timeout) = (Vec::new(), lock_timeout(timeout, deadline));
         let mut fault = self.ask(&mut session, statement, &lock_timeout, &mut rows, deadline).await.err();
-        // The reader of the rows rejects rows that are not durable; here, their session is not
-        // reused.
+        // The caller rejects rows that are not durable; here, the session that sent them is not reused.
         let durable =
             |row: &Row| must_be_durable(row.text(statement.durable_at).unwrap_or_default(), self.0.keeps);
         let mut sound = fault.is_some() || !statement.writes || rows.iter().all(|row| durable(row).is_ok());
@@ -276,8 +275,8 @@ impl<D: Driver> Sessions<D> {
     /// Returns a session after use. A lost session most likely means that the idle ones are lost
     /// too.
     fn put_back(&self, session: D::Session, sound: bool, fault: Option<&Fault>) {
-        // Held while the driver decides, so that clearing the idle sessions comes entirely before
-        // or after this.
+        // Hold the lock while the driver decides, so that the idle sessions are cleared either before or
+        // after this.
         let mut idle = self.0.idle.lock();
         if matches!(fault, Some(Fault::Silent(_) | Fault::Broken(_))) {
             idle.clear();
@@ -351,6 +350,6 @@ pub fn halfway(deadline: Instant) -> Instant {
 fn lock_timeout(timeout: Timeout, deadline: Instant) -> String {
     let most = halfway(deadline) - Instant::now();
     let timeout = if timeout == Timeout::Brief { most.min(BRIEFLY) } else { most };
-    // Rounded up, since less than a millisecond of the time has passed.
+    // Round up to offset the time that has passed, which is less than a millisecond.
     format!("{}ms", timeout.as_micros().div_ceil(1000).max(1))
 }

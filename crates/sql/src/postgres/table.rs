@@ -244,7 +244,7 @@ impl Table {
         )
     }
 
-    /// Selects a page. Parameters: the name before it, the prefix and the number of rows.
+    /// Selects a page. Parameters: the last name of the previous page, the prefix and the number of rows.
     pub(super) fn select_page(&self) -> String {
         format!(
             "SELECT {ROW} FROM {} AS s WHERE s.name COLLATE \"C\" > $1 AND s.name COLLATE \"C\" >= $2 \
@@ -288,15 +288,15 @@ impl Table {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        self.must_last(found, "its ids would be repeated")
+        self.must_last(found, "its ids repeat")
     }
 
     /// Checks that a crash does not empty the table. `or_else` describes the consequence.
     pub(super) fn must_last(&self, found: &Relation, or_else: &str) -> Result<()> {
         let Some(part) = &found.forgetful else { return Ok(()) };
         let message = format!(
-            "{}: {part} is unlogged, temporary or foreign, so a crash empties it and {or_else}; run ALTER \
-             TABLE {part} SET LOGGED",
+            "{}: {part} is unlogged, temporary or foreign: after a crash {or_else}; if it is unlogged, \
+             ALTER TABLE {part} SET LOGGED",
             self.sql()
         );
         Err(Error::new(ErrorKind::Conflict, message))

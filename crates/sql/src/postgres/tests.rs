@@ -221,11 +221,11 @@ async fn reserve_gives_up_after_lost_races_or_hidden_rows() {
 #[tokio::test]
 async fn row_changed_by_a_trigger_is_not_granted() {
     for (fault, changed) in [
-        ("moved less than requested", row("s", "1", "9", DURABLE)),
+        ("not advanced by the requested count", row("s", "1", "9", DURABLE)),
         ("does not show the reserved ids", row("s", "", "4", DURABLE)),
         ("for another sequence", row("other", "1", "4", DURABLE)),
     ] {
-        // After an update, and after an insert.
+        // Return the row after an update, and after an insert.
         for before in [vec![], vec![Ok(vec![]), Ok(vec![])]] {
             let mut session = Session::of(before.into_iter().chain([Ok(vec![changed.clone()])]));
             let error = calls().reserve(&mut session, &request("s", 3)).await.unwrap_err();
@@ -343,10 +343,10 @@ async fn row_of_another_history_is_adopted_once_if_unchanged() {
     let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)])]);
     let error = of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-    assert!(error.to_string().contains(&format!("on {was}, and this is {here}")), "{error}");
+    assert!(error.to_string().contains(&format!("on {was}, not on {here}")), "{error}");
     assert_eq!(session.heard().iter().filter(|one| one.writes).count(), 1, "nothing but the reserve");
 
-    // Either this process adopts the row or another was faster; then the reserve is sent again.
+    // This process adopts the row, or another was faster; in both cases, the reserve is sent again.
     for adopted in [vec![row("s", "1", "14", DURABLE)], vec![]] {
         let after = Ok(vec![row("s", "14", "17", DURABLE)]);
         let mut session = Session::of([Ok(vec![]), Ok(vec![row_of(was, here)]), Ok(adopted), after]);
@@ -354,7 +354,7 @@ async fn row_of_another_history_is_adopted_once_if_unchanged() {
         assert_eq!(range(&grant), (14, 3));
         let adopt = session.heard().remove(2);
         let values = ["s", "7", "0", "4", was, "14"].map(Value::from);
-        assert_eq!(adopt.values[..6], values, "as it was seen, and ten further");
+        assert_eq!(adopt.values[..6], values, "the row as it was read, with next raised by 10");
         assert!(adopt.sql.contains("s.next = $4::numeric AND s.history = $5"), "{}", adopt.sql);
     }
     // A row that already has this history is not adopted again: another process was faster.
@@ -380,7 +380,7 @@ async fn unreported_history_is_queried_once() {
     let sql = |calls: &Calls| calls.table.reserve(false, false, calls.history);
     let told = sql(&open(vec![Ok(told())], None).await.unwrap());
     assert!(told.contains("pg_walfile_name") && told.contains("s.history = 'cluster ' ||"), "{told}");
-    assert!(told.contains(super::history::SYSTEM), "a session that keeps it knows that: {told}");
+    assert!(told.contains(super::history::SYSTEM), "the SQL must read the cluster's identifier: {told}");
     let half = sql(&open(vec![missing(), Ok(vec![])], None).await.unwrap());
     assert!(half.contains("pg_control_system") && !half.contains("pg_walfile_name"), "{half}");
     for (answers, failover) in

@@ -1,5 +1,5 @@
-//! Statements as text: splits them at their placeholders, for drivers that number placeholders
-//! otherwise or have none.
+//! Statements as text: splits them at their placeholders, for drivers that number placeholders differently or
+//! have none.
 
 use idmill::{Error, ErrorKind};
 

@@ -32,9 +32,8 @@ fn classify_code(error: &EngineError) -> ErrorKind {
     let extended = extended(error);
     match code::primary(extended) {
         code::IOERR if extended == code::IOERR_CORRUPTFS => ErrorKind::StoreViolation,
-        // Others are writing, recovering or changing the schema; or memory, disk space, file
-        // descriptors or the disk itself are missing. All of these are temporary, so a retry can
-        // succeed.
+        // Others are writing, recovering or changing the schema; or memory, disk space, file descriptors or
+        // the disk itself are unavailable. All of these are temporary, so a retry can succeed.
         code::BUSY
         | code::LOCKED
         | code::PROTOCOL
@@ -154,16 +153,18 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
     let extended = extended(engine(fault)?);
     Some(match (code::primary(extended), kind) {
         (code::BUSY, _) if extended == code::BUSY_SNAPSHOT => {
-            "another connection wrote after this transaction's read; roll back and begin again, best with \
-             BEGIN IMMEDIATE"
+            "another connection wrote after this transaction's read; roll back, and begin again with BEGIN \
+             IMMEDIATE"
         }
-        (code::BUSY | code::LOCKED, _) => "another connection holds it; try again, or raise `busy_timeout`",
+        (code::BUSY | code::LOCKED, _) => {
+            "another connection holds the lock; try again, or raise `busy_timeout`"
+        }
         _ if is_for_want_of_room(extended) => ROOM,
         (code::IOERR, _) => "check the disk and its file system",
         (code::CANTOPEN, _) => {
             "make the file, its -wal and -shm, and the directory readable and writable for this user"
         }
-        (code::NOTADB, _) => "the file is not an SQLite database; name another",
+        (code::NOTADB, _) => "the file is not an SQLite database; name another file",
         (code::CORRUPT, _) => "restore it from a backup, and raise the sequences above every id in use",
         (_, ErrorKind::Denied) => {
             "make the file, its -wal and -shm, and the directory writable for this user"

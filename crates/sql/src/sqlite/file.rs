@@ -95,8 +95,8 @@ fn mount_point(line: &[u8]) -> Option<Vec<u8>> {
 
 fn mounted(path: &Path) -> Error {
     let message = format!(
-        "{} is a mount point, so its -wal file, which has the last ids, stays outside; mount the directory \
-         of the file",
+        "{} is a mount point, so its -wal file, which has the last ids, is outside the mount; mount the \
+         directory of the file",
         path.display()
     );
     Error::new(ErrorKind::Conflict, message)
@@ -110,7 +110,7 @@ fn mounted(path: &Path) -> Error {
 pub(super) struct FileId(Option<(u64, u64)>);
 
 impl FileId {
-    /// Identifies a database file, which may have only one name.
+    /// Identifies a database file, which must not have several names.
     pub(super) fn of(path: &Path) -> Result<Self> {
         let metadata = std::fs::metadata(path).map_err(|error| {
             if error.kind() == io::ErrorKind::NotFound { Self::moved(path) } else { inaccessible(error) }
@@ -249,8 +249,8 @@ impl Log {
 
     fn removed(path: &Path) -> Error {
         let message = format!(
-            "{} was removed or replaced while in use; stop all users, set each sequence above its ids \
-             (`idmill set NAME --next N`)",
+            "{} was removed or replaced while in use; stop all users, then run `idmill set NAME --next N` \
+             with N above the ids in use",
             path.display()
         );
         Error::new(ErrorKind::StoreViolation, message)

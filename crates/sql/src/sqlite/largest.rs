@@ -45,7 +45,7 @@ fn number(value: &Value) -> Option<Option<i128>> {
 async fn hidden_by<E: Executor>(executor: &mut E, path: &ColumnPath) -> Option<String> {
     let table = path.parts().iter().rev().nth(1).map(String::as_str).unwrap_or_default();
     let views = read(executor, path, LOOK.to_owned(), [table.into()]).await.unwrap_or_default();
-    (!views.is_empty()).then(|| "it is a view, which may hide rows of its table".to_owned())
+    (!views.is_empty()).then(|| "it is a view, which may hide rows of the underlying table".to_owned())
 }
 
 async fn read<E: Executor, const N: usize>(

@@ -1,8 +1,8 @@
 //! SQLite.
 //!
-//! A [`Session`] is one connection to a database file and watches that file. [`Calls`] has the
-//! calls of [`Store`](idmill::store::Store) on it. A [`Table`] is drawn from in a transaction of
-//! the caller. The adapter opens connections and uses each for one call at a time.
+//! A [`Session`] is one connection to a database file and watches that file. [`Calls`] has the calls of
+//! [`Store`](idmill::store::Store) on it. [`Table`] draws in a transaction of the caller. The adapter opens
+//! connections and uses each for one call at a time.
 //!
 //! # Answers of the executor
 //!
@@ -29,8 +29,8 @@
 //! open a file with such a table. Instead, `CHECK`s enforce the types, and every row is checked
 //! when it is read.
 //!
-//! The table of the records is created when the first record is written. A record is a text under a
-//! name. The transaction that writes it first reads the text that it replaces.
+//! The table of the records is created when the first record is written. A record is a text under a name.
+//! Before a transaction replaces a record, it reads the old text.
 
 mod calls;
 mod classify;

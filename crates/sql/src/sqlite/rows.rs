@@ -28,7 +28,7 @@ impl Table {
             _ => None,
         };
         let text = legible(row, 0);
-        // A lossy conversion would turn it into another name.
+        // A lossy conversion would turn the bytes into another name.
         let is_text = !matches!(row.get(0), Value::Bytes(_));
         let name = if is_text { Ok(&*text) } else { Err("has a name that is not UTF-8") };
         let used_up = *row.get(1) == Value::Null;
@@ -119,7 +119,7 @@ mod tests {
             (integers([5, 10, 20, 1, 0, 1]), "next 5 outside"),
             (integers([21, 10, 20, 1, 0, 1]), "next 21 outside"),
             (integers([-1, 10, 20, 1, 0, 1]), "next 18446744073709551615 outside"),
-            (integers([15, 20, 10, 1, 0, 1]), "without ids"),
+            (integers([15, 20, 10, 1, 0, 1]), "invalid bounds"),
             (integers([15, 10, 20, 0, 0, 1]), "incarnation 0"),
             (integers([15, 10, 20, -3, 0, 1]), "incarnation -3"),
             (integers([15, 10, 20, 1, -1, 1]), "epoch -1"),

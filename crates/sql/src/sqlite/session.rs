@@ -50,9 +50,9 @@ impl<E: Executor> Session<E> {
     /// `connect` opens a new connection in this mode each time, which closes when it is dropped. It must not
     /// return a shared connection: one of them only probes whether others use the file under another name.
     ///
-    /// If several processes create one file at the same time, each can get "busy", even where
-    /// SQLite does not wait (the switch to WAL). Retry while the error [passes](super::passes), for
-    /// up to the busy timeout. Steps that were already done have no effect.
+    /// If several processes create one file at the same time, each can get "busy": SQLite does not wait
+    /// during the switch to WAL. Retry while the error [passes](super::passes), for up to the busy timeout.
+    /// Steps that were already done have no effect.
     ///
     /// # Errors
     /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table
@@ -145,7 +145,7 @@ impl<E: Executor> Session<E> {
         let mut db = connect(mode).await.map_err(|fault| failed(fault, Asked::Connect))?;
         be_patient(&mut db, settings.busy_timeout.as_millis()).await?;
         let file = FileId::of(path)?;
-        // The file was replaced while it was being opened. The connection may have either file.
+        // The file was replaced while it was being opened. The connection may have opened either file.
         if before.is_some_and(|before| before != file) {
             return Err(FileId::moved(path));
         }
@@ -293,8 +293,8 @@ fn wants_a_look(path: &Path, mode: Mode) -> bool {
 /// Checks that no process has the database open in WAL mode if there is no log next to it: that log
 /// would be elsewhere, or was removed.
 ///
-/// Where processes start and stop, the database may never be free, and at times has no log: after
-/// the last of them has closed it, while others probe it. So the check repeats.
+/// If processes start and stop often, the database may never be free. It has no log after the last of them
+/// closed it, while others probe it. So the check repeats.
 async fn must_be_unshared<E, F>(connect: &mut impl FnMut(Mode) -> F, path: &Path) -> Result<()>
 where
     E: Executor,
@@ -314,8 +314,8 @@ where
         if Instant::now() >= until {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                "the open database has no -wal file here; stop all users: it is used by a hard link or file \
-                 mount, or -wal was removed",
+                "the database is in use, but has no -wal file here (hard link, file mount, or -wal was \
+                 removed); stop all its users",
             ));
         }
     }

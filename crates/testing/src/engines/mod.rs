@@ -208,7 +208,7 @@ pub fn tool(engine: &str, name: &str) -> Option<Command> {
 fn script(name: &str) -> PathBuf {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut scripts = package.ancestors().map(|above| above.join("ci/engines"));
-    scripts.find(|scripts| scripts.is_dir()).expect("ci/engines in a directory above").join(name)
+    scripts.find(|scripts| scripts.is_dir()).expect("a parent directory has ci/engines").join(name)
 }
 
 /// The engine's version, after fetching it once per process.
@@ -219,7 +219,8 @@ fn fetched(name: &str) -> Option<String> {
 
 fn fetch(name: &str) -> Option<String> {
     // Several test binaries may run concurrently, and package managers do not support that.
-    let lock = File::create(std::env::temp_dir().join("idmill-engines.lock")).expect("a file for the lock");
+    let lock =
+        File::create(std::env::temp_dir().join("idmill-engines.lock")).expect("the lock file can be created");
     lock.lock().expect("locks");
     let fetch = Command::new(script(name)).arg("fetch").output().expect("the script runs");
     let said = String::from_utf8_lossy(&fetch.stderr);

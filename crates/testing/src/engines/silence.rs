@@ -1,4 +1,4 @@
-//! Connections whose state is lost on the way, as by a firewall, so that their senders get no answer.
+//! Connections whose state a firewall on the path has dropped, so that their senders get no answer.
 
 use std::sync::Arc;
 use std::time::Duration;

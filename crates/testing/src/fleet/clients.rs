@@ -107,7 +107,7 @@ impl Resp {
                 ends.chunks(2).for_each(|ends| connection.given(ends[0], ends[1], asked));
                 Ok(whole)
             }
-            Way::Ids(_) | Way::Ranges(_) => Err(odd("HTTP has its own port")),
+            Way::Ids(_) | Way::Ranges(_) => Err(odd("HTTP requests need the HTTP port")),
         }
     }
 
@@ -174,7 +174,7 @@ impl Http {
         let (n, form) = match way {
             Way::Ids(n) => (n, "ids"),
             Way::Ranges(n) => (n, "ranges"),
-            _ => return Err(odd("the Redis protocol has its own port")),
+            _ => return Err(odd("Redis commands need the Redis port")),
         };
         let request = format!("POST /v1/sequences/{sequence}/ids?n={n}&form={form}");
         let (status, head, body) = self.ask(&request).await?;

@@ -18,7 +18,7 @@ pub enum Hostile {
     Endless,
     /// Commands whose answers are not read.
     Unread,
-    /// Connects and leaves, many times.
+    /// Connects and disconnects, many times.
     Flutters,
 }
 
@@ -91,7 +91,8 @@ pub fn garbage(seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends bytes and reads until the server leaves or is silent for this long. Returns the bytes it read.
+/// Sends bytes and reads until the server closes the connection or is silent for this long. Returns the bytes
+/// it read.
 pub async fn answer_to(address: SocketAddr, bytes: &[u8], silence: Duration) -> Vec<u8> {
     let mut answer = Vec::new();
     let Ok(mut stream) = TcpStream::connect(address).await else { return answer };

@@ -13,7 +13,7 @@ use super::clients::{Http, Refused, Resp, Way};
 use super::recorder::{Connection, Recorder};
 use super::server::Server;
 
-/// A request that takes no longer counts as answered in time.
+/// A request that takes at most this long counts as answered in time.
 const IN_TIME: Duration = Duration::from_secs(1);
 
 /// Servers by place. A server may be gone, or replaced by another process.
@@ -63,7 +63,7 @@ impl Fleet {
 pub struct Pace {
     pub sequence: &'static str,
     pub clients: usize,
-    /// Between two requests of a client.
+    /// The pause between two requests of a client.
     pub pause: Duration,
     /// A client's timeout for an answer, after which it switches to another server.
     pub timeout: Duration,
@@ -147,7 +147,7 @@ impl Load {
         Self { clients, ending, waits }
     }
 
-    /// Waits until every client has its answer and leaves.
+    /// Waits until every client has its answer and disconnects.
     pub async fn end(mut self) -> Arc<Waits> {
         self.ending.store(true, Ordering::Release);
         while let Some(client) = self.clients.join_next().await {
@@ -172,7 +172,7 @@ struct Client {
 impl Client {
     async fn draw_all_the_time(mut self, at: usize) {
         let ways = self.pace.ways.clone();
-        // Starts the clients one after the other.
+        // Stagger the starts of the clients.
         sleep(self.pace.pause.mul_f64(at as f64 / self.pace.clients as f64)).await;
         for way in ways.iter().cycle().skip(at) {
             if self.ending.load(Ordering::Acquire) {
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Tries one server after the other until one answers. Returns false if the load ends before.
+    /// Tries one server after the other until one answers. Returns false if the load ends first.
     async fn answered(&mut self, way: Way) -> bool {
         loop {
             for _ in 0..self.fleet.places() {

@@ -1,4 +1,5 @@
-//! Servers of `idmill serve` as processes, clients that draw from them, and every id that those were given.
+//! Servers of `idmill serve` as processes, clients that draw from them, and every id that the clients
+//! received.
 //!
 //! ```ignore
 //! let recorder = Recorder::new();

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 /// Ids of one page of the set: 4 KiB of bits.
 const PAGE: u64 = 1 << 15;
 const WORDS: usize = (PAGE / 64) as usize;
-/// Maximum number of draws that are kept, to report who had a duplicate before.
+/// Maximum number of draws that are kept, to report the first receiver of a duplicate.
 const KEPT: usize = 200_000;
 /// Maximum number of draws per server that are kept, to compare later draws with.
 const COMPARED: usize = 4096;
@@ -98,7 +98,7 @@ impl Seen {
         }
         if largest.is_some_and(|largest| draw.first <= largest) {
             self.fault(|| {
-                format!("{draw:?} was requested after {largest:?} was returned by the same server")
+                format!("{draw:?} is not above {largest:?}, which the same server had returned before")
             });
         }
     }
@@ -144,8 +144,8 @@ impl Recorder {
         self.seen.lock().faults.clone()
     }
 
-    /// Checks that no id is a duplicate, and that the ids of each connection grow. The ids of a server must
-    /// also grow, if one was requested after another had arrived. Returns their number.
+    /// Checks that no id is a duplicate, and that the ids of each connection grow. An id that a server
+    /// returns must also be larger than its ids that arrived before the request. Returns their number.
     ///
     /// # Panics
     /// Otherwise.
@@ -161,7 +161,7 @@ impl Recorder {
     /// If a client received a larger id.
     pub fn missing(&self, next: u64) -> u64 {
         let seen = self.seen.lock();
-        assert!(seen.largest < next, "{} was handed out, and next is {next}", seen.largest);
+        assert!(seen.largest < next, "{} was handed out, but next is {next}", seen.largest);
         next - 1 - seen.count
     }
 }
@@ -185,7 +185,9 @@ impl Connection {
         let before = asked.saturating_duration_since(self.recorder.begun);
         let draw = Draw { server: self.server, connection: self.number, first, last, before, after };
         if self.last.is_some_and(|last| first <= last) {
-            seen.fault(|| format!("{draw:?} came after {:?} on the same connection", self.last));
+            seen.fault(|| {
+                format!("{draw:?} is not above the earlier {:?} of the same connection", self.last)
+            });
         }
         self.last = Some(last);
         seen.note(draw);

@@ -50,7 +50,7 @@ pub struct Totals {
     pub gaps: u64,
     /// Ids of reserves with an unknown outcome.
     pub unknown: u64,
-    /// Part of the ids handed out.
+    /// Included in `handed_out`.
     pub unread: u64,
     pub skipped: u64,
 }
@@ -80,7 +80,7 @@ impl Server {
     /// # Panics
     /// If the server ends before it listens.
     pub fn start(command: &mut Command) -> Self {
-        Self::try_start(command, &[]).unwrap_or_else(|said| panic!("it does not start: {said}"))
+        Self::try_start(command, &[]).unwrap_or_else(|said| panic!("the server did not start: {said}"))
     }
 
     /// The same, but returns the server's log if the server ends before it listens. The log must not contain
@@ -97,7 +97,7 @@ impl Server {
         let (sender, addresses) = channel();
         let reader = keep(process.stderr.take().expect("piped"), log.clone(), sender);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        // The reader ends with the process, and the channel with the reader.
+        // The channel closes when the process ends, so these calls do not wait longer than that.
         let (resp, http) = (addresses.recv_timeout(LONG), addresses.recv_timeout(LONG));
         let (Ok(resp), Ok(http)) = (resp, http) else {
             let _ = process.kill();
@@ -155,7 +155,7 @@ impl Server {
         let (code, log) = self.end();
         assert_eq!(code, Some(0), "{log}");
         let ended = log.lines().rev().find(|line| line.contains("\"message\":\"ended\""));
-        let ended = ended.unwrap_or_else(|| panic!("the log does not account for its ids: {log}"));
+        let ended = ended.unwrap_or_else(|| panic!("the log has no `ended` line: {log}"));
         let field = |name: &str| {
             let (_, rest) = ended.split_once(&format!("\"{name}\":")).expect("the field is there");
             digits(rest).expect("a number")
@@ -178,7 +178,7 @@ impl Server {
         let status = loop {
             match self.process.try_wait().expect("our child") {
                 Some(status) => break status,
-                None if begun.elapsed() > LONG => panic!("it does not end: {}", self.log()),
+                None if begun.elapsed() > LONG => panic!("the server did not exit: {}", self.log()),
                 None => thread::sleep(Duration::from_millis(2)),
             }
         };
@@ -225,7 +225,7 @@ impl Server {
             }
             before = now;
         }
-        panic!("it is still at it");
+        panic!("the server did not become idle");
     }
 
     /// Returns the processor time of the process, in hundredths of a second.

@@ -1,6 +1,6 @@
 //! Entities with keys from idmill: `auto_increment` is off.
 
-#![allow(unreachable_pub, reason = "the derives write more of the kind")]
+#![allow(unreachable_pub, reason = "the derives generate more public items")]
 
 pub(crate) mod order {
     use sea_orm::entity::prelude::*;

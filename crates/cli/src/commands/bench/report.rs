@@ -44,7 +44,8 @@ impl Report {
         let times = ["MODE", "THREADS", "VALUES/S", "P50", "P75", "P90", "P99", "P99.9", "MAX"];
         let counts = ["MODE", "THREADS", "VALUES", "RESERVES", "WAITED", "GAPS", "LEFT", "RETRIES"];
         let mut text = format!(
-            "Milliseconds per transaction that works for {hold} ms, corrected for coordinated omission:\n{gap}{}\n{}",
+            "Transaction times in ms, with {hold} ms of work each, corrected for coordinated \
+             omission:\n{gap}{}\n{}",
             sheet(&Sheet::of(&times, self.runs.iter().map(Row::times))),
             sheet(&Sheet::of(&counts, self.runs.iter().map(Row::counts)))
         );
@@ -71,7 +72,7 @@ impl Report {
             // Skip the reference mode, which would always be a bar of 1.
             let others = compared.iter().filter(|run| run.mode != Mode::InTransaction);
             pictures.push(bars(
-                "Values per second, relative to in-transaction with the same number of threads",
+                "Values per second, relative to the in-transaction mode at the same thread count",
                 &["here", "published, on Cloud Spanner"],
                 digits,
                 others.map(|run| (run.mode, run.threads, run.throughputs().to_vec())),

@@ -25,7 +25,7 @@ pub(super) enum Subject {
     /// One reserve per id.
     Alone { store: Arc<dyn Store>, runtime: Handle, reserves: AtomicU64 },
     /// Ids from memory. Each thread has its own handle unless the allocator is shared. `before` is the number
-    /// of waits before the start, which filled memory.
+    /// of waits while memory was filled, before the start.
     Ranges { sequences: Sequences, allocator: Allocator, shared: bool, before: u64 },
 }
 

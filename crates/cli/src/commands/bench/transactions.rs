@@ -133,7 +133,7 @@ fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
         let begun = pool.start_transaction(TxOpts::default()).await;
         let mut transaction = begun.map_err(|error| failed(ErrorKind::Unavailable)(error.into()))?;
         if let Err(error) = ids.reserve(&mut transaction, values).await {
-            // Ignore a failed rollback, because the first error has the cause.
+            // Ignore a failed rollback, because the first error is reported.
             let _ = transaction.rollback().await;
             return Err(error);
         }

@@ -73,9 +73,9 @@ fn labels(finding: &Finding) -> Labels {
 
 fn describe() {
     for (name, unit, what) in [
-        (FINDINGS, Unit::Count, "Findings of the last check; 0 after the finding is gone"),
+        (FINDINGS, Unit::Count, "Findings of the last check; 0 once resolved"),
         (SEQUENCES, Unit::Count, "Sequences examined"),
-        (LAST_LOOK, Unit::Seconds, "End of the last check, in seconds since 1970"),
+        (LAST_LOOK, Unit::Seconds, "Unix time at which the last check ended"),
         (DAYS_LEFT, Unit::Count, "Days until the sequence is exhausted, at the given or measured rate"),
     ] {
         describe_gauge!(name, unit, what);

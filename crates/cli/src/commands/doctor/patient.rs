@@ -108,7 +108,7 @@ impl Patient {
             let after = doctor::apply(&**store, &finding.remedy).await.map_err(Failure::from)?;
             let next = |info: &Option<SequenceInfo>| info.as_ref().and_then(|info| info.next);
             done = true;
-            // Another finding may already have raised the same sequence further.
+            // The fix of another finding may already have raised the sequence further.
             if next(&before) != next(&after) {
                 report.fixed(name, next(&before), next(&after))?;
             }

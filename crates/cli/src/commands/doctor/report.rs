@@ -1,4 +1,4 @@
-//! Prints findings: for people with a command to copy, for programs one line each.
+//! Prints findings: as text with a command to copy, or as one line of JSON each.
 
 use idmill::SequenceName;
 use idmill::store::Bounds;
@@ -13,7 +13,7 @@ use crate::output::{self, or_dash, print_line};
 
 /// Advice before a command that recreates a sequence.
 const EMPTIED: &str =
-    "correct `--store`, or restore the store; run the command only if it was emptied on purpose";
+    "correct `--store`, or restore the store; run the command only if the store was emptied on purpose";
 /// Advice before a command that recreates a sequence with unknown bounds.
 const EMPTIED_OF_BOUNDS: &str = "correct `--store`, or restore the store; if it was emptied on purpose, correct start and max, then run the command";
 

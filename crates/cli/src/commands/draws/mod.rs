@@ -93,7 +93,9 @@ fn draw(allocator: &Allocator, args: &Draws, mode: Drawing, plan: &Measurement) 
         Drawing::Block => measure(plan, || allocator.block(args.block)),
         Drawing::Take => measure(plan, || Ok(Take { allocator, ids: args.take })),
         Drawing::Async => measure(plan, || {
-            let none = |error| Error::new(ErrorKind::Unavailable, "no runtime for a thread").because(error);
+            let none = |error| {
+                Error::new(ErrorKind::Unavailable, "cannot start a runtime for a thread").because(error)
+            };
             let runtime = Builder::new_current_thread().enable_time().build().map_err(none)?;
             Ok(Future_ { allocator, runtime })
         }),

@@ -61,7 +61,7 @@ impl Planned {
         let window = window.datacenters(args.datacenters).ids(max);
         let window = (args.datacenters > 1).then(|| window.plan()).transpose()?;
         let restarts = args.restarts * processes * SECONDS_A_YEAR / SECONDS_A_DAY;
-        // At a crash, memory is anywhere between the watermark and its maximum.
+        // At a crash, memory holds on average the watermark plus half a step.
         let lost = sizes.watermark as f64 + sizes.step as f64 / 2.0;
         let (drawn, wasted) = (args.rate * SECONDS_A_YEAR, restarts * lost);
         Ok(Self { args, workload, sizes, bounds: Bounds::new(1, max)?, window, drawn, wasted })
@@ -97,7 +97,7 @@ impl Planned {
     /// Returns why the plan fails: it does not survive the outage, or the ids last less than a year.
     fn broken(&self, outage: &Outage) -> Option<String> {
         if !self.survives(outage) {
-            return Some("the plan does not survive the outage".to_owned());
+            return Some("the ids in memory may run out during the outage".to_owned());
         }
         (self.years() < 1.0).then(|| format!("the ids last {}", years(self.years())))
     }
@@ -116,8 +116,8 @@ impl Planned {
             "drawn_per_year": self.drawn,
             "wasted_per_year": self.wasted,
             "years_until_exhaustion": self.years(),
-            // The sizes for one datacenter; `held` is the sum over all datacenters. `null` for one
-            // datacenter.
+            // The sizes of each datacenter's window; `held` is the sum over all datacenters. `null` if there
+            // is only one datacenter.
             "window": self.window.as_ref().map(|size| json!({
                 "range": size.range,
                 "threshold_percent": size.threshold,
@@ -143,14 +143,14 @@ impl Planned {
         let (drawn, wasted) = (number(self.drawn), number(self.wasted));
         let lost = 100.0 * self.wasted / (self.drawn + self.wasted);
         let mut rows = vec![
-            ("each process", format!("{rate} ids/s, one of {}", self.args.processes)),
+            ("each process", format!("{rate} ids/s; processes: {}", self.args.processes)),
             ("watermark", format!("{watermark} ids = {rate}/s x ({budget} + 4 x {latency}){capped}")),
             ("step", format!("{step} ids; {} reserves per hour in total", number(self.reserves_per_hour()))),
             ("waste", format!("at most {} ids if a process crashes", grouped(sizes.most_in_memory()))),
             ("settings", settings(work)),
-            ("lasts", format!("{} without the store, at least", whole(self.lasts().as_secs_f64()))),
+            ("lasts", format!("at least {} without the store", whole(self.lasts().as_secs_f64()))),
             ("simulated", self.simulated(outage)),
-            ("a year", format!("{drawn} ids drawn, {wasted} lost by restarts ({lost:.2} %)")),
+            ("a year", format!("{drawn} ids drawn, {wasted} lost in restarts ({lost:.2} %)")),
             ("ids up to", format!("{}: {}", grouped(self.bounds.max()), years(self.years()))),
         ];
         rows.extend(self.window.as_ref().map(|size| ("datacenters", self.of_window(size))));
@@ -172,7 +172,10 @@ impl Planned {
     fn of_window(&self, size: &RangeSize) -> String {
         let (lasts, held) = (whole(self.window_lasts(size)), grouped(size.held));
         let option = format!("range={}&threshold={}%25", size.range, size.threshold);
-        format!("{option}: a window lasts {lasts} without the others; all hold at most {held} ids")
+        format!(
+            "{option}: a window lasts {lasts} without the other datacenters; all windows hold at most \
+             {held} ids"
+        )
     }
 
     /// Returns an error if the plan does not hold.
@@ -180,10 +183,10 @@ impl Planned {
         let Some(why) = self.broken(outage) else { return Ok(()) };
         let hint = match self.needed() {
             _ if self.survives(outage) => {
-                "use wider ids (`--bits 63`), or waste fewer ids with a shorter `--outage`".to_owned()
+                "use wider ids (`--bits 63`), or plan for a shorter `--outage` to waste fewer ids".to_owned()
             }
             Some(needed) => format!("set `--max-buffered {needed}`, or plan for a shorter `--outage`"),
-            None => "plan with more ids, or for a shorter `--outage`".to_owned(),
+            None => "allow more ids (`--bits` or `--max`), or plan for a shorter `--outage`".to_owned(),
         };
         Err(Failure::refused(why).hint(hint))
     }

@@ -37,7 +37,9 @@ pub(super) struct Outage {
 /// Simulates an outage that begins at the worst moment: memory is at the watermark.
 pub(super) fn outage(workload: &Workload, outage: Duration, bounds: Bounds) -> Result<Outage> {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
-    let failed = |error| Error::new(ErrorKind::Unavailable, "no runtime for the simulation").because(error);
+    let failed = |error| {
+        Error::new(ErrorKind::Unavailable, "cannot start a runtime for the simulation").because(error)
+    };
     runtime.map_err(failed)?.block_on(Simulation::run(workload, outage, bounds))
 }
 
@@ -146,7 +148,7 @@ impl Simulation {
                 return Ok(());
             }
         }
-        let message = "the sizes were not stable within the simulated time; raise `--rate`, so that ids are drawn more often";
+        let message = "the range sizes did not settle within the simulated time; set a higher `--rate`";
         Err(Error::new(ErrorKind::InvalidInput, message))
     }
 

@@ -45,7 +45,7 @@ use traces::Traces;
 const IDLE: Duration = Duration::from_secs(600);
 /// Interval of the metrics recorder's upkeep.
 const UPKEEP: Duration = Duration::from_secs(5);
-/// How long an unreachable store is retried at the start.
+/// How long an unreachable store is retried at startup.
 const REACHED_WITHIN: Duration = CONNECT_TIMEOUT;
 /// Pause between two attempts to open the store.
 const RETRY: Duration = Duration::from_millis(500);
@@ -103,7 +103,7 @@ pub(crate) async fn run(global: &Global, args: Serve) -> Outcome {
         () = systemd::keep(&figures) => {}
         () = upkeep(&metrics) => {}
         () = log.keep() => {}
-        () = told_twice => tracing::warn!("stopped by a second signal: ids in memory are a gap"),
+        () = told_twice => tracing::warn!("stopped by a second signal: ids in memory leave a gap"),
     }
     traces.end().await;
     Ok(())
@@ -158,7 +158,7 @@ async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
         }
         if !std::mem::replace(&mut reported, true) {
             tracing::warn!(
-                "the store is unreachable, and is retried for {REACHED_WITHIN:?}: {}",
+                "the store is unreachable; retrying for {REACHED_WITHIN:?}: {}",
                 failure.message()
             );
         }
@@ -168,7 +168,7 @@ async fn opened(global: &Global) -> Outcome<Arc<dyn Store>> {
 
 fn recorder() -> Outcome<PrometheusHandle> {
     let recorder = PrometheusBuilder::new().install_recorder();
-    recorder.map_err(|error| Failure::usage(format!("metrics cannot be recorded: {error}")))
+    recorder.map_err(|error| Failure::usage(format!("cannot install the metrics recorder: {error}")))
 }
 
 async fn upkeep(metrics: &PrometheusHandle) {
@@ -188,7 +188,7 @@ fn told_twice() -> impl Future<Output = ()> {
     }
 }
 
-/// Logs the use of all granted ids at the end. Each id was handed out, given back, or is a gap. Ids that
+/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. Ids that
 /// were handed out but not read, or skipped, are gaps too. The ids of unanswered reserves are unknown: the
 /// store may have granted all of them or none.
 fn report(metrics: &str) {

@@ -50,7 +50,9 @@ fn read_certificates(settings: &Settings) -> Outcome<Option<usize>> {
 fn report(what: &str, outcome: Outcome<Option<usize>>) {
     match outcome {
         Ok(None) => {}
-        Ok(Some(0)) => tracing::warn!("the {what} were reloaded, and there are none: clients are refused"),
+        Ok(Some(0)) => {
+            tracing::warn!("the {what} were reloaded, but the file is empty: all clients are rejected")
+        }
         Ok(Some(count)) => tracing::info!(count, "the {what} were reloaded"),
         Err(failure) => tracing::error!("the {what} were not reloaded: {}", failure.message()),
     }

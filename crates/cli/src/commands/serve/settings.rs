@@ -115,12 +115,11 @@ impl Settings {
             }));
         }
         let created = if self.creates { "are created on their first use" } else { "must exist" };
-        let who = tokens.map_or_else(
-            || "every client that can reach it".to_owned(),
-            |file| format!("the tokens of {file}"),
-        );
+        let who =
+            tokens.map_or_else(|| "any that can connect".to_owned(), |file| format!("the tokens of {file}"));
         output::print(&format!(
-            "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n  for             {who}\n  sequences       {created}\n",
+            "would serve {store}\n  TLS             {}\n  Redis protocol  {}\n  HTTP            {}\n    \
+             clients         {who}\n  sequences       {created}\n",
             self.encryption(),
             at(self.resp),
             at(self.http),
@@ -196,7 +195,10 @@ impl Certificate {
         let ended = |tls: &Tls| tls.expires().filter(|end| *end <= now);
         if let (None, Some(end)) = (ended(&self.tls), ended(&read)) {
             let end = humantime::format_rfc3339_seconds(end);
-            let message = format!("the certificate in {} expired on {end}; renew it", self.chain.display());
+            let message = format!(
+                "the certificate in {} expired on {end}; replace it with a new one",
+                self.chain.display()
+            );
             return Err(Failure::usage(message));
         }
         self.tls.replace(&read);

@@ -15,7 +15,7 @@ const TELL: Duration = Duration::from_secs(5);
 /// Takes the listeners by name. Call this only once.
 pub(super) fn handed() -> Outcome<Handed> {
     let all = sd_listen_fds::get().map_err(|error| {
-        Failure::usage(format!("the listeners of the service manager cannot be read: {error}"))
+        Failure::usage(format!("cannot take the listeners from the service manager: {error}"))
     })?;
     let mut handed = Handed::default();
     for (name, listener) in all {
@@ -34,7 +34,8 @@ pub(super) fn handed() -> Outcome<Handed> {
 
 fn unknown(what: &str) -> Failure {
     let message = format!("the service manager passed {what}; it may pass one `resp` and one `http`");
-    Failure::usage(message).hint("set `FileDescriptorName=` in a separate socket unit for each")
+    Failure::usage(message)
+        .hint("use a separate socket unit for each listener, and set `FileDescriptorName=`")
 }
 
 /// Reports that the server is ready, also after a reload.

@@ -80,7 +80,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {
-        let message = format!("{} has no tokens, so every client would be refused", file.display());
+        let message = format!("{} has no tokens, so every client would be rejected", file.display());
         return Err(Failure::usage(message).hint("add the entry that `idmill token` prints"));
     }
     Ok(tokens)
@@ -105,7 +105,7 @@ fn distinct(file: &Path, tokens: &[Token]) -> Outcome {
 pub(super) fn in_toml<T: DeserializeOwned>(file: &Path) -> Outcome<T> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|error| Failure::usage(format!("{} cannot be read: {error}", file.display())))?;
-    // Do not print the error's own text: it shows the line, which may contain a password.
+    // Print only the message: the full error shows the line, which may contain a password.
     toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
         Failure::usage(format!("{}, line {line}: {}", file.display(), error.message()))
@@ -122,7 +122,7 @@ pub(crate) fn run(global: &Global, args: &Args) -> Outcome {
         return output::print_json(&serde_json::json!({ "token": secret.reveal(), "entry": entry }));
     }
     output::print(&format!(
-        "# for the client; it is not stored anywhere\n{}\n\n# for the file of tokens\n{entry}",
+        "# token for the client; it is not stored anywhere\n{}\n\n# entry for the tokens file\n{entry}",
         secret.reveal()
     ))
 }
@@ -141,7 +141,7 @@ fn entry(args: &Args, secret: &Secret) -> String {
         new_sequences: args.new_sequences,
         expires: expires.map(|end| end.to_string().parse().expect("a time of UTC")),
     };
-    toml::to_string(&File { token: vec![entry] }).expect("text, numbers and a time")
+    toml::to_string(&File { token: vec![entry] }).expect("a token serializes to TOML")
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ impl TryFrom<String> for Sort {
         let (name, falling) = text.strip_prefix('-').map_or((&*text, false), |name| (name, true));
         let column = Self::by(name).ok_or_else(|| {
             let known = COLUMNS.map(|(known, ..)| known).join(", ");
-            format!("rows cannot be sorted by {name:?}; use one of {known}, with a leading `-` for the largest first")
+            format!("rows cannot be sorted by {name:?}; use one of {known}, with a leading `-` for descending order")
         })?;
         Ok(Self { column, falling })
     }
@@ -173,7 +173,7 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
     let which = if search.is_empty() {
         String::new()
     } else {
-        format!(" with “{}” in their names", format::plain(search))
+        format!(" whose name contains “{}”", format::plain(search))
     };
     let rows = match matching {
         0 => format!("No open sequences{which}"),
@@ -191,7 +191,8 @@ fn summary(look: &Look, matching: usize, from: usize, shown: usize, search: &str
     }
     let (most, open) = (format::count(MOST as u64), format::count(look.open as u64));
     format!(
-        "{rows}. The server has {open} open, and shows {most}: first sequences with errors, then by name. Search covers all"
+        "{rows}. The server has {open} open sequences and lists {most}: errors first, then by name. Search \
+         covers all sequences"
     )
 }
 
