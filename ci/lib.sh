@@ -163,9 +163,9 @@ write_to_memory() {
     trap 'rm -rf "$TMPDIR"' EXIT
 }
 
-# Cargo commands that share a build: WORKSPACE for all steps with tests of the workspace, OPTIMISED for `sim`
-# and `crash`, with assertions. Both steps name both packages, because the selected packages determine the
-# features of shared crates.
+# Cargo commands that share a build: WORKSPACE is for all steps with tests of the workspace. OPTIMISED is for
+# `sim` and `crash`, and keeps assertions. Both steps name both packages, because the selected packages
+# determine the features of shared crates.
 WORKSPACE=(cargo test --locked --workspace --all-features)
 OPTIMISED=(cargo test --locked --release --config ci/asserted.toml -p idmill -p idmill-cli)
 
@@ -178,8 +178,9 @@ uses() {
     grep -qE "$2" <<<"$(find "${1%/main.rs}" -name '*.rs' -exec sed 's,//.*,,' {} + | tr '\n' ' ')"
 }
 
-# sort_tests: sets CONFORMANCE, ENGINES, BROWSERS and PLAIN to the test targets of the steps conformance, engines, page
-# and test. All others are in COMPUTING. A test that starts an engine or a browser is found by the library that it imports.
+# sort_tests: sets CONFORMANCE, ENGINES, BROWSERS and PLAIN to the test targets of the steps conformance,
+# engines, page and test. All others are in COMPUTING. Tests that start an engine or a browser are identified
+# by their imports.
 sort_tests() {
     local name file need=() engines='idmill_testing::(\{([^;]*[ ,{])?)?engines([^a-z0-9_]|$)'
     CONFORMANCE=() ENGINES=() BROWSERS=() PLAIN=()

@@ -4,7 +4,7 @@
 //! package `loom-tests` compiles the same source with instrumented replacements (`loom-tests/src/sync`).
 //! Parts that loom cannot instrument (the real `ArcSwap`) are covered by Miri and ThreadSanitizer.
 
-/// For plain counters that no protocol reads: the model checker ignores them.
+/// For counters that do not affect the protocol. The model checker ignores them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock, Weak};

@@ -1,5 +1,5 @@
-# shellcheck shell=bash Functions for the emulators of the Google Cloud SDK. Sourced by the emulators'
-# scripts, which set:
+# shellcheck shell=bash
+# Functions for the emulators of the Google Cloud SDK. Sourced by the emulators' scripts, which set:
 #   TITLE      the emulator's name, which `version` prints
 #   COMPONENT  the end of the package's name, after google-cloud-cli-
 #   NAME       its name in `gcloud components install`

@@ -1,6 +1,8 @@
-# shellcheck shell=bash Functions that `etcd` and `etcd34` share. Both scripts source this file, and define
-# `fetch` and BINARY. A member reads etcd's environment variables, such as ETCD_QUOTA_BACKEND_BYTES. With
-# DIR/server.pem and DIR/key.pem it speaks TLS. shellcheck source=ci/engines/lib.sh
+# shellcheck shell=bash
+# Functions that `etcd` and `etcd34` share. Both scripts source this file, and define `fetch` and BINARY. A
+# member reads etcd's environment variables, such as ETCD_QUOTA_BACKEND_BYTES. With DIR/server.pem and
+# DIR/key.pem it speaks TLS.
+# shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 MORE=' [N SIZE] | address PORT N'
 

@@ -47,7 +47,7 @@ pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
     };
     tokio::select! {
         served = axum::serve(listener, app).with_graceful_shutdown(told) => served?,
-        () = too_long => eprintln!("requests that take longer than {GRACE:?} are aborted"),
+        () = too_long => eprintln!("requests still in progress {GRACE:?} after the signal are aborted"),
     }
     Ok(())
 }

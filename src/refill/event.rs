@@ -44,7 +44,7 @@ pub(crate) enum Effect<W> {
     /// The store went back in time: raise its `next` above the known ids, and answer with `Raised`. Callers
     /// get the error only afterwards: it may end this process, and others may have seen fewer grants.
     Raise(Change),
-    /// The grant is valid: each of its ids will be used or counted as a gap.
+    /// The grant is valid: each of its ids will be used, given back to the store or counted as a gap.
     Accept(Grant),
     /// A grant of this many ids is void because of a revocation: they will never be used.
     Void(u64),

@@ -75,10 +75,10 @@ impl RoundTrip {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
                 // A conflict if another process has raised `next` further.
                 Ok(Ok(Err(error))) => {
-                    tracing::error!(%sequence, next, %error, "the store went back in time: could not raise next");
+                    tracing::error!(%sequence, next, %error, "the store went back in time: the next id could not be raised");
                 }
                 Ok(Err(_)) | Err(_) => {
-                    tracing::error!(%sequence, next, "the store went back in time: next may have been raised");
+                    tracing::error!(%sequence, next, "the store went back in time: the next id may have been raised");
                 }
             }
             Landed::Raised(core)

@@ -182,8 +182,8 @@ impl Stock {
 
     /// Revokes all ids in memory. `reason` is the error of draws until more ids are published. Returns the
     /// revoked ids, oldest first. `count` must count them: it runs before [`still`](Self::still) can read the
-    /// level again, because uncounted ids would look drawn. After this returns, no new draw gets an id
-    /// published before.
+    /// level again, because uncounted ids would look drawn. After this returns, no new draw gets an id that
+    /// was published before the call.
     pub(crate) fn revoke(&self, reason: ErrorKind, count: impl FnOnce(&Ranges)) -> Ranges {
         if self.is_forked() {
             self.disown();

@@ -132,7 +132,7 @@ impl MaxAge {
     fn judge(&self, asked: &Asked, found: Option<&Result<Option<SequenceInfo>>>, begun: Instant) -> State {
         let Asked { core, held, same_at } = asked;
         let why = match found {
-            // An identity that was granted since this read was sent is newer than its answer.
+            // If the identity has changed since this read was sent, the grant is newer than the read.
             Some(Ok(stored)) if is_same(stored.as_ref(), *held) || core.stats.identity() != Some(*held) => {
                 return State::Same { at: begun, left: core.left() };
             }

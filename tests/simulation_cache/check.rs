@@ -17,8 +17,8 @@ const SMALL: u64 = 64;
 /// A window has at most this multiple of the ids drawn. A refill makes it up to four times as large. A
 /// process that has not measured a rate takes the size from its mark, which may be larger by half.
 const TIMES: u64 = 6;
-/// Once the faults end, no caller waits longer, except for a range that a crashed process was to put into
-/// the window.
+/// Once the faults end, no caller waits longer, except while it waits for a range that a crashed process was
+/// about to put into the window.
 const PROMPT: Duration = Duration::from_secs(1);
 
 pub(crate) fn all(world: &World) -> Result<Counted, String> {

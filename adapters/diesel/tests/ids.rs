@@ -60,8 +60,7 @@ where
     let mut binds = RawBytesBindCollector::<Pg>::new();
     let lookup: &mut dyn PgMetadataLookup = &mut Unasked;
     let pushed = BindCollector::push_bound_value::<ST, T>(&mut binds, id, lookup);
-    // Use Debug, because diesel keeps the reason as the source.
-    pushed.map_err(|error| format!("{error:?}"))?;
+    pushed.map_err(|error| error.to_string())?;
     Ok(binds.binds.remove(0).expect("is not null"))
 }
 

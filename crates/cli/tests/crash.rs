@@ -49,8 +49,8 @@ fn draw_for_ever(allocator: &Allocator<u64>, number: u32) {
             (1, Some(block)) => block.blocking(LONG).next(),
             _ => handle.blocking(LONG).next(),
         };
-        // Write each line at once, so that a kill can truncate only the last line. The test harness prints
-        // too, so lines with ids have a prefix.
+        // Write each line in one call, so that a kill can truncate only the last line. The test harness
+        // prints too, so lines with ids have a prefix.
         let line = format!("id {}\n", id.expect("the store is there"));
         std::io::stdout().write_all(line.as_bytes()).expect("stdout is a file");
     }

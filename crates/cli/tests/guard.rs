@@ -38,7 +38,7 @@ fn restored_store_with_a_witness_continues_above_old_ids() {
     assert_eq!(healed.ids(), [11, 12, 13]);
     assert!(healed.err.contains("the store went back in time"), "{}", healed.err);
     assert!(healed.err.contains("orders"), "{}", healed.err);
-    // The store was raised, so the error is not logged again.
+    // The store's next id was raised, so the error is not logged again.
     let after = next(&place, GUARDED, "3");
     assert_eq!(after.ids(), [14, 15, 16]);
     assert!(!after.err.contains("went back"), "{}", after.err);
@@ -129,7 +129,7 @@ fn guard_is_read_from_the_url_flag_or_environment() {
         Ran::from(place.command(args).env("IDMILL_GUARD", "file:ids.witness").output().unwrap())
     };
     assert_eq!(guarded(&["next", "orders", "--store", STORE]).ids(), [11]);
-    // The guard in the URL takes precedence. A second guard is an error.
+    // The guard in the URL takes precedence over the environment variable. A second guard is an error.
     assert_eq!(guarded(&["next", "orders", "--store", GUARDED]).ids(), [12]);
     let twice = place.run(&["next", "orders", "--store", GUARDED, "--guard", "file:other.witness"]);
     assert_eq!(twice.code, 2, "{twice:?}");

@@ -115,9 +115,9 @@ impl Timeouts {
         self
     }
 
-    /// Adapts to a machine on which a reserve of a healthy store took up to `slowest`. A pause must be much
-    /// longer than a reserve, and a call may wait for many others. The factor is at most ten for pauses and
-    /// four for calls, so that a run ends.
+    /// Extends the timeouts for a slow machine. `slowest` is the slowest reserve of a healthy store. A pause
+    /// must be much longer than a reserve, and a call may wait for many others. The factor is at most ten for
+    /// pauses and four for calls, so that a run ends.
     pub(super) fn scaled(mut self, slowest: Duration) -> Self {
         self.pause = self.pause.max(slowest.saturating_mul(40).min(self.pause * 10));
         self.call = self.call.max(slowest.saturating_mul(200).min(self.call * 4));

@@ -262,7 +262,7 @@ async fn hooks_can_rewrite_pieces_and_choose_a_fault() {
     let proxy = builder.start().await.unwrap();
     let mut stream = connect(&proxy).await;
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
-    // The armed fault sees the rewritten request, and only if the hook returns no other fault.
+    // The armed condition is checked on the rewritten request, and only if the hook returned no fault.
     proxy.arm(Fault::CutBefore, |request| request.contains(&b'!') || request == b"z");
     assert_eq!(ask(&mut stream, "a!b").await, ">bc");
     assert_eq!(answers.load(Ordering::Relaxed), 2);

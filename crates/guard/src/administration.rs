@@ -25,7 +25,7 @@ impl Guarded {
         let seen = match self.witness.read(name).await {
             Ok(seen) => seen,
             Err(error) if change.backwards => return Err(of_the_witness(error)),
-            // The change raises or revokes, which needs no witness.
+            // The change raises or revokes the sequence, which is possible without the witness.
             Err(_) => None,
         };
         let Some(seen) = seen else { return self.store.set(name, change).await };
@@ -149,7 +149,7 @@ fn unconfirmed(error: Error) -> Error {
 
 fn overtaken(outcome: &str) -> Error {
     let message = format!(
-        "another process reset the sequence or claimed ids of a later epoch; {outcome}; repeat the reset"
+        "another process reset or recreated the sequence, or used a later epoch; {outcome}; repeat the reset"
     );
     Error::new(ErrorKind::Conflict, message)
 }

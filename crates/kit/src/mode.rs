@@ -22,8 +22,8 @@ idmill::string_enum! {
 }
 
 /// Advice for a table that is missing when the store is opened.
-pub const NEVER_MADE: &str = "correct its name or restore it; for a new store only, use `mode=rwc` \
-                              (`Mode::Create`), which creates it empty";
+pub const NEVER_MADE: &str =
+    "correct its name or restore it; for a new store, `mode=rwc` (`Mode::Create`) creates it";
 
 /// Advice for a table that disappears while the store is open.
 pub const GONE: &str = "restore it; `mode=rwc` (`Mode::Create`) would create an empty table, which hands \

@@ -2,9 +2,9 @@
 //! models.
 //!
 //! Each call adds one to a count in the durable store, and then increments the counter in the cache. If the
-//! cache has lost the counter, the call adds the durable count to the cache, if nothing is there. The
-//! durable count is at least as large as the counter was. A process that pauses between reading the durable
-//! count and adding it to the cache adds an old count.
+//! cache has lost the counter, the call reads the durable count and stores it in the cache, unless another
+//! call has stored one first. The durable count is at least as large as the counter was. A process that
+//! pauses between reading the durable count and adding it to the cache adds an old count.
 
 use crate::explore::Protocol;
 use crate::promises::{GROWING, UNIQUE};

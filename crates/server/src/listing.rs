@@ -1,4 +1,4 @@
-//! Pages of the sequences that a token covers.
+//! Lists the sequences that a token covers, page by page.
 //!
 //! In most stores, a cursor is the last name of the page, and the caller may not be allowed to see this
 //! name. So only matching names are read, one prefix after the other.

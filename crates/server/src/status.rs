@@ -72,7 +72,7 @@ pub(crate) struct Row {
     pub(crate) health: Health,
     /// Why the sequence is in trouble; `None` if it is not.
     pub(crate) reason: Option<String>,
-    /// When the trouble was first seen.
+    /// When the current failure was first detected.
     pub(crate) since: Option<SystemTime>,
     /// Reserves that failed since the last grant.
     pub(crate) failures: u64,

@@ -12,7 +12,7 @@ use idmill::{Error, ErrorKind, Operation, Result, Sequences};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-/// Maximum number of batches in flight. With several, a batch that waits for a lock does not delay all
+/// Maximum number of batches in flight. With several batches, one that waits for a lock does not delay all
 /// others.
 const AT_ONCE: usize = 4;
 /// Maximum number of reserves in a batch.

@@ -145,8 +145,8 @@ impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
 }
 
 impl<T: Id, L> InTransaction<T, crate::postgres::Calls, L> {
-    /// Sets the schema of the table. By default the `search_path` of the transaction finds the
-    /// table.
+    /// Sets the schema of the table. By default, the table is resolved by the `search_path` of the
+    /// transaction.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.

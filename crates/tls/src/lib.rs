@@ -20,7 +20,8 @@ use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 /// variable `SSL_CERT_FILE` replaces the system's. Blocks.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if there are none, with advice.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a certificate in the file cannot be read, or if there
+/// are no certificates.
 pub fn roots(file: Option<&Path>, option: &str) -> Result<RootCertStore> {
     match file {
         Some(file) => of_file(file, option),

@@ -60,7 +60,7 @@ pub struct StoreUrl {
     target: Arc<dyn Target>,
     guard: Option<WitnessUrl>,
     window: Option<Arc<dyn WindowTarget>>,
-    /// The objects that using the store may create.
+    /// The objects that may be created when the store is used.
     creates: Creates,
 }
 

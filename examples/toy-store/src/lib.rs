@@ -64,7 +64,7 @@ impl CompareAndSet for ToyStore {
         })
     }
 
-    // This call is sent only once, even if other calls are retried.
+    // `Resend` is ignored, because this write is never repeated.
     fn swap<'a>(
         &'a self,
         name: &'a SequenceName,

@@ -317,9 +317,9 @@ impl Driver {
             return reserve;
         }
         self.give_permit_back();
-        // A draw that crossed the watermark before this did not signal, so the level is checked here. No
-        // refill starts if memory is empty and nothing was published (the next draw signals), after a failure
-        // (the next caller retries), or without users.
+        // While the permit was taken, a draw that crossed the watermark did not signal, so check the level
+        // here. No refill starts if memory is empty and nothing was published (the next draw signals), after
+        // a failure (the next caller retries), or without users.
         let level = self.core.stock.remaining();
         let is_low = (level > 0 || has_published) && level < self.engine.policy().plan().watermark;
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {

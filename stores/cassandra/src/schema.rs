@@ -21,7 +21,7 @@ pub(super) const DEFAULT_TABLE: &str = "idmill_sequences";
 const LONGEST_NAME: usize = 48;
 /// The name of a keyspace.
 pub(super) const KEYSPACE: Kind =
-    options::text("NAME", "up to 48 of `[A-Za-z0-9_]`, beginning with a letter", |name| {
+    options::text("NAME", "up to 48 characters of `[A-Za-z0-9_]`, beginning with a letter", |name| {
         is_name(name, LONGEST_NAME)
     });
 /// The names of the windows and records tables are eight characters longer.

@@ -125,7 +125,7 @@ fn remedy(refusal: &Refusal, kind: ErrorKind) -> Option<&'static str> {
         ("", ErrorKind::NotFound | ErrorKind::StoreViolation) => {
             "the server is not Datastore; check the address"
         }
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied",
+        (_, ErrorKind::UnknownOutcome) => "the commit may have been applied",
         _ => return None,
     })
 }

@@ -127,9 +127,9 @@ impl DatastoreStore {
         let more = match batch["moreResults"].as_str() {
             Some("NOT_FINISHED") => true,
             Some("NO_MORE_RESULTS") => false,
-            // An emulator may report more results after every full page, even if there are none. It can
-            // also begin a page with the entities of other databases whose key equals the last key of the
-            // previous page.
+            // An emulator may report that more results follow each full page, even if none do. It can also
+            // begin a page with the entities of other databases whose key equals the last key of the previous
+            // page.
             _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
         };
         // For the default database, an emulator returns the entities of all databases.

@@ -1,8 +1,8 @@
 //! Records: keys under a separate prefix within that of the sequences. The values are the texts.
 //!
 //! A transaction requires the text that was read, or that the key is absent. Once false, a condition stays
-//! false: no text is written twice under a name, and record keys are never deleted. So the transaction can be
-//! resent, as for sequences: see [`sequences`](super::sequences).
+//! false: no text is written twice under a name, and record keys are never deleted. The transaction can
+//! therefore be resent, like those of sequences: see [`sequences`](super::sequences).
 
 use idmill::store::{Page, Records};
 use idmill::{Error, ErrorKind, Result, SequenceName};

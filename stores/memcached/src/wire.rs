@@ -59,7 +59,7 @@ pub(super) fn write(command: Command, key: &str, ttl: u64) -> (Vec<u8>, usize) {
         Command::Add { count } => format!("ma {key} D{count} v c\r\n"),
         Command::Look => look(key, ttl),
         Command::Peek => format!("mg {key} c v t\r\n"),
-        // Both commands are sent on one connection in this order, so the look runs after the deletion.
+        // Both commands are sent on one connection in this order, so the read runs after the deletion.
         Command::Clear { cas } => format!("md {key} C{cas}\r\n{}", look(key, ttl)),
         Command::Put { cas, number } => {
             let number = number.to_string();

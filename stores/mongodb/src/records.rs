@@ -46,7 +46,7 @@ impl MongoStore {
         }
         match witness.insert(None, schema::encode_record(name, wanted)).await {
             Ok(()) => Ok(true),
-            // The name, or a value in a unique index of the user, is a duplicate.
+            // The record exists, or the write violates another unique index of the collection.
             Err(fault) if fault.is_duplicate() && self.try_record(name).await?.is_some() => Ok(false),
             Err(fault) => Err(failed(&fault, Asked::Write)),
         }

@@ -26,8 +26,8 @@ impl Kept {
         Self { statements: Vec::new(), keeping }
     }
 
-    /// Runs a statement prepared if the session has it. Otherwise, and if a pooler has switched the
-    /// session, runs it unprepared.
+    /// Executes the prepared statement if the session has one for this text. Otherwise, and if a pooler has
+    /// switched the session, runs it unprepared.
     pub(super) async fn ask(
         &mut self,
         client: &Client,

@@ -61,7 +61,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
             "check the login; the user needs EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, and hash and set commands under \
              the prefix"
         }
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied",
+        (_, ErrorKind::UnknownOutcome) => "the request may have been applied",
         (_, ErrorKind::Unavailable) => "nothing was changed",
         _ => return None,
     };
@@ -154,7 +154,7 @@ mod tests {
             ("MOVED 1 h:2", "name the node"),
             ("NOPERM x", "EVALSHA"),
             ("BUSY x", "nothing was changed"),
-            ("NEW x", "it may have been applied"),
+            ("NEW x", "the request may have been applied"),
         ] {
             let error = REDIS.failed(&server(text), Asked::Write, &"db1:6379").to_string();
             assert!(error.contains(remedy) && error.contains("db1:6379") && error.contains(text), "{error}");

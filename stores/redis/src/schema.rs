@@ -150,7 +150,8 @@ pub(super) fn refused(answer: &Answer, key: &str) -> Option<Error> {
         "foreign" => Error::new(
             ErrorKind::StoreViolation,
             format!(
-                "the key `{key}` has a value that idmill did not write; choose another prefix, or correct it"
+                "the key `{key}` has a value that idmill did not write; choose another prefix, or correct \
+                 the value"
             ),
         ),
         "forgetful" => Error::new(

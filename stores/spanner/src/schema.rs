@@ -149,9 +149,8 @@ impl Table {
             Some(places)
         } else {
             let message = format!(
-                "the table `{}` has some of the columns {} but not all; add the rest: {}",
+                "the table `{}` lacks some of idmill's columns; add them: {}",
                 self.0,
-                ADDED.join(", "),
                 self.alterations(&missing)
             );
             return Err(Error::new(ErrorKind::Conflict, message));

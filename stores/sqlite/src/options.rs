@@ -148,7 +148,7 @@ impl Drop for Interrupt {
 fn check_path(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_encoded_bytes();
     if bytes.is_empty() || bytes.starts_with(b":memory:") {
-        let remedy = "for tests in memory use `memory:`; otherwise name a file, as in `sqlite:ids.db`";
+        let remedy = "name a file (`sqlite:ids.db`), or use `memory:` in tests";
         return Err(refuse(format!(
             "an SQLite database in memory or without a name loses its ids; {remedy}"
         )));

@@ -36,8 +36,8 @@ fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
 fn is_end(case: &Case<'_>, draw: &Draw) -> bool {
     match draw.outcome {
         Outcome::Refused(ErrorKind::Closed) => true,
-        // Not final if a thread or block still has ids, a `take` wanted too many, the sequence was reset, or
-        // a faulty store grants lost ids again.
+        // Exhaustion is not final if a thread or block still has ids, a `take` requested too many, the
+        // sequence was reset, or a faulty store grants lost ids again.
         Outcome::Refused(ErrorKind::Exhausted) if !case.has_nonsense() => {
             case.plan.order != Order::Thread
                 && draw.want == 1

@@ -27,8 +27,8 @@ fn each_left(case: &Case<'_>, left: &Left, step: u64, watermark: u64) -> Verdict
             _ => Err(format!("life {life}: Global keeps ids in memory: {snapshot:?}")),
         };
     }
-    // These reserves may be shorter than a step: the last one before the max, one in flight, and one after a
-    // lost reply.
+    // Allow two more reserves: the last one before the max, and one in flight. Each failure and each reset
+    // allows more.
     let short = 2 + case.history.reset.len() as u64 * 8;
     let most = snapshot.granted.div_ceil(step) + 2 * snapshot.failures + short;
     if snapshot.reserves > most && !case.has_nonsense() {

@@ -68,8 +68,8 @@ fn named<'a>((name, rest): (&str, &'a str)) -> Option<(SequenceName, &'a str)> {
     Some((sequence(name).ok()?, rest))
 }
 
-/// Parses a sequence's name and the URL after an equals sign. A name can contain the sign, so the first
-/// sign that is followed by a scheme counts.
+/// Parses a sequence's name and the URL after an equals sign. A name can contain `=`, so this splits at the
+/// first `=` that is followed by a scheme.
 pub(super) fn of_sequence(text: &str) -> Result<(SequenceName, String), String> {
     let splits = text.match_indices('=').map(|(at, _)| (&text[..at], &text[at + 1..]));
     let begins_so = |rest: &str| {

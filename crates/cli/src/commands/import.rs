@@ -196,8 +196,7 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
             "`idmill set {name} --next {next}{max}{place}` sets next and max as in the file, and keeps start"
         )
     } else if max.is_empty() {
-        "no id repeats: the store's next id is at least the file's; correct start in \
-         the file"
+        "no id repeats, since the store's next id is not below the file's; correct `start` in the file"
             .to_owned()
     } else {
         format!(

@@ -27,7 +27,7 @@ fn tokens_are_reloaded_on_sighup() {
     server.tell("-HUP");
     // An empty file locks out every client, so this is a warning.
     let line = logged(&mut server.log, "the tokens were reloaded");
-    assert!(line["level"] == "WARN" && line.to_string().contains("clients are refused"), "{line}");
+    assert!(line["level"] == "WARN" && line.to_string().contains("clients are rejected"), "{line}");
     assert!(client.ask("INCR orders").starts_with("-WRONGPASS"));
     let (_, log) = {
         server.tell("-TERM");

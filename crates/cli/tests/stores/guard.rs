@@ -55,7 +55,7 @@ async fn witness_on_the_same_redis_is_refused() {
     refused("redis", &pairs, "on the store's server, Redis server").await;
 }
 
-/// MariaDB does not identify its server, so a probe detects the shared database.
+/// MariaDB has no identifier of the server, so the guard writes a probe to detect a shared database.
 #[tokio::test]
 async fn witness_in_the_same_mariadb_database_is_refused() {
     let pairs = [["mysql://root@{}/ids?timeout=30s", "mariadb://root@localhost:{port}/ids?timeout=30s"]];

@@ -174,7 +174,7 @@ impl Kind {
         }
     }
 
-    /// Describes the meanings of the words, for a page.
+    /// Returns the meaning of each word, for the store's page.
     pub(super) fn glossary(self) -> String {
         let Self::Words(words) = self else { return String::new() };
         let means = words().into_iter().filter(|(_, means)| !means.is_empty());

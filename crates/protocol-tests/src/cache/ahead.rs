@@ -39,7 +39,7 @@ impl CacheWindow {
             At::Putting(_, what, _) => Some(what),
         };
         steps.push(Step::Prepares { ahead, what, fate: Fate::Answered });
-        // A lost reply makes no difference: the task hands out nothing.
+        // `ReplyLost` is not modelled: without the reply the task only ends, and it hands out no ids.
         if state.losses > 0 && matches!(what, Some(Sent::Put(..))) {
             steps.push(Step::Prepares { ahead, what, fate: Fate::OnItsWay });
         }

@@ -21,7 +21,7 @@ pub(crate) use self::state::{Budget, Task};
 use crate::explore::{Fate, Protocol};
 use crate::promises::{SERVED, TRUSTED, UNIQUE};
 
-/// The last id: a state has no bits for more.
+/// The last id, at most 15: a state has one bit of a `u16` per id.
 const MAX: u64 = 12;
 
 #[derive(Clone, Copy, Debug)]
@@ -178,7 +178,7 @@ impl Guard {
         if let (At::Claiming(granted, ..), Bug::Lookahead) = (&at, self.bug) {
             state.processes[p].ahead = u64::try_from(granted.range.end()).expect("small") + 2;
         }
-        // Use the newest life of the row, which this write may have begun.
+        // Use the latest incarnation of the row, which this write may have created.
         let life = state.used.len() - 1;
         let (_, done, refused) = at.write(life).expect("as above");
         state.processes[p].at = match outcome {
@@ -216,7 +216,7 @@ impl Guard {
         let mut state = State { broken: None, flights: Vec::new(), ..state.clone() };
         let (p, mut reserves) = (0, 0);
         state.processes[p].at = At::Idle;
-        // One reserve may be refused; the next is sent after the store is raised.
+        // One reserve may be refused; the next one is sent after the store's `next` is raised.
         while reserves <= 2 {
             match state.processes[p].at {
                 At::Idle => {

@@ -111,8 +111,7 @@ async fn page_without_scripts_shows_the_table_or_advice() {
 async fn narrow_page_fits_and_stays_an_accessible_table() {
     let server = with_many().await;
     let browser = Browser::start().await;
-    // The sizes are a small phone, a window of 1280 pixels with text of twice the size, and a normal
-    // window.
+    // Three windows: a small phone, 1280 pixels at a zoom of 200 %, and 1280 pixels.
     for (width, scale) in [(320, 1), (640, 2), (1280, 1)] {
         let metrics = json!({ "width": width, "height": 800, "deviceScaleFactor": scale, "mobile": false });
         browser.cdp("Emulation.setDeviceMetricsOverride", metrics).await;

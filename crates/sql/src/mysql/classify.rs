@@ -69,7 +69,7 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
         1054 | 1062 | 1136 | 1169 | 1348 | 1364 | 1369 | 1451 | 1452 | 1644 | 3819 | 4025 => {
             ErrorKind::Conflict
         }
-        // An unknown setting, engine or statement: not a supported server.
+        // The server does not support the setting, engine or statement.
         1193 | 1235 | 1286 | 1289 => ErrorKind::Unsupported,
         // A number out of range, or invalid SQL.
         1064 | 1264 | 1366 | 1406 | 1690 => ErrorKind::StoreViolation,
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(silent, "no answer within 2s");
     }
 
-    /// A driver's error. It must be found as the cause.
+    /// A driver's error, which must be returned as the cause.
     #[derive(Debug)]
     struct Driver(&'static str, std::io::Error);
 

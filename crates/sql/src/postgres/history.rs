@@ -48,8 +48,8 @@ impl History {
             match executor.execute(Statement::read(sql, [])).await {
                 Ok(_) => return Ok(Self { here: Some(here), failover: failover.unwrap_or_default() }),
                 Err(missing) if is_missing(&missing) => fault = Some(missing),
-                // Do not fall back to the cluster: a role that may read the timeline would write another
-                // history to its rows.
+                // Do not fall back to only the cluster identifier: a role that may read the timeline would
+                // write a different history.
                 Err(denied) if denied.code() == Some(DENIED) => {
                     fault = Some(denied);
                     break;

@@ -149,9 +149,9 @@ impl<D: Driver> Sessions<D> {
         }
     }
 
-    /// Runs one statement. It has committed when this returns, and its rows report how durably.
-    /// With [`Timeout::Full`], a statement whose lock is held for long is run again with the full
-    /// timeout, if few others wait in this way.
+    /// Runs and commits one statement. Its rows report the durability of the commit. With [`Timeout::Full`],
+    /// a statement whose lock is held for long is run again with the full timeout, if few others wait in this
+    /// way.
     ///
     /// # Errors
     /// The reason of the failure.

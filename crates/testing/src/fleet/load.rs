@@ -80,7 +80,7 @@ impl Default for Pace {
     }
 }
 
-/// How long requests took until any server answered them.
+/// How long requests took until any server returned ids.
 #[derive(Debug, Default)]
 pub struct Waits {
     pub requests: AtomicU64,

@@ -17,7 +17,7 @@ use super::{CassandraOptions, PORT};
 use crate::classify::connect_failed;
 use crate::client::{AGREEMENT, per_node};
 
-/// Idle time after which a connection is probed.
+/// Interval of the keepalive requests on each connection.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
 impl CassandraOptions {

@@ -25,7 +25,7 @@ use crate::{request, until};
 use idmill_testing::engines;
 
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
-/// How long nodes may take to find each other. They usually need seconds.
+/// How long nodes may take to find each other. It usually takes seconds.
 const ACQUAINTED: Duration = Duration::from_secs(60);
 const STARTS: usize = 4;
 

@@ -20,7 +20,8 @@ const SWITCH: &str = "SET next = ?, until = ?, preloaded_next = null";
 const INSTALL: &str = "SET preloaded_next = ?";
 const RESET: &str = "SET incarnation = ?";
 
-/// Two stores like separate processes, one of them late, behind a proxy in front of the node.
+/// Two stores, each opened as a separate process would, behind a proxy in front of the node. The tests delay
+/// writes of `late`.
 struct Two {
     proxy: Between,
     late: CassandraStore,

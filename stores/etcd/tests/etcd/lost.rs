@@ -189,7 +189,7 @@ async fn a_rest_is_given_back_once() {
     assert!(store.give_back(&back(6, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap(), "the range is no longer the last");
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (6, 5));
-    // The store's cache is stale: in it, ids 1 to 5 are the last reserved ids.
+    // The store's cache is stale: its last reserved ids are 1 to 5.
     assert_eq!(reserve(&direct, "s", 5).await.unwrap(), (11, 5));
     assert!(!store.give_back(&back(1, 5)).await.unwrap());
     assert!(!store.give_back(&back(6, 5)).await.unwrap());

@@ -461,8 +461,7 @@ fn storable(bounds: Bounds) -> Result<Bounds> {
 
 fn too_large(what: &str, id: u64) -> Error {
     Error::invalid(format!(
-        "{what} {id} is above {LARGEST} (2^63 - 1), the limit of PostgreSQL's sequences; use a table \
-         (`sequences=table`)"
+        "{what} {id} is above 2^63 - 1, the limit of PostgreSQL's sequences; use `sequences=table`"
     ))
 }
 

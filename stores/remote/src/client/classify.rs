@@ -59,7 +59,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
             format!("check that this is an idmill server whose release has {COMMAND}, version {VERSION}")
                 .into()
         }
-        (_, ErrorKind::UnknownOutcome) => "it may have been applied".into(),
+        (_, ErrorKind::UnknownOutcome) => "the request may have been applied".into(),
         (_, ErrorKind::Unavailable) => "nothing was changed".into(),
         _ => return None,
     })
@@ -96,8 +96,8 @@ mod tests {
             ("ERR the request is not valid in version 1: expected value", InvalidInput, "version 1"),
             ("ERR Protocol error: invalid bulk length", InvalidInput, "bulk"),
             ("ERR upstream failure", UnknownOutcome, "may have been applied"),
-            ("UNKNOWN the store did not answer", UnknownOutcome, "it may have been applied"),
-            ("NEWCODE of a later version", UnknownOutcome, "it may have been applied"),
+            ("UNKNOWN the store did not answer", UnknownOutcome, "the request may have been applied"),
+            ("NEWCODE of a later version", UnknownOutcome, "the request may have been applied"),
         ]
         .map(|(text, kind, remedy)| (server(text), kind, remedy))
         .to_vec()

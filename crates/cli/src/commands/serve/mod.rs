@@ -51,7 +51,7 @@ const REACHED_WITHIN: Duration = CONNECT_TIMEOUT;
 const RETRY: Duration = Duration::from_millis(500);
 /// The label of gaps from reserves with an unknown outcome.
 const UNKNOWN: &str = "reason=\"unknown\"";
-/// The label of gaps from ids that are also counted as draws.
+/// The label of gaps whose ids were drawn, and are therefore also counted as draws.
 const DROPPED: &str = "reason=\"dropped\"";
 
 /// Open listeners from the service manager.

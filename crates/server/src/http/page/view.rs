@@ -106,7 +106,7 @@ impl TryFrom<String> for Sort {
         let (name, falling) = text.strip_prefix('-').map_or((&*text, false), |name| (name, true));
         let column = Self::by(name).ok_or_else(|| {
             let known = COLUMNS.map(|(known, ..)| known).join(", ");
-            format!("rows cannot be sorted by {name:?}; use one of {known}, with a leading `-` for descending order")
+            format!("cannot sort by {name:?}; use `[-]COLUMN`: {known}")
         })?;
         Ok(Self { column, falling })
     }
