@@ -313,7 +313,7 @@ mod tests {
             (Base::Base62, "a-b", "character 2: `-` is not a digit of `base62`"),
             (Base::Base62, "0a", "remove leading zeros"),
             (PLAIN, "---", "no digits of `crockford`"),
-            (PLAIN, "4ZU", "character 3: `U` is not a digit of `crockford`: it may be a V"),
+            (PLAIN, "4ZU", "character 3: `U` is not a digit of `crockford`: it may be a misread V"),
             (PLAIN, "ä4ZQ", "character 1: `ä`"),
             (
                 PLAIN,

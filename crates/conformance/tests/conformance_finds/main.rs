@@ -48,7 +48,7 @@ finds! {
     a_range_repeated_after_an_error: RepeatsAfterAnError => disjoint_among_tasks "duplicate grants";
     a_counter_read_and_then_written: ReadsThenWrites => disjoint_among_tasks "duplicate grants";
     a_failure_that_was_none: LiesAboutFailures => nothing_lost "ids were lost";
-    a_hidden_block: HoardsABlock => growing "was granted to a request", nothing_lost "ids were lost";
+    a_hidden_block: HoardsABlock => growing "had been granted before the request began", nothing_lost "ids were lost";
     lost_ranges: LosesRanges => nothing_lost "ids were lost";
     two_incarnations: CreatesTwice => creation_race "identities";
     a_lost_sequence_begun_anew: CreatesUnasked => created_only_if_asked "expected not_found";
@@ -71,7 +71,7 @@ finds! {
     pages_that_omit: PagesOmit => list_comes_in_pages "is on no page";
     pages_without_an_end: PagesStand => list_comes_in_pages "ends with the same cursor";
     a_prefix_ignored: PrefixIsIgnored => list_comes_in_pages "does not begin with";
-    an_epoch_that_stays: EpochStays => set_moves_reserves "which is not the next one", set_does_what_it_says "instead of";
+    an_epoch_that_stays: EpochStays => set_moves_reserves "which is not the next epoch", set_does_what_it_says "instead of";
     an_incarnation_that_stays: IncarnationStays => remove_makes_another "has the same incarnation";
     a_change_read_and_then_written: SetIsNotAtomic => set_compares "conditional changes succeeded";
     an_expectation_ignored: IgnoresExpect => set_does_what_it_says "expected conflict", set_compares "6 of 6";
@@ -117,7 +117,7 @@ finds_in_clients! {
     giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "permanent";
     a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
     waiting_on_a_dead_connection: Waits => cut_before_arrival "did not detect";
-    a_rest_given_back_again: GivesBackAgain => rests_through_cuts "the answer was";
+    a_rest_given_back_again: GivesBackAgain => rests_through_cuts "giving back";
     a_record_written_again: SwapsAgain => records_through_cuts "after the write";
     a_lock_that_others_do_not_have: LocksItselfOnly => disjoint_among_processes "duplicate grants";
 }
