@@ -21,7 +21,7 @@ fn main() {
     let (mut smoke, mut picture, mut tables) = (false, None, Vec::new());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            // `cargo test` and the smoke run use this: everything runs once, for a short time.
+            // The smoke run, `cargo bench -- --test`, uses this: everything runs once, for a short time.
             "--test" => smoke = true,
             "--plot" => picture = Some(PathBuf::from(arguments.next().expect("--plot takes a file"))),
             // Cargo passes this.

@@ -225,7 +225,7 @@ impl Oracle {
 
     fn cancel(&mut self, bytes: &mut Bytes<'_>) {
         let number = usize::from(bytes.byte()) % self.callers.len().max(1);
-        // Usually cancel one of the last callers, which may still be waiting.
+        // Cancel one of the last callers, which may still be waiting.
         if let Some(asked) = self.callers.iter().rev().nth(number / 8) {
             asked.gone.set(true);
         }
@@ -242,7 +242,7 @@ impl Oracle {
     }
 
     fn answer(&mut self, bytes: &mut Bytes<'_>) {
-        // Sometimes answer without a request, as after a close.
+        // After the end, answer even if no request is in flight.
         let asked = self.flight.as_ref().map(|flight| flight.count);
         let (Some(count), kind) = (asked.or(self.ended.map(|_| 1)), bytes.below(16)) else { return };
         match kind {

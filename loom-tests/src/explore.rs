@@ -16,7 +16,7 @@ pub(crate) const UNBOUNDED: Option<usize> = None;
 pub(crate) fn explore(at_least: usize, preemptions: Option<usize>, model: impl Fn() + Send + Sync + 'static) {
     let explored = Arc::new(AtomicUsize::new(0));
     let mut builder = Builder::new();
-    // Overrides the environment, whose limits could let a model pass after almost no interleavings.
+    // Override the environment, whose limits could let a model pass after almost no interleavings.
     builder.max_permutations = None;
     builder.max_duration = None;
     builder.checkpoint_file = None;

@@ -55,8 +55,8 @@ pub(super) fn draw_slow(core: &Arc<Core>) -> Result<u64, ErrorKind> {
     let mut segment = core.stock.current();
     let outcome = core.draw(&mut segment);
     let slot = Slot { key: core.key, segment };
-    // This fails if the thread is ending, so its cache is gone, or if the cache is in use. Nothing is cached
-    // then.
+    // This fails if the cache is gone because the thread is ending, or if the cache is in use. Nothing is
+    // cached then.
     let _ = REMEMBERED.try_with(|memory| memory.try_borrow_mut().map(|mut memory| memory.put(slot)));
     outcome
 }

@@ -340,7 +340,7 @@ impl Actor {
         if !same || !driver.is_idle() || !driver.core().evict() {
             return;
         }
-        // The ids left in memory become a gap: only `Sequences::close` gives ids back.
+        // The ids left in memory become a gap: only `Sequences::close` gives ids in memory back.
         let _ = driver.close(now);
         record(driver.core(), now);
         let core = driver.core().clone();

@@ -132,8 +132,8 @@ impl<W: Waiter> Queue<W> {
         let filled = self.0.get_or_insert_default();
         filled.earliest = Some(filled.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         if filled.callers.len() == filled.callers.capacity() {
-            // Before the queue grows, callers that gave up are removed. Then reserve room for at least its
-            // length, so that the amortized cost per caller is constant.
+            // Before the queue grows, remove the callers that gave up. Then reserve additional room of at
+            // least the queue's length, so that the amortized cost per caller is constant.
             filled.callers.retain(|waiting| !waiting.waiter.is_gone());
             filled.callers.reserve(filled.callers.len() + 1);
         }

@@ -51,7 +51,7 @@ impl RoundTrip {
                 Ok(Err(failure)) => vec![Err(task_failed(failure)); cores.len()],
                 Err(_) => vec![Err(timed_out(limit)); cores.len()],
             };
-            // If answers are missing, the outcome of those reserves is unknown.
+            // The outcome of a reserve without an answer is unknown.
             answers.resize_with(cores.len(), || Err(miscounted()));
             let answers =
                 answers.into_iter().map(|answer| answer.map_err(|error| error.during(Operation::Reserve)));

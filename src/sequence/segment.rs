@@ -150,7 +150,7 @@ impl Segment {
     /// Seals the segment for all holders: no draw that begins after this gets an id. Returns the remaining
     /// ids, which now belong to the caller.
     pub(crate) fn seal(&self) -> IdRange {
-        // Relaxed: a swap is atomic against the draws, so each id is either drawn or returned here.
+        // Relaxed: the swap is atomic with respect to the draws, so each id is either drawn or returned here.
         self.whole().skip(self.cursor.offset.swap(SEALED, Ordering::Relaxed))
     }
 

@@ -150,7 +150,7 @@ impl Stock {
     /// Whether `generation` is current. A block checks this before each id; it costs one load.
     #[inline]
     pub(crate) fn is_current(&self, generation: u64) -> bool {
-        // Relaxed: a draw that happens after `revoke` returned sees its new value by coherence.
+        // Relaxed: a draw that happens after `revoke` returned sees the new generation by coherence.
         self.generation.load(Ordering::Relaxed) == generation
     }
 

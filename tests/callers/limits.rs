@@ -82,7 +82,7 @@ fn cancelled_callers_use_no_memory_while_the_store_hangs() {
             let mut context = Context::from_waker(Waker::noop());
             let mut next = pin!(orders.next());
             assert!(next.as_mut().poll(&mut context).is_pending());
-            // The actor receives the request before the caller gives up.
+            // With `turn`, the actor receives the request before the caller gives up.
             each();
         }
     };

@@ -44,7 +44,7 @@ impl Holders {
 /// Returns all findings about the sequence that its columns yield.
 pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Finding> {
     let of_column = |(column, largest): &(ColumnUrl, Largest)| {
-        // No counter reaches 2^63 in practice, so a wider max does not matter.
+        // No counter reaches 2^63 in practice, so a column that holds 2^63 - 1 is never too narrow.
         let holds = largest.holds.filter(|holds| *holds < u64::MAX >> 1);
         let narrow =
             holds.and_then(|holds| too_narrow(stored, &format!("{column} ({})", largest.of_type), holds));

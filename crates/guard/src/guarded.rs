@@ -130,7 +130,7 @@ impl Guarded {
         }
         // Relaxed: as above.
         self.is_doubtful.store(false, Ordering::Relaxed);
-        // Read it back: a witness may add a stamp.
+        // Read the ledger back: a witness may add a stamp.
         self.witness.read(name).await.map_err(of_the_witness)
     }
 

@@ -62,7 +62,8 @@ impl Announced {
         match self {
             // A reset is void under a new identity, because it was announced for the old one.
             Self::Resetting { .. } => (now == known).then_some(self),
-            // The sequence is in use: it was restored, or this claim is late. Its claims count again.
+            // The sequence is in use: it was restored, or this claim is late. The sequence's claims count
+            // again.
             Self::Forgotten => Some(Self::Removed),
             Self::Removing | Self::Removed => Some(self),
         }
@@ -219,7 +220,7 @@ impl Ledger {
     }
 
     fn certainly_has_any_of(&self, range: IdRange) -> bool {
-        // If `solid` equals `floor`, nothing is solid: all ids below the floor were released.
+        // If `solid` equals `floor`, no id below the floor is definitely claimed.
         let Self { solid, floor, .. } = *self;
         let is_solid = solid < floor && range.end() > solid && u128::from(range.start()) < floor;
         is_solid || self.claims.iter().any(|claim| claim.overlaps(&range))

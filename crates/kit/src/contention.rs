@@ -159,7 +159,7 @@ mod tests {
             }
         };
         assert!((30..31).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
-        // There is a pause after every fourth loss. Its average is 50 ms.
+        // There is a pause after every fourth loss. The pauses grow to an average of 50 ms.
         assert!((1_000..10_000).contains(&losses), "{losses}");
         assert!(error.to_string().contains("for 30s; use larger steps"), "{error}");
         assert!(std::error::Error::source(&error).is_some());

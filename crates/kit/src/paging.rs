@@ -20,7 +20,7 @@ pub fn is_full(page: &Page, rows: usize) -> bool {
 pub fn end(prefix: &str) -> Option<String> {
     let mut end = prefix.to_owned();
     while let Some(last) = end.pop() {
-        // Skips the surrogates, which are not characters.
+        // Skip the surrogates, which are not characters.
         let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
         if let Some(next) = next {
             end.push(next);

@@ -112,7 +112,7 @@ async fn at(store: &dyn Store, name: &SequenceName, to: u128) -> Result<Sequence
 
 async fn step(store: &dyn Store, now: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
     if now.next == Some(u64::MAX) {
-        // No change can set 2^64. The last id must be reserved, and becomes a gap.
+        // No change can set `next` to 2^64. The last id must be reserved, and becomes a gap.
         store.reserve(&Reserve::new(now.name.clone(), 1)).await?;
         let mut all_used = now.clone();
         all_used.next = None;

@@ -182,7 +182,7 @@ fn lives() -> Vec<Check> {
     vec![
         check(HOLDS, "era/created-and-recalled", move || holds(life(Befalls::Recall), 385_000)),
         check(HOLDS, "era/window-lost", move || holds(Life { in_flight: 0, ..life(Befalls::Loss) }, 7_300)),
-        // A limit: a window may only be lost while no write is in flight.
+        // A limit: the loss of a window is safe only while no write is in flight.
         check(CAUGHT, "era/window-lost-with-its-creation-on-the-way", move || {
             breaks(life(Befalls::Loss), UNIQUE)
         }),

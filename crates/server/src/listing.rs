@@ -65,7 +65,7 @@ fn begun(cursor: &str) -> Result<(usize, Option<Cursor>)> {
 fn scopes(patterns: &[Pattern], prefix: &str) -> Vec<Pattern> {
     let mut all: Vec<_> = patterns.iter().filter_map(|pattern| pattern.within(prefix)).collect();
     all.sort_by_cached_key(|scope| (scope.text().to_owned(), scope.beginning().is_none()));
-    // After the sort, a pattern directly follows the prefix that covers it.
+    // After the sort, the patterns that a prefix covers directly follow that prefix.
     all.dedup_by(|later, kept| kept.matches(later.text()));
     all
 }

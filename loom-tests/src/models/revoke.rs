@@ -175,8 +175,8 @@ fn a_new_identity_does_not_undo_it() {
         let grant =
             |range, epoch| Ok(Grant { range, identity: identity(epoch), bounds: core.settings.bounds });
         let waiting = asked(&core, &mailbox, |request| driver.request(request, NOW));
-        // One id is the reply, the other is published. One id is below the watermark, so another reserve is
-        // ordered.
+        // One id is the reply, the other is published. A level of one id is below the watermark, so another
+        // reserve is ordered.
         assert!(driver.answered(grant(range(1, 2), 0), NOW).is_some());
         let answer = grant(range(1, 2), 1);
         let actor = thread::spawn(move || drop(driver.answered(answer, NOW)));

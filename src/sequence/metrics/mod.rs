@@ -89,7 +89,8 @@ pub(crate) fn harmless(core: &Core, tell: impl FnOnce()) {
 /// Records all metrics of a sequence, as of `now` by the actor's clock.
 pub(crate) fn record(core: &Core, now: Duration) {
     let (name, reported) = (|| shared(core), &core.reported);
-    // Read the draws before the other counters: ids drawn and then dropped count as drawn and as dropped.
+    // Read the draws before the granted ids, which they must not exceed. Ids drawn and then dropped count as
+    // drawn and as dropped.
     let draws = core.left();
     let now = Snapshot::of(core, now);
     tell(&counter!("idmill_draws_total", "sequence" => name()), &reported.draws, draws);

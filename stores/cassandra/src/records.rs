@@ -130,8 +130,8 @@ impl Records {
             }
             match self.client.write(statement, values.clone()).await {
                 Ok(true) => return Ok(true),
-                // The retry was refused, because the first attempt or another write was applied, or its
-                // outcome is unknown too.
+                // The first attempt or another write was applied, so the retry was refused; or the outcome of
+                // the retry is unknown too.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }

@@ -335,7 +335,7 @@ mod tests {
             assert_eq!(read_failed(failure()).kind(), *read, "{message}");
             assert_eq!(write_failed(failure()).kind(), *write, "{message}");
             assert_eq!(failure().fate(), *fate, "{message}");
-            // `UnknownOutcome` is used exactly if the transaction may have been applied.
+            // `UnknownOutcome` is used if and only if the transaction may have been applied.
             let is_open = *fate == Fate::Open || failure().is_settled();
             assert_eq!(*write == ErrorKind::UnknownOutcome, is_open, "{message}");
             assert_ne!(failure().beforehand().fate(), Fate::Open, "{message}");

@@ -23,8 +23,8 @@ pub(super) async fn run(
     }
     let prepared = match connection.prep(&*statement.sql).await {
         Ok(prepared) => prepared,
-        // A proxy does not support prepared statements, or the server has reached its limit: the
-        // statement was not run.
+        // A proxy does not support prepared statements, or the server has reached its limit of prepared
+        // statements: the statement was not run.
         Err(Mysql::Server(_)) => return Bare(connection).execute(statement).await,
         Err(error) => return Err(fault(error)),
     };

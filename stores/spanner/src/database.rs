@@ -290,7 +290,7 @@ pub(super) async fn read(tx: &mut Transaction, statement: Statement) -> Result<F
     while let Some(row) = rows.next().await.map_err(failed)? {
         found.push(row);
     }
-    // The columns are known only after the first part of the reply was read.
+    // The columns are known only after the first part of the reply has been read.
     Ok((rows.columns_metadata().to_vec(), found))
 }
 

@@ -170,7 +170,7 @@ async fn ids_below_the_watermark_are_drawn_during_a_reserve() {
     assert_eq!(world.reserves_in_all().await, 2);
 }
 
-/// Draws `count` ids on each of `threads` threads; panics if no id is in memory.
+/// Draws `count` ids in all, on `threads` threads; panics if no id is in memory.
 fn draw_on_threads(ids: &Allocator, threads: u64, count: u64) {
     thread::scope(|scope| {
         for _ in 0..threads {

@@ -119,7 +119,7 @@ fn transaction_with_a_stale_read_must_be_restarted() {
     tx.commit().unwrap();
     let error = next_in::<i64>(&stale, "s").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(error.to_string().contains("roll back and begin again"), "{error}");
+    assert!(error.to_string().contains("roll back, and begin again"), "{error}");
     stale.rollback().unwrap();
     assert_eq!(next_in::<i64>(&begin(&mut a), "s").unwrap(), 3);
 }

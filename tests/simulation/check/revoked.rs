@@ -33,7 +33,7 @@ fn each_life(case: &Case<'_>, life: usize, revoked: &[u64]) -> Verdict {
 
 fn each_draw(draw: &Draw, grants: &[(Span, u64)], revoked: u64) -> Verdict {
     for (id, _) in draw.ids() {
-        // Ids that were given back can be granted once more.
+        // Ids that were given back can be granted again.
         let of_it = |((start, len), _): &&(Span, u64)| (*start..=start + (len - 1)).contains(id);
         let sent = grants.iter().rev().find(of_it).map(|(_, sent)| *sent);
         if sent.is_none_or(|sent| sent < revoked) {

@@ -294,7 +294,7 @@ impl Case {
         let changed = user.json(&["set", "orders", "--next", "5000"]);
         assert_eq!(changed["after"]["next"], 5000);
         assert_eq!(user.json(&["show", "orders"]), changed["after"]);
-        // If its global counter does not answer in time, a window serves its own ids for a while.
+        // A window serves its own ids for a while if its global counter does not answer in time.
         let tries = if user.url.contains("mode=geo") { 5 } else { 1 };
         let goes_on = (0..tries).any(|_| user.done(&["next", "orders"]) == "5000\n");
         assert!(goes_on, "{tries} draws did not go on at 5000");
@@ -328,7 +328,7 @@ impl Case {
             assert!(ran.code == 8 && ran.out.contains("not_seen") && ran.out.contains(address), "{ran:?}");
         }
         if self.down == Down::Window {
-            // The store still has the sequence: its identity is read before the window is contacted.
+            // Only the window is unreachable: `list` reads the store, which still has the sequence.
             assert!(user.done(&["list"]).contains("orders"));
         }
     }

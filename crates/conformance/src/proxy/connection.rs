@@ -155,8 +155,8 @@ impl Connection {
             let _ = timeout(DRAIN, drain).await;
             return;
         }
-        // Keep the connection after the held requests are sent, too: engines may discard requests when their
-        // connection ends.
+        // Keep the connection open even after the held requests are sent: engines may discard requests when
+        // their connection ends.
         tokio::select! {
             () = drain => {}
             () = self.until(|_, _| false) => {}

@@ -316,7 +316,7 @@ pub(super) async fn set_among_reserves(context: Arc<Context>) -> Outcome {
         let to = step * 10_000;
         step_to(&client, &name, to).await?;
         steps.push((now(), to));
-        // Ids that others have reserved since then must not be taken back.
+        // Lowering `next` would grant again the ids that others have reserved since the step.
         let behind = client.set(&name, Change::new().next(to - 1)).await?;
         expect("setting next backwards during reserves", &behind, ErrorKind::Conflict)?;
     }

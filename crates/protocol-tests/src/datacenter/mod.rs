@@ -89,8 +89,8 @@ pub(crate) enum Process {
     Installing(Installing),
 }
 
-// The types of the code under test are wide, contain an era each, and are not ordered. Only the fields that
-// differ are stored.
+// The types of the code under test are wide, contain an era each, and are not ordered. The types below store
+// only the fields that differ between states.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Taking {

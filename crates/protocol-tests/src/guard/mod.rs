@@ -112,7 +112,7 @@ impl Guard {
                 if twice && !is_pending && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
                 }
-                // The process no longer waits for the administrator.
+                // The process may now raise the store although a change is pending.
                 state.is_overtaken |= is_pending;
                 At::Refused(granted, top)
             }

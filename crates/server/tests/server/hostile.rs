@@ -176,7 +176,7 @@ async fn clients_of_http_have_places_too() {
     // An orchestrator would kill a server that does not answer its probe.
     let answer = asked("/healthz").await;
     assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
-    // Silent clients take only a few of the places for probes.
+    // Silent clients can take all places for probes: further clients are turned away immediately.
     let silent: Vec<_> =
         futures_util::future::join_all((0..40).map(|_| TcpStream::connect(server.http))).await;
     let mut last = Client(TcpStream::connect(server.http).await.unwrap());

@@ -55,7 +55,8 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
     match code {
         // The transaction was rolled back or not begun. Lock errors: 1205 lock wait timeout, 1206 too many
         // locks, 1213 a deadlock or, in Galera, a conflict with another node; 1020 the row was changed. The
-        // others: no connections, no memory, no disk space.
+        // others: 1637 too many transactions, 3101 rolled back by a plugin, 1047 a Galera node that is not
+        // ready; no connections, no memory, no disk space.
         1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
         | 1114 => ErrorKind::Unavailable,
         _ if READ_ONLY.contains(&code) => ErrorKind::Unavailable,

@@ -43,7 +43,7 @@ pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_engine(error: &EngineError, asked: Asked) -> ErrorKind {
-    // While connecting, the server refuses with FATAL before any statement was sent.
+    // A server refuses a connection with FATAL before any statement is sent.
     if asked == Asked::Connect || !error.ends_session {
         return of_code(&error.code);
     }

@@ -276,7 +276,7 @@ impl<D: Driver> Sessions<D> {
     /// too.
     fn put_back(&self, session: D::Session, sound: bool, fault: Option<&Fault>) {
         // Hold the lock while the driver decides, so that the idle sessions are cleared either before or
-        // after this.
+        // after this session is given back.
         let mut idle = self.0.idle.lock();
         if matches!(fault, Some(Fault::Silent(_) | Fault::Broken(_))) {
             idle.clear();

@@ -34,10 +34,10 @@ impl MysqlOptions {
     /// Returns the database and the table that a store is opened with.
     pub(crate) fn open_database(&self) -> Result<(Database, Table)> {
         let (address, table) = self.check()?;
-        // No reset between uses: the store leaves only a prepared statement in a session.
+        // No reset between uses: the store leaves only prepared statements in a session.
         let mut options = self.driver(&address, false);
         if self.mode != Mode::ReadOnly {
-            // Each connection may lead to another server.
+            // Each connection may reach a different server.
             options = options.after_connect(|connection| {
                 let durable = async { must_be_durable(&mut Bare(connection)).await };
                 durable.map_err(Carried::by_driver).boxed()

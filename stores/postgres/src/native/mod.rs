@@ -393,8 +393,8 @@ impl Kept {
         let info = seen.info()?;
         let (first, last) = match seen.values()? {
             Values::First => self.block_from(seen, info.identity),
-            // Changes of the increment do not matter here: the ids lie between the previous value
-            // and this one.
+            // Changes to the increment do not matter here: the ids lie between the previous value and this
+            // one.
             _ if seen.is_whole() || self.begun == Some(info.identity) => {
                 (seen.last - seen.increment + 1, seen.last)
             }

@@ -195,7 +195,7 @@ impl Target for PostgresOptions {
 
     fn lookalikes(&self) -> StoreFuture<'_, Result<Option<String>>> {
         Box::pin(async {
-            // A native sequence is named explicitly, and an explicit schema leaves no choice.
+            // Native sequences are in no table, and an explicit schema leaves no choice between tables.
             if self.schema.is_some() || matches!(self.sequences, Sequences::Native) {
                 return Ok(None);
             }

@@ -34,7 +34,7 @@ async fn a_reserve_is_one_round_trip_and_is_kept_prepared() {
     let store = PostgresStore::open(&url).await.unwrap();
     // Reserve, read the missing row, create it.
     assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (3, 0));
-    // The second reserve is the last that is planned: the session reads the cluster and prepares
+    // The second reserve is the last that is planned: the session reads the cluster's identifier and prepares
     // the statement.
     assert_eq!(counted(&sent, async { drop(reserve(&store, "s'\\", 1).await) }).await, (3, 0));
     for next in 3..=20 {

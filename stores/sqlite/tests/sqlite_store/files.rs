@@ -82,7 +82,7 @@ async fn database_in_use_without_its_log_is_rejected() {
         std::fs::remove_file(place.dir.path().join(format!("ids.db{suffix}"))).unwrap();
     }
     let options = SqliteOptions::new(place.file()).busy_timeout(Duration::from_millis(50));
-    refused(options.clone(), ErrorKind::Unavailable, "stop all users").await;
+    refused(options.clone(), ErrorKind::Unavailable, "stop all its users").await;
     drop(store);
     SqliteStore::open_with(options).await.unwrap();
 }
