@@ -163,9 +163,9 @@ write_to_memory() {
     trap 'rm -rf "$TMPDIR"' EXIT
 }
 
-# Cargo commands that share a build: WORKSPACE is for all steps with tests of the workspace. OPTIMISED is for
-# `sim` and `crash`, and keeps assertions. Both steps name both packages, because the selected packages
-# determine the features of shared crates.
+# Cargo commands that share a build: WORKSPACE is for the steps that test the whole workspace with all
+# features. OPTIMISED is for `sim` and `crash`, and keeps assertions. Both steps name both packages, because
+# the selected packages determine the features of shared crates.
 WORKSPACE=(cargo test --locked --workspace --all-features)
 OPTIMISED=(cargo test --locked --release --config ci/asserted.toml -p idmill -p idmill-cli)
 
@@ -299,7 +299,7 @@ need_go() {
     PATH=$home:$PATH
 }
 
-# format OPTION…: formats the sources of all workspaces.
+# format OPTION…: formats the main workspace, fuzz, the adapters and their services.
 format() {
     local manifest
     run cargo fmt --all "$@"

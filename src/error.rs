@@ -229,7 +229,7 @@ impl Error {
         self.status() == Status::Transient
     }
 
-    /// Returns the operation during which it occurred, if known.
+    /// Returns the operation during which the error occurred, if known.
     pub fn operation(&self) -> Option<Operation> {
         self.context.as_ref()?.operation
     }

@@ -227,7 +227,7 @@ async fn give_backs_in_reverse_order_are_honest() {
     assert!(stored(&store, "orders").await.next <= Some(31), "nothing is skipped");
 }
 
-/// Another process may give back the ids between two grants of one process.
+/// Another process may give back ids that lie between two ranges granted to this process.
 #[tokio::test(start_paused = true)]
 async fn give_back_of_another_process_is_honest() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));

@@ -8,7 +8,7 @@ MORE=' [N SIZE] | address PORT N'
 
 version() { "$BINARY" --version | sed -n 's/^etcd Version: /etcd /p'; }
 
-# Members need the addresses of all peers when they start, so they use the same PORT on different addresses. A
+# A member needs the addresses of all peers when it starts, so each address is derived from PORT and N. A
 # single member listens for peers on a port that the system chooses; nothing connects to it.
 serve() {
     local dir=$1 port=$2 n=${3:-1} size=${4:-1} client=127.0.0.1 listen peers member scheme=http tls=()

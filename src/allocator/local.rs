@@ -6,8 +6,8 @@
 //! one `fetch_add`.
 //!
 //! The cache grows with the number of sequences that the thread draws from, up to [`MOST`] slots of 16 bytes.
-//! When no slot in reach is free, a new sequence overwrites one; this costs a reload, never an id. A slot
-//! keeps one segment alive until the cache next grows or the slot is overwritten.
+//! At that size, a new sequence without a free slot in reach overwrites one; this costs a reload, never an
+//! id. A slot keeps one segment alive until the cache next grows or the slot is overwritten.
 
 use std::cell::RefCell;
 

@@ -58,8 +58,8 @@ impl<T: Id> Allocator<T> {
         &self.core_ref.core
     }
 
-    /// Returns the next id from memory; never waits, never locks, never allocates. If memory holds no ids,
-    /// this starts a refill.
+    /// Returns the next id from memory; never waits for the store. It neither locks nor allocates while the
+    /// thread's cache holds ids. If memory holds no ids, this starts a refill.
     ///
     /// # Errors
     /// [`ErrorKind::Empty`] if memory holds no ids (always, under [`Order::Global`]);
@@ -103,9 +103,9 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns the next id. While memory holds ids, the future is ready immediately and does not allocate.
-    /// Otherwise it is ready when the refill completes. Callers are served in the order in which they started
-    /// to wait.
+    /// Returns the next id. While memory holds ids, the future is ready immediately; it allocates at most the
+    /// thread's cache. Otherwise it is ready when the refill completes. Callers are served in the order in
+    /// which they started to wait.
     ///
     /// The deadline is a timer of the runtime that drives the refills. While that runtime does not run, for
     /// example between two `block_on` calls on a current-thread runtime, a call on another executor can wait
@@ -176,9 +176,10 @@ impl<T: Id> Allocator<T> {
         self.core().settings.order == Order::Global || self.core().stock.remaining() > 0
     }
 
-    /// Discards all ids in memory, for the whole process. Use it after a problem with the store. Returns the
-    /// number of discarded ids, including those held by threads. An [`IdBlock`] discards its ids at its next
-    /// draw. After this returns, no new draw gets an id that was reserved before the call.
+    /// Discards all ids in memory, for the whole process. Use it if ids reserved earlier must not be handed
+    /// out, for example after a restore of the store. Returns the number of discarded ids, including those
+    /// held by threads. An [`IdBlock`] discards its ids at its next draw. After this returns, no new draw
+    /// gets an id that was reserved before the call.
     pub fn revoke(&self) -> u64 {
         self.core().revoke()
     }

@@ -59,7 +59,7 @@ impl<T: Id> Allocator<T> {
         }
     }
 
-    /// Returns how much of `timeout` is left since the first call. A draw that need not wait never reads the
+    /// Returns the rest of `timeout`, counted from the first call. A draw that need not wait never reads the
     /// clock.
     fn left_of(&self, timeout: Duration, begun: &mut Option<Time>) -> Duration {
         let now = self.core_ref.shared.clock.now();

@@ -3,7 +3,7 @@
 //! It makes no decisions: it passes events to the drivers, sends their reserves to the store, and passes the
 //! answers back as events. Reserves that are due together share one round trip if the store supports batches.
 //! Otherwise each is sent separately, so that no sequence waits for another. A sequence that was unavailable
-//! while others in its batch were granted is reserved separately from then on.
+//! while others in its batch were granted is reserved separately until it is available again.
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::{Future, poll_fn};

@@ -28,17 +28,18 @@ use crate::store::{Change, Grant, Identity};
 use crate::sync::Arc;
 
 /// How long an exhausted sequence fails without a new reserve. Then the next caller starts one: its max may
-/// have been raised. Long enough that callers in a loop put no load on the store.
+/// have been raised. This is long enough that callers in a loop put little load on the store.
 pub(super) const END_STANDS: Duration = Duration::from_secs(30);
 
 /// The reserve in flight.
 struct InFlight {
     count: u64,
     asked: Time,
-    /// Under `Order::Global` it serves only tickets before this one: callers that waited when it was sent.
+    /// Under `Order::Global` the grant serves only tickets before this one: callers that waited when the
+    /// reserve was sent.
     before: u64,
     revoked: bool,
-    /// Whether ids were on their way back when it was sent: the store may handle the reserve first.
+    /// Whether ids were on their way back when the reserve was sent: the store may handle the reserve first.
     overtakes: bool,
     /// The store's answer, kept while `next` is being raised.
     answer: Option<Result<Grant>>,
@@ -248,8 +249,8 @@ impl<W: Waiter> Engine<W> {
     }
 
     /// Whether it is too early for the next attempt. After a failure that was returned to all callers, the
-    /// next caller makes an attempt immediately. A signal does not, since a caller of `try_next` may signal a
-    /// million times a second.
+    /// next caller makes an attempt immediately. A signal does not trigger an attempt, since a caller of
+    /// `try_next` may signal a million times a second.
     fn is_held(&self, now: Time) -> bool {
         let for_callers = || self.retry.was_reported() && self.queue.is_of_use();
         self.retry.at().is_some_and(|at| now < at) && !for_callers()
@@ -320,8 +321,8 @@ impl<W: Waiter> Engine<W> {
         u128::from(grant.bounds.max().min(self.settings.ceiling))
     }
 
-    /// Notes the identity of the grant. Other processes may also hand out ids of another identity, so such
-    /// ids in memory are discarded. Returns whether that was the case.
+    /// Notes the identity of the grant. Ids in memory of another identity are discarded, since other
+    /// processes may get the same ids. Returns whether the identity has changed.
     fn take_over(&mut self, grant: &Grant, out: &mut Vec<Effect<W>>) -> bool {
         let other = self.history.note(grant);
         if other {
@@ -463,8 +464,8 @@ impl<W: Waiter> Engine<W> {
         out.push(Effect::Finish(reason));
     }
 
-    /// Reopens an exhausted sequence, so that the next caller finds out whether its end has moved. Not while
-    /// ids are in memory: later ids must not overtake them.
+    /// Reopens an exhausted sequence, so that the next caller finds out whether its end has moved. It stays
+    /// exhausted while ids are in memory: later ids must not overtake them.
     fn doubt(&mut self, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         if self.ended.is_none() || self.retry.at().is_none_or(|at| now < at) {
             return;

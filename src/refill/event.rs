@@ -11,7 +11,7 @@ pub(crate) enum Event<W> {
     Low { level: u64 },
     /// A caller found no ids in memory. `want` 0 waits until memory has ids. `taken` contains ids from memory
     /// that were too few; no larger ids can have been drawn. `known` is the number of ids that the store had
-    /// left to reserve, if no request has started or ended since that was read.
+    /// left to reserve, if no request has started or ended since this number was read.
     Request { waiter: W, want: u64, taken: Ranges, known: Option<u64>, deadline: Time },
     /// The reserve in flight was granted; `level` ids are left in memory.
     Reserved { grant: Grant, level: u64 },
@@ -42,7 +42,8 @@ pub(crate) struct Output<W> {
 #[derive(Debug)]
 pub(crate) enum Effect<W> {
     /// The store went back in time: raise its `next` above the known ids, and answer with `Raised`. Callers
-    /// get the error only afterwards: it may end this process, and others may have seen fewer grants.
+    /// get the error only afterwards, since they may end this process on it, and other processes may have
+    /// seen fewer grants.
     Raise(Change),
     /// The grant is valid: each of its ids will be used, given back to the store or counted as a gap.
     Accept(Grant),

@@ -116,7 +116,7 @@ impl<W: Waiter> Queue<W> {
         self.0.as_ref().filter(|filled| !filled.callers.is_empty())?.earliest
     }
 
-    /// Returns the ticket of the next caller.
+    /// Returns the ticket that the next caller to arrive will get.
     pub(super) fn next_ticket(&self) -> u64 {
         self.0.as_ref().map_or(0, |filled| filled.next_ticket)
     }

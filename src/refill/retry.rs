@@ -65,7 +65,8 @@ impl Retry {
     }
 }
 
-/// Delays of 10 ms, doubling up to 5 s, each with a random jitter of up to its own length, without limit.
+/// Delays of 10 ms, doubling up to 5 s, each with a random jitter of up to its own length; the number of
+/// delays is unlimited.
 fn delays(seed: Option<u64>) -> ExponentialBackoff {
     let backoff = ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(10))

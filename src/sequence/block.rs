@@ -36,8 +36,8 @@ impl Block {
         Some(id)
     }
 
-    /// Takes a new block from memory, and draws from it. Revoked ids that are left become a gap. `None` if
-    /// memory is empty.
+    /// Takes a new block from memory, and draws from it. Revoked ids that are left in the old block become a
+    /// gap. `None` if memory is empty.
     #[inline]
     pub(crate) fn renew(
         &mut self,

@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::sequence::time::Time;
 
-/// The longest timer passed to tokio: 30 years. An extra tick does nothing.
+/// The longest timer passed to tokio: 30 years. A later timer fires at this limit, and the extra tick does
+/// nothing.
 const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
 
 /// The clock of the actor's runtime, also used for its callers' deadlines. Their own runtime may have another

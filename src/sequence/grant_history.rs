@@ -5,8 +5,9 @@ use std::num::NonZeroU64;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Change, Grant, Identity};
 
-/// How many incarnations are kept besides the present one. Each was removed and created again while the
-/// process ran. Further ones displace the earliest, which would be taken for a new sequence if it reappeared.
+/// How many incarnations are kept besides the present one. The sequence was removed and created again after
+/// each of them. Further incarnations displace the earliest, which would be taken for a new sequence if it
+/// reappeared.
 const LEFT: usize = 64;
 
 /// How far one incarnation was granted.
@@ -32,10 +33,11 @@ pub(crate) struct GrantHistory {
 
 #[derive(Clone, Copy, Debug)]
 struct Present {
-    /// Never 0, which keeps a million sequences smaller.
+    /// Never 0, so that `Option<Present>` takes no more memory than `Present`.
     incarnation: NonZeroU64,
     epoch: u64,
-    /// The first of the ids granted last without a gap and still held; if it is above `last`, none are held.
+    /// The first of the ids up to `last` that were granted without a gap and are still held; above `last` if
+    /// none are.
     first: u64,
     /// The store granted all ids up to this one, to any process.
     last: u64,
@@ -130,7 +132,7 @@ impl GrantHistory {
         }
     }
 
-    /// Removes the last granted ids, from this one on: they are given back and can be granted again.
+    /// Removes the last granted ids, from `id` on: they are given back and can be granted again.
     pub(crate) fn forget_from(&mut self, id: u64) {
         let (Some(present), Some(last)) = (&mut self.present, id.checked_sub(1)) else { return };
         if last >= present.last {
@@ -151,8 +153,8 @@ impl GrantHistory {
         rare.left.push(before);
     }
 
-    /// Returns how the grant contradicts the history, if it does. If it does, the store has lost committed
-    /// writes through a restored backup or a failover.
+    /// Returns how the grant contradicts the history; `None` if it does not. If it does, the store has lost
+    /// committed writes through a restored backup or a failover.
     pub(crate) fn gone_back(&self, grant: &Grant) -> Option<String> {
         let known = self.known(grant.identity.incarnation)?;
         let (range, epoch, last) = (grant.range, grant.identity.epoch, known.last);

@@ -158,7 +158,7 @@ impl Mailbox {
         low
     }
 
-    /// Resolves after a signal, a message or a close since it last resolved.
+    /// Resolves once there was a signal, a message or a close since it last resolved.
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }

@@ -17,8 +17,8 @@ use crate::sequence::stock::Stock;
 use crate::sequence::time::Time;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Notify, SegQueue, Weak};
 
-/// In this order, so that a draw reads one cache line of the core. This matters when drawing from a thousand
-/// sequences.
+/// The fields are in this order, so that a draw reads one cache line of the core. This matters when drawing
+/// from a thousand sequences.
 #[repr(C)]
 pub(crate) struct Core {
     /// The ids held by threads under [`Order::Thread`].

@@ -11,7 +11,7 @@ use crate::sequence::parts::{Core, Message, Question, Request};
 use crate::sequence::time::Time;
 use crate::sync::{Arc, oneshot};
 
-/// The caller gives up by dropping it: ids that were already sent are counted as a gap.
+/// The caller gives up by dropping the reply: ids that were already sent are counted as a gap.
 pub(crate) struct Reply {
     receiver: oneshot::Receiver<Result<Ranges>>,
     core: Arc<Core>,

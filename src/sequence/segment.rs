@@ -10,7 +10,8 @@
 //!
 //! - *No duplicates* requires only that read-modify-writes of one location are atomic, which they are in any
 //!   ordering.
-//! - *Growing* requires a draw that happens after another to see a later offset: coherence of one location.
+//! - *Growing* requires a draw that happens after another to see a later offset, which coherence of one
+//!   location guarantees.
 //! - `start`, `len` and `mark` never change; a thread that holds the `Arc` got it through an `ArcSwap`
 //!   (release/acquire, see [`stock`](crate::sequence::stock)) or created it.
 //!
@@ -29,10 +30,11 @@ const SEALED: u64 = 1 << 62;
 /// whole segment race.
 pub(crate) const MAX_LEN: u64 = 1 << 48;
 
-/// A cursor without other data on its cache line. It is the first field after the 16 bytes of the `Arc`, in
-/// memory that allocators align to 16. So the offset is at least 8 bytes into its line, and the 48 bytes
-/// after it reach the end. Not crossbeam's `CachePadded`: its 128-byte alignment more than doubles an idle
-/// sequence's segment and measured no faster, since the data beyond the padding is written once.
+/// A cursor without other data on its cache line. In an `Arc` allocation, this field follows the two
+/// reference counts (16 bytes), and allocators align the allocation to 16 bytes. So the offset is at least 8
+/// bytes into its line, and the 48 bytes after it reach the end. Not crossbeam's `CachePadded`: its 128-byte
+/// alignment more than doubles an idle sequence's segment and measured no faster, since the data beyond the
+/// padding is written once.
 #[derive(Debug)]
 #[repr(C)]
 struct Cursor {

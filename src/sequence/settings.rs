@@ -92,8 +92,8 @@ pub(crate) enum Sizing {
     Fixed {
         /// How many ids a refill reserves; at least 1.
         step: u64,
-        /// How many ids remain when it starts: from 0 (only when memory is empty: the *batch* mode) up to
-        /// `step`.
+        /// How many ids remain when a refill starts: from 0 (only when memory is empty: the *batch* mode) up
+        /// to `step`.
         watermark: u64,
     },
     /// Sizes from the measured rate and latency.
@@ -115,7 +115,7 @@ pub(crate) struct Adaptive {
     pub(crate) outage_budget: Duration,
     /// The maximum number of ids in memory, which a restart loses; takes precedence over the budget.
     pub(crate) max_buffered: u64,
-    /// The minimum step, and the first.
+    /// The minimum step, which is also the first step.
     pub(crate) min_step: u64,
 }
 

@@ -17,7 +17,7 @@ use crate::store::{Bounds, Identity};
 pub struct Snapshot {
     /// Ids handed out, including ids held by blocks.
     pub drawn: u64,
-    /// Ids in memory, not drawn yet: a crash would waste these, in addition to blocks.
+    /// Ids in memory, not drawn yet: a crash would waste these, in addition to the ids in blocks.
     pub remaining: u64,
     /// Ids that the store granted.
     pub granted: u64,
@@ -29,7 +29,7 @@ pub struct Snapshot {
     pub waits: u64,
     /// Total time during which at least one caller waited, up to now.
     pub empty_time: Duration,
-    /// How long ago the store last granted ids; `None` before the first time.
+    /// How long ago the store last granted ids; `None` before the first grant.
     pub since_grant: Option<Duration>,
     /// Reserves that failed since the last grant; the end of a sequence is not a failure.
     pub failures_in_a_row: u64,
@@ -70,8 +70,8 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
-    /// In memory when the sequence was revoked, closed or evicted, and not given back to the store. Ids being
-    /// given back count once it is known that the store did not take them.
+    /// In memory when the sequence was revoked, closed or evicted, and not given back to the store. Ids that
+    /// are being given back are counted only after it is known that the store did not take them.
     pub revoked: u64,
     /// Granted after their callers had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,

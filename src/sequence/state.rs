@@ -45,7 +45,8 @@ impl Core {
         segment.draw_noting(|| self.signal_low())
     }
 
-    /// Draws one id from memory, starting at `segment`. Sets `segment` to the start of the next draw.
+    /// Draws one id from memory, starting at `segment`. Sets `segment` to the one from which the next draw
+    /// starts.
     #[cold]
     #[inline(never)]
     pub(crate) fn draw(self: &Arc<Self>, segment: &mut Arc<Segment>) -> Result<u64, ErrorKind> {
@@ -65,8 +66,8 @@ impl Core {
         }
     }
 
-    /// Draws up to `n` consecutive ids from memory, starting at `segment`. Sets `segment` to the start of the
-    /// next draw. Returns an empty range only if memory is empty.
+    /// Draws up to `n` consecutive ids from memory, starting at `segment`. Sets `segment` to the one from
+    /// which the next draw starts. Returns an empty range only if memory is empty.
     #[cold]
     #[inline(never)]
     pub(crate) fn take_some(self: &Arc<Self>, n: u64, segment: &mut Arc<Segment>) -> IdRange {
@@ -82,12 +83,13 @@ impl Core {
         }
     }
 
-    /// Returns how many ids were drawn or replied, without the ones dropped afterwards.
+    /// Returns how many ids were drawn or sent to waiting callers, without those dropped afterwards.
     pub(crate) fn drawn(&self) -> u64 {
         self.left().saturating_sub(self.stats.dropped())
     }
 
-    /// Returns how many ids left memory by draws, or were replied. This count never decreases.
+    /// Returns how many ids left memory by draws, or were sent to waiting callers. This count never
+    /// decreases.
     pub(crate) fn left(&self) -> u64 {
         let stats = &self.stats;
         // Under the lock: ids that are being revoked would otherwise be counted as drawn.
@@ -287,7 +289,8 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Not behind the facade: a plain process-wide counter, part of no protocol, that must outlive a model run.
+/// Returns a new key. The counter is not behind the facade: it is part of no protocol, and must outlive a
+/// model run.
 fn next_key() -> u64 {
     static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     KEY.fetch_add(1, Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! Counters of one sequence, cheap enough to be always on: the draws themselves count nothing.
+//! Counters of one sequence, cheap enough to be always on: the draws themselves update no counter.
 
 use std::time::Duration;
 

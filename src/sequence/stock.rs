@@ -69,8 +69,8 @@ impl Stock {
         }
     }
 
-    /// Draws `n` ids; if memory has fewer, all of them, or none if no more follow; passes each range to
-    /// `each`. The error contains the number of missing ids and the reason.
+    /// Draws `n` ids and passes each range to `each`. If memory has fewer, draws all of them, or none if no
+    /// more follow. The error contains the number of missing ids and the reason.
     pub(crate) fn take(&self, n: u64, mut each: impl FnMut(Taken)) -> Result<(), (u64, ErrorKind)> {
         let mut missing = n;
         let mut segment = self.current();
@@ -182,8 +182,8 @@ impl Stock {
 
     /// Revokes all ids in memory. `reason` is the error of draws until more ids are published. Returns the
     /// revoked ids, oldest first. `count` must count them: it runs before [`still`](Self::still) can read the
-    /// level again, because uncounted ids would look drawn. After this returns, no new draw gets an id that
-    /// was published before the call.
+    /// level again, because uncounted ids would be counted as drawn. After this returns, no new draw gets an
+    /// id that was published before the call.
     pub(crate) fn revoke(&self, reason: ErrorKind, count: impl FnOnce(&Ranges)) -> Ranges {
         if self.is_forked() {
             self.disown();
@@ -222,8 +222,8 @@ impl Stock {
         self.still(|remaining| remaining)
     }
 
-    /// Calls `look` with the number of ids in memory, while none are added or revoked. 0 in a fork: they are
-    /// its parent's.
+    /// Calls `look` with the number of ids in memory, while none are added or revoked. In a fork the number
+    /// is 0, since the ids belong to the parent.
     pub(crate) fn still<T>(&self, look: impl FnOnce(u64) -> T) -> T {
         if self.is_forked() {
             return look(0);

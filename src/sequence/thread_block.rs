@@ -52,7 +52,7 @@ impl ThreadBlock {
         self.change(|block| block.renew(stock, stats, take))
     }
 
-    /// Gives up the ids before `id`. Only its thread may call this.
+    /// Gives up the remaining ids if they come before `id`. Only its thread may call this.
     #[cold]
     pub(crate) fn catch_up(&self, stats: &Stats, id: u64) {
         self.change(|block| block.catch_up(stats, id));

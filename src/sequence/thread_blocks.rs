@@ -6,7 +6,7 @@
 //! time.
 //!
 //! *Growing*: a thread keeps its slot while it lives, and is the only one that draws from its thread block.
-//! Its other ids come from the stock and are larger. After the actor returns some, the block
+//! Its other ids come from the stock and are larger. After the actor returns ids to the thread, the block
 //! [drops](ThreadBlocks::catch_up) its smaller ids, including inherited ones. A thread that is ending no
 //! longer uses its block.
 

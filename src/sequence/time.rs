@@ -1,4 +1,4 @@
-//! The unit of deadlines.
+//! The type of points in time, such as deadlines.
 
 use std::time::Duration;
 

@@ -80,8 +80,8 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Always reserves this many ids, 1 to 2^48, instead of adapting to the load. The
-    /// [`watermark`](Self::watermark) then defaults to half of it.
+    /// Reserves this many ids, 1 to 2^48, or more if waiting callers need more, instead of adapting to the
+    /// load. The [`watermark`](Self::watermark) then defaults to half of it.
     pub fn step(mut self, ids: u64) -> Self {
         self.step = Some(ids);
         self
@@ -143,7 +143,8 @@ impl<T: Id> SequenceBuilder<T> {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] for an invalid name or invalid settings; [`ErrorKind::Conflict`] if the
-    /// sequence is open in this process with other settings; [`ErrorKind::Closed`].
+    /// sequence is open in this process with other settings; [`ErrorKind::Closed`] after
+    /// [`close`](crate::Sequences::close) or in a forked process.
     pub fn lazy(self) -> Result<Allocator<T>> {
         let (name, settings) = self.checked()?;
         Self::register(&self.shared, &name, settings)

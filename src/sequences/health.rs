@@ -36,7 +36,7 @@ pub struct Trouble {
     pub error: Error,
     /// Time until memory is empty without the store, at the current rate; `None` while nothing is drawn.
     pub time_to_empty: Option<Duration>,
-    /// How long ago the store last granted ids; `None` before the first time.
+    /// How long ago the store last granted ids; `None` before the first grant.
     pub since_grant: Option<Duration>,
 }
 

@@ -30,8 +30,8 @@ pub(super) struct MaxAge {
     age: Duration,
     store: Arc<dyn Store>,
     store_runtime: RuntimeHandle,
-    /// Limits the store to one call, even after a check has timed out: calls would pile up on a blocked
-    /// thread.
+    /// Limits the store to one call, even after a check has timed out: calls would otherwise pile up on a
+    /// blocked thread.
     turn: Arc<Semaphore>,
     registry: Arc<Registry>,
 }

@@ -21,7 +21,7 @@ impl Runtimes {
         Self { store: runtime.clone(), refill: runtime, keepers: Vec::new() }
     }
 
-    /// Two threads, so that a store that blocks its thread does not delay the actor.
+    /// Starts two threads, so that a store that blocks its thread does not delay the actor.
     pub(super) fn of_its_own() -> Result<Self> {
         let (refill, first) = runtime_thread("idmill-refill").map_err(no_thread)?;
         let (store, second) = runtime_thread("idmill-store").map_err(no_thread)?;

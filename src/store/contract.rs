@@ -37,8 +37,8 @@ string_enum! {
 pub struct Capabilities {
     /// How long a grant survives.
     pub durability: Durability,
-    /// Whether [`Store::reserve_many`] is one round trip. If not, sequences are reserved with separate
-    /// requests, so that none waits for another.
+    /// Whether [`Store::reserve_many`] is one round trip. If not, ids are reserved with a separate request
+    /// per sequence, so that no sequence waits for another.
     pub batches: bool,
     /// Whether several processes may use the store concurrently.
     pub shared: bool,

@@ -99,7 +99,7 @@ pub struct Change {
     pub revoke: bool,
     /// Leave the store's history as it is. After a failover, a store may reject reserves until a person sets
     /// `next` (see `history` of `idmill-kit`). A program that raises sequences that are behind, such as an
-    /// import, may set `next` too low, so it must not allow them again.
+    /// import, may set `next` too low, so it must not make the store accept reserves again.
     // Only serialized if set: servers of earlier versions reject unknown fields.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,

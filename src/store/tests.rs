@@ -105,7 +105,8 @@ fn raising_the_max_reopens_an_exhausted_sequence() {
 }
 
 proptest! {
-    /// Given-back ids were granted last and are granted again: the kept ids tile the bounds.
+    /// Each step gives back the end of the last grant. The next grant begins there, so the kept ids tile the
+    /// bounds.
     #[test]
     fn rests_are_granted_again(
         start in prop_oneof![0..50_u64, u64::MAX - 300..=u64::MAX - 200],

@@ -151,8 +151,8 @@ impl World {
         join_all(callers).await;
     }
 
-    /// Waits until no call is in flight, so that the counters no longer change: the engine keeps the ids of
-    /// a caller that gave up until the store next returns.
+    /// Waits until no call is in flight, so that the counters no longer change: after a caller gives up, the
+    /// engine keeps its ids until the next reply of the store.
     async fn leave(&self, life: usize, sequence: usize, allocator: &Allocator<u64>) {
         sleep(Duration::from_secs(200)).await;
         let snapshot = allocator.snapshot();

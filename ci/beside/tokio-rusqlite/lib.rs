@@ -1,4 +1,5 @@
-//! A service that draws in a transaction of its own connection: both crates use the same rusqlite types.
+//! A service that draws in a transaction of its own connection: idmill-sqlite and tokio-rusqlite use the same
+//! rusqlite types.
 
 use idmill_sqlite::idmill::Result;
 use tokio_rusqlite::rusqlite::Transaction;

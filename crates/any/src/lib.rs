@@ -11,8 +11,8 @@ use idmill::{Result, Sequences};
 use idmill_kit::Scheme;
 pub use idmill_url::{Schemes, StoreUrl};
 
-/// The schemes of each store crate whose feature is enabled. Without the feature, the schemes of a crate
-/// remain, for an error that names the feature.
+/// The schemes of each store crate. If the feature of a crate is not enabled, its schemes only return an
+/// error that names the feature.
 macro_rules! stores {
     ($($feature:literal $store:ident $($missing:ident $name:literal $example:literal $(or $alias:literal)?),+;)+) => {
         &[$(
@@ -43,7 +43,7 @@ const STORES: &[&[Scheme]] = stores! {
     "memcached" idmill_memcached missing_window "memcached" "memcached://HOST:PORT";
 };
 
-/// Returns the stores that are compiled in. Add those of another crate by
+/// Returns the schemes of the stores in this crate. Add the schemes of another crate by
 /// `schemes().clone().with(other::SCHEMES)?`.
 pub fn schemes() -> &'static Schemes {
     static SCHEMES: LazyLock<Schemes> = LazyLock::new(|| {

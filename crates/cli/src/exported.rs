@@ -46,7 +46,7 @@ fn written(name: &str, next: Option<u64>, bounds: Bounds, identity: Option<Ident
     serde_json::to_string(&line).expect("a sequence serializes to JSON") + "\n"
 }
 
-/// Returns the line of a sequence, with its end.
+/// Returns the line of a sequence, with the line end.
 pub(crate) fn line(info: &SequenceInfo) -> String {
     written(&info.name, info.next, info.bounds, Some(info.identity))
 }
@@ -65,7 +65,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Returns the line of this entry, with its end.
+    /// Returns the line of this entry, with the line end.
     pub(crate) fn line(&self) -> String {
         let next = u64::try_from(self.reached).ok().filter(|next| *next <= self.bounds.max());
         written(&self.name, next, self.bounds, None)

@@ -76,8 +76,8 @@ impl Failure {
         Self::permanent("io", exit::FAILED, format!("{what}: {error}"))
     }
 
-    /// Creates a failure for stdout that cannot be written. The failure is [left](Self::is_left) if the
-    /// reader has closed stdout.
+    /// Creates a failure for stdout that cannot be written. [`is_left`](Self::is_left) returns `true` for the
+    /// failure if the reader has closed stdout.
     pub(crate) fn of_stdout(what: &str, error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::permanent("left", exit::DONE, String::new());

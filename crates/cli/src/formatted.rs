@@ -129,7 +129,7 @@ pub(crate) fn decode(global: &Global, args: Decode) -> Outcome {
 
 type Out<'a> = Lines<StdoutLock<'a>>;
 
-/// Writes a line for each of `given`, or for each line of stdin if it is empty.
+/// Writes a line for each of `given`, or for each line of stdin if `given` is empty.
 fn for_each<T>(
     given: Vec<T>,
     read: impl Fn(&str) -> Outcome<T>,
@@ -143,7 +143,7 @@ fn for_each<T>(
         } else {
             given.into_iter().try_for_each(|one| write(one, &mut lines))
         };
-        // Also flush the lines before a line that failed.
+        // If a line failed, the lines before it are still flushed.
         let flushed = lines.flush().map_err(unwritten);
         outcome.and(flushed)
     })
@@ -173,7 +173,7 @@ fn from_stdin<'a, T>(
     Ok(())
 }
 
-/// Buffers whole lines before a stream.
+/// Buffers whole lines, and writes them to a stream.
 #[derive(Debug)]
 pub(crate) struct Lines<W: Write> {
     out: W,

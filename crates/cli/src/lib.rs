@@ -39,7 +39,7 @@ const UNBROKEN: Duration = Duration::from_secs(5);
 /// Held during an uninterruptible change.
 static WRITING: Mutex<()> = Mutex::const_new(());
 
-/// Runs `work` to completion, even if a signal arrives.
+/// Runs `work` to completion, even if a signal arrives: the signal then waits for at most [`UNBROKEN`].
 pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
     let _held = WRITING.lock().await;
     work.await

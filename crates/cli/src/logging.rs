@@ -30,8 +30,8 @@ fn level(global: &Global, quiet: LevelFilter) -> LevelFilter {
     }
 }
 
-/// Starts the log of a server, at the level `info`, and the layer that exports spans. Dropping the returned
-/// value writes the last lines.
+/// Starts the log of a server, at the level `info` without `--verbose`, and the layer that exports spans.
+/// Dropping the returned value writes the last lines.
 #[cfg(feature = "serve")]
 pub(crate) fn serve<L>(global: &Global, is_json: bool, spans: Option<L>) -> server::Log
 where

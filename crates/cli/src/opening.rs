@@ -20,8 +20,8 @@ const GUARD: &str = "IDMILL_GUARD";
 const EXISTING: &str = "IDMILL_EXISTING";
 const DEFAULT: &str = "sqlite:idmill.db";
 
-/// Opens the store for a command that draws ids or creates a sequence. A missing store is created, and this
-/// is noted on stderr.
+/// Opens the store for a command that draws ids or creates a sequence. A missing store is created, and a note
+/// on stderr reports the new store.
 pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
     let url = url(global)?;
     let missing = url.file().filter(|file| !file.exists()).map(ToOwned::to_owned);
@@ -128,7 +128,7 @@ fn by_environment<T>(variable: &str, parse: impl FnOnce(&str) -> Outcome<T>) -> 
     parsed.map(Some)
 }
 
-/// Adds the scheme that an unknown one may mean.
+/// Adds a hint with the scheme that an unknown scheme may mean.
 fn misspelled(global: &Global, url: &str, error: idmill::Error) -> Failure {
     let failure = Failure::from(error);
     let unknown = url.split(':').next().filter(|scheme| global.schemes.names().all(|name| name != *scheme));

@@ -133,7 +133,7 @@ fn fields(rows: Vec<Vec<String>>) -> String {
     render(&table)
 }
 
-/// Returns a table without lines. Columns are right-aligned, except `left`.
+/// Returns a table without borders. Columns are right-aligned, except those in `left`.
 pub(crate) fn table(headings: &[&str], left: &[usize]) -> Table {
     let mut table = bare_table();
     table.set_header(headings);
@@ -241,7 +241,7 @@ pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// Formats three significant digits, or all digits before the point.
+/// Formats two decimals below 10, one below 100, and none from 100.
 pub(crate) fn digits(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),

@@ -37,9 +37,9 @@ pub(crate) struct Sizes {
 impl Workload {
     /// Returns the workload that draws at this rate through an outage of the store.
     ///
-    /// The budget is the length of the outage, plus 2 % for the error of the measured rate, plus up to 10
-    /// s until the store's return is detected. The waste cap is the [least waste](Self::least_waste) for
-    /// this budget.
+    /// The budget is the length of the outage, plus 2 % for the error of the measured rate, plus up to 10 s
+    /// until the store's return is detected. `max_buffered` is the [least waste](Self::least_waste) for this
+    /// budget.
     pub(crate) fn surviving(outage: Duration, rate: f64, latency: Duration) -> Self {
         let longer = Duration::try_from_secs_f64(outage.as_secs_f64() * HEADROOM).unwrap_or(Duration::MAX);
         let outage_budget = longer.saturating_add(outage.min(LONGEST_PAUSE));
@@ -54,8 +54,9 @@ impl Workload {
         Sizes { step, watermark }
     }
 
-    /// Returns the smallest waste cap that does not lower the watermark, at most 2^48. The watermark covers
-    /// the outage budget and four latencies of the store. [`max_buffered`](Self::max_buffered) is ignored.
+    /// Returns the smallest `max_buffered` that does not lower the watermark, at most 2^48. The watermark
+    /// covers the outage budget and four latencies of the store. The current
+    /// [`max_buffered`](Self::max_buffered) is ignored.
     pub(crate) fn least_waste(&self) -> u64 {
         let sizes = Self { max_buffered: LONGEST_RANGE, ..*self }.sizes();
         sizes.watermark.saturating_mul(2).clamp(1, LONGEST_RANGE)

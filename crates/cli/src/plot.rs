@@ -44,8 +44,8 @@ pub(crate) struct Group {
 }
 
 const STYLE: &str = include_str!("plot.css");
-/// Okabe and Ito's palette without its extremes: colours that people with a colour vision deficiency can
-/// distinguish, on white and on black.
+/// Okabe and Ito's palette without yellow, and with grey instead of black: colours that people with a colour
+/// vision deficiency can distinguish, on white and on black.
 const COLOURS: [&str; 7] = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#969696"];
 const WIDTH: f64 = 900.0;
 /// The height of a bar, and of the frame around a bar chart.

@@ -52,6 +52,9 @@ fn datacenter_window_is_sized_or_rejected_as_too_wide() {
     let plan = place.json(&[&args[..], &["--json"]].concat());
     assert_eq!(plan["window"]["range"], 17_280_000, "a hundred a second for a day, twice: {plan}");
     assert_eq!(plan["window"]["lasts_seconds"], 86_400.0);
+    // The store takes the threshold as a whole number, without a percent sign.
+    let ran = place.run(&args);
+    assert!(ran.out.contains("range=17280000&threshold=50: "), "{ran:?}");
     let ran = place.run(&[&args[..], &["--bits", "24"]].concat());
     assert!(ran.code == 2 && ran.err.contains("wider ids"), "{ran:?}");
 }

@@ -27,9 +27,9 @@ const CHECKS: u64 = 37;
 /// | `Base62` | `0`–`9`, `A`–`Z`, `a`–`z` | 11 | as written; case matters |
 /// | `Crockford` | `0`–`9`, `A`–`Z` without `I`, `L`, `O`, `U` | 13 | see below |
 ///
-/// With equal padding, the texts of all three bases sort like their numbers (in byte order; `Base62` only
-/// if case matters). Crockford's base 32 is case-insensitive, with `O` read as 0, `I` and `L` read as 1,
-/// and hyphens ignored. For its description, see <https://www.crockford.com/base32.html>.
+/// If all texts have the same length, the texts of all three bases sort like their numbers (in byte order;
+/// `Base62` only if case matters). Crockford's base 32 is case-insensitive, with `O` read as 0, `I` and `L`
+/// read as 1, and hyphens ignored. For its description, see <https://www.crockford.com/base32.html>.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Base {

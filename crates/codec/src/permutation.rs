@@ -31,8 +31,8 @@ const LABEL: &[u8] = b"idmill permutation v1";
 /// a new key can collide. If a key leaks, order and quantity leak. To change the key, give new ids another
 /// prefix.
 ///
-/// The permutation is a bijection: different ids stay different. A small domain hides little: below a few
-/// thousand numbers, choose a domain larger than your number of ids. One id is encoded as 0.
+/// The permutation is a bijection: different ids stay different. A small domain hides little: if you have
+/// fewer than a few thousand ids, choose a domain larger than their number. One id is encoded as 0.
 ///
 /// # Algorithm v1
 /// For a domain `0..=max` of `w` bits, so that other programs can decode the ids:

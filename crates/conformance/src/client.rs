@@ -12,7 +12,8 @@ use tokio::time::timeout;
 use super::ledger::{Entry, Ledger, Reply, now};
 use super::outcome::{Outcome, Stop, fail};
 
-/// A client of the store. The outer result of each call belongs to the trial: a timeout ends the trial.
+/// A client of the store. Each call returns the store's result inside an `Outcome`: a call that times out
+/// fails the trial.
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     store: Arc<dyn Store>,

@@ -18,7 +18,7 @@ pub(super) struct Context {
     pub(super) setup: Arc<Setup>,
     pub(super) dir: PathBuf,
     trial: &'static str,
-    /// Whether the store has to give up within a pause.
+    /// Whether the store's timeout must be shorter than a pause of the engine.
     short: bool,
     run: u32,
     rng: Mutex<fastrand::Rng>,

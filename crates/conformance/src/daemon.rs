@@ -24,8 +24,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Returns a free port on the loopback interface, a different one for each call in a process.
 ///
-/// The port is below the range that the system uses for outgoing connections. So no such connection can
-/// take the port while its engine is down, or connect to itself there.
+/// The port is below the range that the system uses for outgoing connections. So no such connection can take
+/// the port while the engine is down, or connect to itself at that port.
 pub fn free_port() -> u16 {
     static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
     let mut taken = TAKEN.lock();
@@ -43,9 +43,9 @@ type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> +
 /// A server as a child process that can be started, killed, paused, and restarted at the same address over
 /// the same data.
 ///
-/// It runs in its own process group, and every signal goes to the group and thus to all forks. It is killed
-/// on drop, and also if this process ends without dropping it. Its files stay: the directory belongs to the
-/// caller, and should be dropped after the daemon.
+/// It runs in its own process group, and every signal goes to the group and, on Linux, to forks that have
+/// left it. It is killed on drop, and also if this process ends without dropping it. Its files stay: the
+/// directory belongs to the caller, and should be dropped after the daemon.
 ///
 /// Its output is read, and the last 8 KiB of it are part of the error if a start fails.
 ///
@@ -175,8 +175,8 @@ impl Daemon {
     /// Cancelling does not stop the start.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`], with the end of its output, if the server cannot be started, ends, or is
-    /// not ready by the deadline (it is then killed).
+    /// [`ErrorKind::Unavailable`], with the end of the server's output, if the server cannot be started,
+    /// ends, or is not ready by the deadline (it is then killed).
     pub async fn start(&self) -> Result<()> {
         let begun = Instant::now();
         if self.pid().is_none() {

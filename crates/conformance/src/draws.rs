@@ -1,4 +1,4 @@
-//! Ids drawn through allocators, as an application does.
+//! Ids drawn through allocators, as an application draws them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ impl Drawn {
     }
 }
 
-/// Draws in several tasks until the order ends, and retries transient errors.
+/// Draws in several tasks until the order ends, and retries errors that are not permanent.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
     let ids = Sequences::builder(client.store().clone()).store_timeout(order.timeout).start()?;
     let sequence = ids

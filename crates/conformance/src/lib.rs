@@ -24,11 +24,11 @@
 //! `cargo test --test conformance -- --list` lists the trials. Arguments select the trials whose names
 //! contain one of them. The [guide] explains what each trial proves.
 //!
-//! Its tools are available for a store's own tests: [`Daemon`] runs an engine that can be killed and
+//! The suite's tools are available for a store's own tests: [`Daemon`] runs an engine that can be killed and
 //! paused, and [`Proxy`] injects faults into the connections between the store and the engine.
 //!
-//! The other processes are the test's own executable, started again with a variable in its environment. Its
-//! `main` builds the same suite, which then acts as a worker instead of running the trials.
+//! The suite's other processes run the test's own executable again, with a variable in the environment. The
+//! executable's `main` builds the same suite, which then acts as a worker instead of running the trials.
 
 #[cfg(not(unix))]
 compile_error!("the suite sends signals to processes, so it requires Unix");

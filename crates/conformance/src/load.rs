@@ -39,8 +39,8 @@ pub(super) async fn healthy(
     Ok(())
 }
 
-/// Reserves until it is dropped, whatever the results are. Pauses 1 ms after a grant, and 20 ms after a
-/// failure.
+/// Reserves until the future is dropped, whatever the results are. Pauses 1 ms after a grant, and 20 ms after
+/// a failure.
 pub(super) async fn stubborn(client: Client, ledger: Ledger, request: Reserve, timeout: Duration) {
     loop {
         let reply = client.record(&ledger, &request, timeout).await;

@@ -75,7 +75,7 @@ impl Process {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Sends SIGKILL, and returns when the whole group is gone.
+    /// Sends SIGKILL, and returns when the whole group is gone, or [`LONGEST`] after the child's end.
     pub(super) fn kill(&mut self) {
         // Ignore errors: these calls fail only if the processes have ended.
         self.signal(Signal::KILL);
@@ -97,8 +97,8 @@ impl Drop for Process {
     }
 }
 
-/// All descendants. PostgreSQL's processes create their own groups, for example. Empty on other systems than
-/// Linux.
+/// All descendants, also outside of the group: PostgreSQL's processes create their own groups, for example.
+/// Empty on systems other than Linux.
 fn descendants(pid: Pid) -> Vec<Pid> {
     let id = pid.as_raw_nonzero();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();

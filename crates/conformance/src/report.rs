@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::time::Duration;
 
-/// Where ci/test collects the results of its steps.
+/// The environment variable that names the file in which ci/test collects the results of its steps.
 const FILE: &str = "IDMILL_CI_REPORT";
 
 /// The result of a trial.

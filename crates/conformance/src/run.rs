@@ -33,7 +33,7 @@ IDMILL_CONFORMANCE_SEED repeats a random run; IDMILL_CI_REPORT names a file to w
 ";
 
 /// [`Suite::main`] for several suites in one executable. Arguments select suites by name, and `all` selects
-/// all of them. Without arguments, it prints the names.
+/// all of them. Without a name, a single suite runs, and the names of several suites are printed.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = order::of_this_process() {
@@ -75,7 +75,7 @@ pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     exit(i32::from(!run_all(suites, &words)))
 }
 
-/// Whether at least one trial ran, and none failed.
+/// Whether at least one trial was selected, and none failed.
 fn run_all(suites: Vec<Suite>, words: &[String]) -> bool {
     let mut reports = Vec::new();
     for mut suite in suites {

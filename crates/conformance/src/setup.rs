@@ -47,8 +47,8 @@ impl Endpoint {
 
     /// Returns the timeout to open the store with, which limits how long it may wait for its engine.
     ///
-    /// In trials that pause a process or withhold a reply, it is shorter than that pause. In all others it
-    /// is long, so that they do not fail on a slow machine.
+    /// In trials that kill the engine, pause a process or disturb a connection, it is shorter than
+    /// [`Timeouts::pause`]. In all others it is long, so that they do not fail on a slow machine.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
@@ -124,7 +124,7 @@ impl Timeouts {
         self
     }
 
-    /// The timeout for a store: shorter than a pause, or than a call.
+    /// The timeout for a store: two thirds of a pause if `short`, otherwise two thirds of a call.
     pub(super) fn of_the_store(&self, short: bool) -> Duration {
         let millis = (if short { self.pause } else { self.call } * 2 / 3).as_millis();
         // Round down to an even number of milliseconds, as some stores require.

@@ -20,8 +20,8 @@ pub struct Suite {
 
 impl Suite {
     /// Creates a suite for a store. `connect` returns a new client for each call, with its own connections,
-    /// as another process would have. It is called several times for each trial, with the address of the
-    /// engine or of a proxy in front of it.
+    /// as another process would have. It is called at least once for each trial that runs, with the address
+    /// of the engine or of a proxy in front of it.
     pub fn new<F>(name: impl Into<String>, connect: impl Fn(Endpoint) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Arc<dyn Store>>> + Send + 'static,
@@ -69,7 +69,7 @@ impl Suite {
     }
 
     /// Declares that the store has a window in front of it. A grant may then be shorter than requested, and
-    /// the stored sequence up to `ids` ahead of the grants.
+    /// the stored sequence may be up to `ids` ahead of the grants.
     pub fn window(mut self, ids: u64) -> Self {
         self.setup.window = Some(ids);
         self
@@ -95,8 +95,8 @@ impl Suite {
     }
 
     /// Sets the arguments that make this executable reach this suite when it is started as another process.
-    /// None are needed if `main` does. In a test of the usual harness, pass its name, `--exact` and
-    /// `--nocapture`.
+    /// No arguments are needed if the executable calls [`main`](Self::main). In a test of the standard
+    /// harness, pass the name of the test, `--exact` and `--nocapture`.
     pub fn worker_arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.setup.worker_arguments = arguments.into_iter().map(Into::into).collect();
         self

@@ -1,8 +1,9 @@
 //! Checks a store's answers about failed reserves.
 //!
-//! Every reserve requests a different power of two. The movement of the stored sequence minus the granted ids
-//! is therefore a set of bits, one for each reserve that took effect without a grant. Each of these must have
-//! been in doubt. If the store reported that one of these reserves had no effect, it is wrong.
+//! Every reserve requests a power of two that no failed reserve has requested. The movement of the stored
+//! sequence minus the granted ids is therefore a set of bits, one for each reserve that took effect without a
+//! grant. Each of these must have been in doubt. If the store reported that one of these reserves had no
+//! effect, it is wrong.
 
 use idmill::SequenceName;
 use idmill::store::SequenceInfo;

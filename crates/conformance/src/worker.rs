@@ -164,7 +164,7 @@ impl Worker {
         self.finish(timeout).await
     }
 
-    /// Ends the process like a crash. Returns when all of its output is recorded.
+    /// Kills the process, as a crash would. Returns when all of its output is recorded.
     pub(super) async fn kill(mut self) {
         self.process.kill();
         while self.events.recv().await.is_some() {}

@@ -46,7 +46,7 @@ pub struct Doctor {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Examined {
-    /// The findings. Sequences are in the order of the store.
+    /// The findings. They are in the order of the checks.
     pub findings: Vec<Finding>,
     /// The number of sequences examined.
     pub sequences: u64,
@@ -111,8 +111,8 @@ macro_rules! setters {
 }
 
 setters! {
-    /// Sets the URL of the store. The doctor then also checks for other stores with this name, and the window
-    /// in front of the store.
+    /// Sets the URL of the store. The doctor then also checks the window in front of the store, other objects
+    /// with its name, and the sequences that it rejects.
     reached_at(self, url: StoreUrl) { self.url = Some(url) }
 
     /// Compares the store with the ledgers of this witness.
@@ -265,8 +265,8 @@ impl Doctor {
         self.look_for_claims(&**witness, ahead, findings).await;
     }
 
-    /// Reports sequences whose ids above the ledger are still unclaimed after a while. If the ledger
-    /// changes, the sequence is used through the guard and is not reported.
+    /// Reports sequences whose reserved ids above the ledger's claims are still unclaimed after a while. If
+    /// the ledger changes, the sequence is used through the guard and is not reported.
     async fn look_for_claims(
         &self,
         witness: &dyn Witness,
@@ -302,9 +302,9 @@ impl Doctor {
         self.confirmed(witness, held, &name, ledger).await.unwrap_or_else(unread)
     }
 
-    /// Returns a finding only if the ledger stays the same. Ids that are given back leave the ledger
-    /// before they reach the store, so a check between these two steps would report a loss. If the ledger
-    /// changes each time, the sequence is used through the guard, which detects a loss itself.
+    /// Returns a finding only if the ledger stays the same. A give-back lowers the ledger and then the store,
+    /// so a check that reads the ledger before both steps and the store after them would report a loss. If
+    /// the ledger changes each time, the sequence is used through the guard, which detects a loss itself.
     async fn confirmed(
         &self,
         witness: &dyn Witness,

@@ -42,16 +42,16 @@ string_enum! {
         Incomplete = "incomplete",
         /// No id is left.
         Exhausted = "exhausted",
-        /// At the measured rate, no id will be left soon.
+        /// At the measured or configured rate, no id will be left soon.
         EndsSoon = "ends_soon",
         /// The sequence ends above the largest id that its type or column can hold.
         TooNarrow = "too_narrow",
         /// An entry was not written by any version of this crate.
         Unreadable = "unreadable",
-        /// The store loses its grants when its process or its machine ends.
+        /// The store loses its grants when its process or its machine stops.
         LosesWrites = "loses_writes",
         /// The store cannot be opened, because its settings lose writes, or its table is ambiguous or
-        /// foreign. Or the store rejects each reserve of a sequence after a failover or a restore.
+        /// foreign. Also: the store rejects each reserve of a sequence after a failover or a restore.
         Refused = "refused",
         /// The database has another object with the store's name, which others may draw from.
         Ambiguous = "ambiguous",

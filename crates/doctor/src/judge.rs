@@ -53,7 +53,7 @@ pub(super) fn of_columns(stored: &SequenceInfo, holders: &Holders) -> Vec<Findin
     holders.columns.iter().flat_map(of_column).flatten().collect()
 }
 
-/// Returns the properties of a column that make its largest id unreliable for any sequence.
+/// Returns the findings about a column itself: rows that are hidden, and a default that assigns other ids.
 pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Largest) -> Vec<Finding> {
     let asked = || format!("the largest id in {column}");
     let incomplete = largest.hidden_by.as_ref().map(|why| {
@@ -69,8 +69,8 @@ pub(super) fn of_column(name: &SequenceName, column: &ColumnUrl, largest: &Large
     incomplete.into_iter().chain(default).collect()
 }
 
-/// Reports a column with ids that are still to be handed out. The column was read first, so ids handed out
-/// later are already reserved when the sequence is read.
+/// Reports a column with ids that are still to be handed out. The column was read first, so the ids in it
+/// from this sequence are already reserved when the sequence is read.
 fn in_use(
     stored: &SequenceInfo,
     column: &ColumnUrl,
@@ -184,7 +184,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
             format!("a reset to {start}"),
             format!(
                 "repeat `idmill set {name} --next {start} --backwards --yes`, or do nothing to continue \
-                     without it"
+                 without the reset"
             ),
         ),
         _ => (

@@ -5,7 +5,8 @@ use super::ledger::{Announced, Ledger};
 use idmill::store::{Identity, SequenceInfo};
 
 impl Ledger {
-    /// Creates a ledger without claims for a stored sequence. The ids below its next one may be in use.
+    /// Creates a ledger without claims for a stored sequence. The ids below the next id of the sequence may
+    /// be in use.
     pub fn opened(stored: &SequenceInfo) -> Self {
         let is_unused = stored.next == Some(stored.bounds.start());
         let floor = if is_unused { 0 } else { stored.reached() };
@@ -20,7 +21,7 @@ impl Ledger {
     }
 
     /// Adds a pending reset to `start`. Returns `None` if `stored` is another incarnation. The ledger adopts
-    /// a higher epoch, so that claims of that epoch do not overtake the reset.
+    /// the stored epoch if it is higher, so that claims of that epoch do not overtake the reset.
     pub fn resetting(&self, stored: Identity, start: u128) -> Option<Self> {
         let Identity { incarnation, epoch } = self.identity;
         (incarnation == stored.incarnation).then(|| Self {

@@ -16,8 +16,8 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::{Contention, among};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// How often a reserve is repeated if the ids were claimed before: once after the repair of the store, and
-/// again after each lost race.
+/// Maximum number of claims per reserve: a range that was claimed before is replaced after the repair of the
+/// store, and after each lost race.
 const TRIES: usize = 8;
 
 /// How long a rejected claim waits for a pending announcement.
@@ -72,8 +72,8 @@ pub struct Guarded {
     pub(super) store: Arc<dyn Store>,
     pub(super) witness: Arc<dyn Witness>,
     healed: AtomicU64,
-    /// Whether a range that cannot be claimed would be lost: the last claim failed, or the store does not
-    /// accept returned ids.
+    /// Whether a write must prove that the witness is writable before the next reserve: a claim failed, or
+    /// the store does not accept returned ids and no write has succeeded yet.
     is_doubtful: AtomicBool,
 }
 
@@ -142,7 +142,8 @@ impl Guarded {
         among(asked, ErrorKind::UnknownOutcome, async |asked| self.reserved_many(asked).await).await
     }
 
-    /// Reads the ledgers. If in doubt, a write to one of them checks whether the witness is writable.
+    /// Reads the ledgers. If it is in doubt whether the witness is writable, a write to one of them checks
+    /// this.
     async fn looked(&self, names: &[SequenceName]) -> Vec<Result<Option<Ledger>>> {
         let mut looked = self.witness.read_many(names).await;
         let is_known = |ledger: &Result<_>| matches!(ledger, Ok(Some(_)));
@@ -156,7 +157,7 @@ impl Guarded {
         looked
     }
 
-    /// Reserves, and claims the grants by the ledgers read before.
+    /// Reserves, and claims the grants on the basis of the ledgers read before.
     async fn reserved_many(&self, asked: Vec<(Reserve, Option<Ledger>)>) -> Vec<Result<Grant>> {
         if asked.is_empty() {
             return Vec::new();
@@ -236,7 +237,7 @@ impl Guarded {
     }
 
     /// Returns the error of a failed claim. If the witness definitely has no claim, the range is returned to
-    /// the store, and no id is lost.
+    /// the store, if it accepts returned ids.
     async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
         if !is_certain(&error) {
             return lost(of_the_witness(error));
@@ -276,7 +277,7 @@ impl Guarded {
         }
     }
 
-    /// Raises the store above all claims. Reports it if the store went back in time.
+    /// Raises the store above all claims. Logs and counts a store that went back in time.
     async fn healed_by(&self, name: &SequenceName, grant: &Grant, top: u128, refusal: Refusal) -> Unused {
         let went_back = match self.heal(name, grant, top).await {
             Ok(Heal::Raise(next)) => {
@@ -336,8 +337,8 @@ impl Guarded {
     }
 }
 
-/// Returns the claim of a grant, by a ledger that may be stale. Returns `None` if the ledger does not allow
-/// it.
+/// Returns the claim of a grant, computed from a ledger that may be stale. Returns `None` if the ledger does
+/// not allow it.
 fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<Ledger>)) -> Option<Write> {
     let grant = granted.as_ref().ok()?;
     let wanted = Ledger::claim(seen.as_ref(), grant.identity, grant.range).ok()?;

@@ -3,7 +3,7 @@
 use idmill::IdRange;
 use idmill::store::{Identity, SequenceInfo};
 
-/// The ranges claimed of one sequence.
+/// The claimed ranges of one sequence.
 ///
 /// All ids below `floor` count as claimed, and so do the `claims` above it. A high-water mark would not be
 /// enough. Two processes that reserve concurrently may claim in reverse order; with only a mark, the store

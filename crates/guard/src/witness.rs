@@ -12,7 +12,7 @@ use idmill::store::{Cursor, Page, StoreFuture, Unreadable, page_of};
 use idmill::{Error, ErrorKind, Result};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Stores the ledger of each sequence, durably and separate from the store. It records claims and never
+/// Stores the ledger of each sequence, durably and separately from the store. It records claims and never
 /// grants an id.
 pub trait Witness: Send + Sync + fmt::Debug {
     /// Reads the ledger of a sequence. Returns `None` if nothing was claimed yet.
@@ -22,8 +22,8 @@ pub trait Witness: Send + Sync + fmt::Debug {
     /// cannot help.
     fn read<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<Option<Ledger>>>;
 
-    /// Writes `wanted` if `seen` is still stored, where `None` means nothing. Returns whether it was written.
-    /// After `true`, the ledger survives a crash of the machine.
+    /// Writes `wanted` if `seen` is still stored, or, for `None`, if nothing is stored. Returns whether it
+    /// was written. After `true`, the ledger survives a crash of the machine.
     ///
     /// # Errors
     /// As [`read`](Self::read) if nothing was written; [`UnknownOutcome`](ErrorKind::UnknownOutcome) if it

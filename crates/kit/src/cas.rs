@@ -137,9 +137,10 @@ enum Write<'a> {
     Set(&'a Change),
 }
 
-/// Calls `decide` with the stored sequence and writes its decision if it differs. Retries if the sequence was
-/// changed concurrently, so `decide` may run several times. The first call may get the
-/// [cached](CompareAndSet::remembered) sequence; its result is used only if the write succeeds.
+/// Calls `decide` with the stored sequence and writes its decision if it differs; for a set,
+/// [`CompareAndSet::swap_set`] decides whether to write. Retries if the sequence was changed concurrently, so
+/// `decide` may run several times. The first call may get the [cached](CompareAndSet::remembered) sequence;
+/// its result is used only if the write succeeds.
 async fn change<S: CompareAndSet + ?Sized, R>(
     store: &S,
     name: &SequenceName,
@@ -217,8 +218,8 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
         })
     }
 
-    /// Reads, and writes only once. After a conflict, the remaining ids become a gap. The conflict may be a
-    /// network duplicate of this write; others may have reserved the returned ids since.
+    /// Reads, and writes only once. After a conflict, the returned ids become a gap: a network duplicate of
+    /// this write may have caused the conflict, and others may have reserved these ids since.
     pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         named(&back.name, Operation::GiveBack, async move {
             let taken = |seen: Versioned<S::Version>| {

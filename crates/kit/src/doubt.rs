@@ -53,7 +53,7 @@ pub fn said(error: &(dyn StdError + 'static)) -> Vec<String> {
     texts
 }
 
-/// Joins the messages of [`said`] to one line.
+/// Joins the messages of [`said`] into one line.
 pub fn chain(error: &(dyn StdError + 'static)) -> String {
     said(error).join(": ")
 }

@@ -1,5 +1,5 @@
-//! The policy for a sequence that was last written in another history of its store. The server was replaced,
-//! or a backup was restored.
+//! The policy for a sequence that was last written in another history of its store. Examples are a server
+//! that was replaced, and a backup that was restored.
 //!
 //! A store that can detect this stores a string with each sequence, such as `cluster 7, timeline 2`. It names
 //! the history of the last write and appears in errors. The granting statement has the condition that this
@@ -31,7 +31,7 @@ pub enum Failover {
     /// `refuse`: rejects every reserve until the next id of the sequence is set.
     #[default]
     Refuse,
-    /// `allow`: continues after the ids recorded in this history.
+    /// `allow`: continues after the last id that the store has.
     Allow,
     /// `skip:N`: like `allow`, but skips N ids once. N is at least 1.
     Skip(u64),
@@ -84,8 +84,8 @@ impl Failover {
         if let Self::Skip(ids) = self { ids } else { 0 }
     }
 
-    /// Logs and counts the decision. Call it once: after the write of [`adopt`](Self::adopt)'s result, or
-    /// after the refusal.
+    /// Logs and counts the decision. Call it once, after the write of [`adopt`](Self::adopt)'s result:
+    /// `adopt` reports a refusal itself.
     pub fn report(self, name: &SequenceName, seen: Histories<'_>) {
         let Histories { was, here } = seen;
         let decided = match self {
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// `report` counts the decision; `adopt` does not.
+    /// `report` counts the decision; `adopt` counts only a refusal.
     #[test]
     fn failover_decisions_are_counted() {
         use metrics_util::debugging::{DebugValue, DebuggingRecorder};

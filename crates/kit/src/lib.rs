@@ -19,8 +19,8 @@
 //! - [`Mode`]: read-only, read-write, or create: `mode=ro|rw|rwc`.
 //! - [`SharedConnection`]: one connection for all callers, with a single attempt to open it.
 //! - [`witness_beside`]: the name of the records table; [`never_made`]: the error if it is missing.
-//! - [`store_calls!`](idmill::store_calls): implements the calls of [`Store`](idmill::store::Store) by
-//!   methods of another type.
+//! - [`store_calls!`](idmill::store_calls): forwards the calls of [`Store`](idmill::store::Store) to methods
+//!   of another type.
 //!
 //! - [`Target`]: the store that a URL names. Its [`Scheme`] selects the parser, and [`connect`] opens it.
 //! - [`Existing`]: a store that never creates a sequence implicitly.

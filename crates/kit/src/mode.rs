@@ -5,7 +5,7 @@ use idmill::{Error, ErrorKind, Result};
 use super::options::Word;
 
 idmill::string_enum! {
-    /// The access to its database with which a store is opened.
+    /// The access that a store has to its database.
     #[derive(Default)]
     pub enum Mode, "mode" {
         /// `ro`: read-only. The table must exist, and so must the SQLite file. Every write is
@@ -14,7 +14,7 @@ idmill::string_enum! {
         /// `rw`: the table must exist, and so must the SQLite file. A mistyped path is an error and does not
         /// start new sequences. Needs no permission to change the schema.
         ReadWrite = "rw",
-        /// `rwc`: creates the table if it does not exist, and the SQLite file. On a Spanner emulator, which
+        /// `rwc`: creates the table and the SQLite file if they do not exist. On a Spanner emulator, which
         /// starts empty, it also creates the instance and the database.
         #[default]
         Create = "rwc",

@@ -52,10 +52,10 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
     Err(Error::new(ErrorKind::Unavailable, message).of(&now.name).during(Operation::Set))
 }
 
-/// Creates a sequence that grants no id below `to`. If others create it concurrently with the same bounds,
-/// raises theirs. `to` may be one past the max.
+/// Creates a sequence that grants no id below `to`. If a sequence of this name and with the same bounds
+/// exists, raises that sequence. `to` may be one past the max.
 ///
-/// This is one step, a reserve that creates the sequence: at no time does it exist below `to`. A window, and
+/// This is one step, a reserve that creates the sequence: the sequence never exists below `to`. A window, and
 /// a server that rejects the reserve, need two steps. Ids below `to` can be drawn between the two.
 ///
 /// ```

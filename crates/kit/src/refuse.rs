@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use idmill::{Error, Operation};
 
-/// Returns the error for a URL, or an option that a URL can contain, that cannot be used:
+/// Returns the error for an unusable URL, or an unusable option that a URL can contain:
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) while connecting. The message should contain the option,
 /// the given value and the valid values.
 pub fn refuse(message: impl Into<Cow<'static, str>>) -> Error {

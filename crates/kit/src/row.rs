@@ -68,7 +68,7 @@ impl Numbers {
     /// Validates the numbers and returns the sequence.
     ///
     /// # Errors
-    /// [`Fault::Wrong`] for values that are not valid together.
+    /// [`Fault::Wrong`] for invalid values, or values that contradict each other.
     pub fn of(self, name: SequenceName) -> Result<SequenceInfo, Fault> {
         let Self { next, start, max, incarnation, epoch } = self;
         let pair = |a: i128, b: i128| u64::try_from(a).ok().zip(u64::try_from(b).ok());

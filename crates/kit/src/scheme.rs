@@ -19,7 +19,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for a URL that `O` rejects; those of opening the store;
-/// [`Unavailable`](ErrorKind::Unavailable) if it is not open within [30 s](CONNECT_TIMEOUT).
+/// [`Unavailable`](ErrorKind::Unavailable) if a remote store is not open within [30 s](CONNECT_TIMEOUT).
 pub async fn connect<O: Target + FromStr<Err = Error>>(url: &str) -> Result<Sequences> {
     let read = || -> Result<O> {
         let url = secrets::trimmed(url)?;
@@ -33,7 +33,7 @@ pub async fn connect<O: Target + FromStr<Err = Error>>(url: &str) -> Result<Sequ
     Sequences::new(open(&target, target.is_remote(), limit, target.connect()).await?)
 }
 
-/// Opens a store within `limit`. An error contains the URL of the store and advice.
+/// Opens a store within `limit`. The error of a timeout contains the URL of the store and advice.
 ///
 /// # Errors
 /// Those of opening it; [`Unavailable`](ErrorKind::Unavailable) after the timeout.
@@ -60,8 +60,8 @@ pub async fn open(
     opened.map_err(|error| error.during(Operation::Connect))
 }
 
-/// A scheme, such as `postgres`, and the parser of its URLs. A store crate has one for each spelling of its
-/// URLs:
+/// A scheme, such as `postgres`, and the parser of its URLs. A store crate defines one `Scheme` for each URL
+/// prefix that it accepts:
 ///
 /// ```
 /// # use std::{fmt, sync::Arc};

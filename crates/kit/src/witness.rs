@@ -6,8 +6,8 @@ const DEFAULT_TABLE: &str = "idmill_sequences";
 const SUFFIX: &str = "_witness";
 
 /// Returns the name of the records table for a table of sequences: `idmill_witness` for `idmill_sequences`,
-/// and a separate table for each other table. If the default is written in another case, its first part keeps
-/// that case. So an engine that ignores case also has one records table.
+/// and a separate table for each other table. If the default name is written in another case, the records
+/// table keeps the case of `idmill`, so that an engine that ignores case has one records table.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name of more than `longest` bytes.

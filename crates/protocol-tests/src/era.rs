@@ -2,9 +2,9 @@
 //! restored from a backup.
 //!
 //! Unlike in `datacenter`, a process keeps the era it read from the global row and the window state it saw
-//! (its floor), and checks the window against both. It reads the era before every draw. A window is lost or
-//! restored while all processes are stopped: they restart without memory, while their earlier writes may
-//! still arrive.
+//! (its floor), and checks the window against both. It reads the era before every draw. Except in
+//! `RestoreUnderway`, a window is lost or restored while all processes are stopped: they restart without
+//! memory, while their earlier writes may still arrive.
 
 use idmill::store::{Bounds, Identity};
 use idmill_shared_cache::datacenter::{
@@ -252,8 +252,8 @@ impl Life {
 }
 
 impl Process {
-    /// Raises the floor to the new start of the window, since the ids before it were taken. The store does
-    /// the same.
+    /// Raises the floor to the new start of the window, since the ids before it were taken. The Cassandra
+    /// store raises its floor in the same way after a take.
     fn took(&mut self, take: &Take) {
         let generation = self.floor.filter(|floor| floor.era == take.era).map_or(0, |floor| floor.generation);
         self.raise(Floor { era: take.era, generation, next: take.current.start });

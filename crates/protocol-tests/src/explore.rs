@@ -27,7 +27,7 @@ pub(crate) trait Protocol: Send + Sync + 'static {
         state
     }
 
-    /// The name of a promise that this state breaks, the worst first.
+    /// The name of the most important promise that this state breaks.
     fn broken(&self, state: &Self::State) -> Option<&'static str>;
 }
 

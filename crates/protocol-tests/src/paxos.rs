@@ -218,7 +218,7 @@ impl State {
 }
 
 impl Paxos {
-    /// Starts a new round with a newer ballot, while there are any.
+    /// Starts a new round with the next ballot. If no ballots are left, the call ends without a result.
     fn prepare(&self, state: &mut State, call: usize) {
         if state.ballot() == self.ballots {
             state.rounds[call] = Round { phase: Phase::Returned(None), ..Round::default() };

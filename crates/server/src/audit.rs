@@ -111,8 +111,8 @@ impl Audit {
     }
 }
 
-/// Limits the log lines that clients can cause. At most [`LINES`] are written per minute, and the other
-/// lines are counted.
+/// Limits the log lines that clients can cause. After a burst of [`LINES`], at most [`LINES`] are written per
+/// minute, and the other lines are counted.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     written: Bucket,

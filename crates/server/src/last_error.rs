@@ -1,7 +1,8 @@
 //! Caches permanent errors of the store.
 //!
-//! Clients may draw thousands of times a second from a removed sequence, or by a mistyped name. The sequence
-//! may be created at any time, so an error is cached only briefly: 100 ms, doubling to 5 s while it persists.
+//! Clients may draw thousands of times a second from a removed sequence, or with a mistyped name. The
+//! sequence may be created at any time, so an error is cached only briefly: 100 ms, doubling to 5 s while it
+//! persists.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -116,7 +116,7 @@ impl Readiness {
         });
     }
 
-    /// Returns the readiness. If the store has not answered yet, waits for its answer for at most
+    /// Returns the readiness. Unless the store answered the last probe, waits for an answer for at most
     /// [`MOMENT`].
     pub(crate) async fn standing(&self, sequences: &Sequences) -> Standing {
         let _ = timeout(MOMENT, self.store.subscribe().wait_for(|heard| *heard == ProbeResult::Answer)).await;

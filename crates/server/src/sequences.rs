@@ -210,7 +210,8 @@ impl OpenSequences {
         self.changing(name, async move { administered.remove(of).await }).await
     }
 
-    /// Changes a stored sequence, and drops its ids in memory before it returns.
+    /// Changes a stored sequence. Unless the change certainly failed, the sequence's ids in memory are
+    /// dropped first.
     ///
     /// The change runs in its own task: the ids must be dropped even if the client disconnects.
     pub(crate) async fn changing<T: Send + 'static>(

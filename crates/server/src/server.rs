@@ -33,8 +33,8 @@ use crate::{counters, http, resp, tls};
 
 /// How often unused sequences are closed.
 const SWEEP: Duration = Duration::from_secs(60);
-/// HTTP connections that are accepted beyond the maximum, for probes. An orchestrator kills a server that
-/// does not answer its probe.
+/// Number of HTTP connections that are accepted beyond the maximum, for probes. An orchestrator kills a
+/// server that does not answer its probe.
 const PROBES: usize = 16;
 /// Reply to a client beyond the maximum.
 const RESP_FULL: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -121,8 +121,9 @@ setters! {
     /// [`Server::SHUTDOWN_TIMEOUT`].
     shutdown_timeout(self, time: Duration) { self.shutdown_timeout = time }
 
-    /// Answers HTTP requests only for these host names, besides addresses and `localhost`. Default: any
-    /// name, except for a server without tokens on a loopback address, which answers to no other name.
+    /// Answers HTTP requests only for these host names, besides addresses and `localhost`. Default: any name,
+    /// except for a server without tokens on a loopback address, which answers only to addresses and
+    /// `localhost`.
     http_hosts(self, names: impl IntoIterator<Item = impl Into<String>>) {
         self.hosts = names.into_iter().map(Into::into).collect()
     }
@@ -271,8 +272,8 @@ impl Server {
     /// Poll [`run`](Self::run) while the routes are served: it probes the store, and gives ids back at the
     /// end. So end your own listener first.
     ///
-    /// A mounted router does not know the client's address, so audit lines lack it, and wrong tokens are
-    /// not slowed down. Without [`http_hosts`](ServerBuilder::http_hosts), the router answers to any
+    /// A mounted router does not know the client's address, so audit lines lack it, and the delay after wrong
+    /// tokens does not grow. Without [`http_hosts`](ServerBuilder::http_hosts), the router answers to any
     /// `Host`. The page for operators works only at the root of a site. Everything else works nested.
     ///
     /// ```

@@ -78,7 +78,7 @@ impl ServerState {
         if caller.is_metered() { caller.pays(requests, self.access.clock().elapsed()) } else { Ok(()) }
     }
 
-    /// Returns the sequence to draw from, and opens it if necessary. A sequence that this may create
+    /// Returns the sequence to draw from, and opens it if necessary. A sequence that the call may create
     /// counts towards the caller's limit of new sequences.
     pub(crate) async fn sequence<E>(&self, caller: &Caller, name: &str) -> Result<Arc<OpenSequence>, E>
     where

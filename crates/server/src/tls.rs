@@ -29,7 +29,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// A warning is logged daily once a certificate expires within this time.
 const SOON: Duration = DAY.saturating_mul(14);
 
-/// The server's TLS configuration. Clones share it, so it can be replaced while the server runs.
+/// The server's TLS configuration. Clones share the configuration, so that it can be replaced while the
+/// server runs.
 #[derive(Clone, Debug)]
 #[debug("Tls(…)")]
 pub struct Tls(Arc<ArcSwap<Shown>>);
@@ -77,7 +78,7 @@ impl Tls {
         self.tell();
     }
 
-    /// Returns when the first certificate of the chain expires; `None` if no expiry could be read.
+    /// Returns the earliest expiry of the chain's certificates; `None` if no expiry could be read.
     pub fn expires(&self) -> Option<SystemTime> {
         self.0.load().expiry.end
     }

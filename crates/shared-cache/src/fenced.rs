@@ -1,4 +1,5 @@
-//! The decisions of a window that scripts maintain on a server. A copy may replace that server. Pure.
+//! The decisions of a window that scripts maintain on a server. A copy may replace that server. The functions
+//! are pure.
 //!
 //! On Redis, the scripts are in `stores/redis/src/window/scripts`. `idmill-testing` has them as functions.
 //! Tests on the server check that the scripts and the functions agree; a model checks that no id repeats with

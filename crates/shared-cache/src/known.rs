@@ -24,7 +24,7 @@ pub struct Known {
     pub next: Option<u64>,
     /// The rate and duration of draws and refills.
     pub pace: Pace,
-    /// Others seem to reserve from the store directly. For this many more times, no range is prepared.
+    /// How many more times no range is prepared, because others seem to reserve from the store directly.
     pub apart: u32,
     /// The end of the window when it was found empty, and the time when this was first found.
     pub empty: Option<(u64, Instant)>,
@@ -80,7 +80,7 @@ impl Known {
         ceiling < self.bounds.max() && next.is_none_or(|next| next > ceiling)
     }
 
-    /// Returns whether this draw should read the item before it increments it.
+    /// Returns whether this draw should read the item before the increment.
     pub fn looks_stuck(&self) -> bool {
         self.busy % LOOK_AT == LOOK_AT - 1
     }

@@ -160,7 +160,7 @@ pub enum Claimed {
     },
     /// The window has changed since the token was read. Draw again.
     Stale,
-    /// All ids are reserved. Any remaining ones are in the window.
+    /// All ids are reserved. Any remaining ids are in the window.
     Nothing,
 }
 

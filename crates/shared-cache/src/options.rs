@@ -57,13 +57,13 @@ macro_rules! window_setters {
         idmill_kit::setter! {
             /// The maximum number of ids in the window, 1 to 2^20, unless a caller requests more in one call.
             /// A cache that loses the window wastes at most this many. Default 1000. With 1, no id is wasted,
-            /// and each id is a write to the store.
+            /// and each id costs a write to the store.
             pub block = window.block: u64
         }
         idmill_kit::setter! {
             /// Limits the window to about the ids drawn in this time, 10 ms to 1 h, if that is less than a
-            /// [block](Self::block). This needs two or three writes to the store in this time. `None`: the
-            /// window always has a block. Default 5 s.
+            /// [block](Self::block). Refills then need two or three writes to the store in this time. `None`:
+            /// the window always gets a full block. Default 5 s.
             pub max_skip = window.max_skip: Option<Duration>
         }
         idmill_kit::setter! {

@@ -108,8 +108,8 @@ impl Sizing {
             (Ok(left), Ok(held)) if held <= self.ids => (left, held),
             _ => {
                 return Err(refuse(format!(
-                    "the windows of {} datacenters may hold {held} of all {} ids; use a smaller range, or \
-                     wider ids",
+                    "the windows of {} datacenters may hold {held} ids, but only {} exist; use a smaller \
+                     range, or wider ids",
                     self.datacenters, self.ids
                 )));
             }
@@ -120,7 +120,10 @@ impl Sizing {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // bounded before
     fn needed(&self) -> Result<u64> {
         if !(self.rate.is_finite() && self.rate > 0.0) {
-            return Err(refuse(format!("the rate of {} ids/s is invalid; it must be above 0", self.rate)));
+            return Err(refuse(format!(
+                "the rate of {} ids/s is invalid; it must be a finite number above 0",
+                self.rate
+            )));
         }
         if self.datacenters == 0 || !(1..=100).contains(&self.threshold) {
             return Err(refuse("use at least one datacenter and a threshold of 1 to 100%".to_owned()));

@@ -43,7 +43,7 @@ pub(crate) fn is_plain(name: &str, longest: usize) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The error for a name that breaks the `rule` for `what`.
+/// Returns the error for a name that breaks `rule`; `what` states the kind of name.
 pub(crate) fn no_name(what: &str, name: &str, rule: &str) -> Error {
     Error::invalid(format!("{name:?} is not a valid {what}; use {rule}")).during(Operation::Connect)
 }

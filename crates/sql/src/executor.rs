@@ -64,8 +64,8 @@ pub struct Statement<'a> {
     /// Whether the same text is sent repeatedly, so that it is worth keeping prepared. All other
     /// statements must be prepared each time: SQLite executes some pragmas while it prepares them.
     pub again: bool,
-    /// Whether this is the statement of reserves, whose latency matters. It is worth the extra
-    /// round trips to keep it prepared if the driver cannot do so without them.
+    /// Whether this is the statement of reserves, whose latency matters. The adapter keeps it prepared, even
+    /// if the driver needs extra round trips for that.
     pub often: bool,
     /// The column of a write's rows that reports how durably they were written, if the rows have
     /// such a column. The next column has the transaction.

@@ -12,7 +12,7 @@
 //!   implements it twice: for its own connections, and for a transaction of the caller.
 //! - [`SqlStore`] is the store: a [`Pool`] provides the connections, and a [`Dialect`] the calls on
 //!   one of them.
-//! - [`InTransaction`] draws ids in a transaction of the caller, of any [`Library`].
+//! - [`InTransaction`] draws ids in a transaction of the caller, with any [`Library`].
 //! - The module of each dialect has the table and its statements, the decoding of rows, the
 //!   classification of errors, and the calls of [`Store`](idmill::store::Store) over any executor.
 

@@ -80,8 +80,8 @@ pub(crate) fn listing(
     page_of::<Listing>(page, rows, cursor, decode).sorted()
 }
 
-/// Returns the sequence after the grant, which may be new, and the grant. A grant
-/// with a floor has exactly the requested ids, none below the floor.
+/// Returns the sequence, which may be new, as it is after the grant, and the grant. A grant with a floor has
+/// exactly the requested number of ids, none below the floor.
 pub(crate) fn decide(
     seen: Option<SequenceInfo>,
     request: &Reserve,

@@ -23,7 +23,7 @@ pub trait Pool: Send + Sync {
     /// Takes a session for a call that reads or writes.
     fn take(&self, asked: Asked) -> impl Future<Output = Result<Self::Held>> + Send;
 
-    /// Returns the session after its call.
+    /// Puts the session back into the pool after its call.
     fn put_back(&self, _: Self::Held) -> impl Future<Output = ()> + Send {
         ready(())
     }
@@ -48,8 +48,8 @@ impl<P, D> SqlStore<P, D> {
     }
 }
 
-/// Declares a trait of calls on one session, and the matching methods of the store. Each method
-/// takes a session, makes the call, and returns the session.
+/// Declares a trait of calls on one session, and the matching methods of the store. Each method takes a
+/// session, makes the call, and puts the session back.
 macro_rules! calls {
     ($(#[$of_trait:meta])* $trait:ident { $($more:tt)* }
      $($asked:ident $try:ident: $call:ident($($name:ident: $of:ty),*) -> $outcome:ty;)*) => {

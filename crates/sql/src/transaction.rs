@@ -77,10 +77,10 @@ pub trait Library<How = Awaited> {
 /// The sequence is created on first use, in the same transaction. A store over the same table uses the same
 /// sequence. The store and the transactions never get the same id, but the store leaves gaps.
 ///
-/// In PostgreSQL and MySQL the table must exist; opening a store once creates it. In SQLite it is
-/// created on first use too. Use PostgreSQL's default isolation level, READ COMMITTED: in a
-/// stricter level a transaction that waited for another fails to serialize
-/// ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.
+/// In PostgreSQL and MySQL the table must exist; opening a store once creates it. In SQLite it is created on
+/// first use too. Use PostgreSQL's default isolation level, READ COMMITTED: at a stricter level a transaction
+/// that waited for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be
+/// restarted.
 pub struct InTransaction<T, D, L = ()> {
     name: SequenceName,
     bounds: Bounds,
@@ -89,8 +89,7 @@ pub struct InTransaction<T, D, L = ()> {
 }
 
 impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
-    /// Creates the sequence of this name in the table `idmill_sequences`, with the bounds of the id
-    /// type.
+    /// Uses the sequence of this name in the table `idmill_sequences`, with the bounds of the id type.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
@@ -181,11 +180,10 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// - [`Denied`](idmill::ErrorKind::Denied);
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
     ///
-    /// In PostgreSQL the transaction stays usable after
-    /// [`Exhausted`](idmill::ErrorKind::Exhausted),
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a
-    /// [`Conflict`](idmill::ErrorKind::Conflict) between servers; all other errors have ended it.
-    /// In MySQL, roll the transaction back after any error.
+    /// In PostgreSQL the transaction stays usable after [`Exhausted`](idmill::ErrorKind::Exhausted),
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a [`Conflict`](idmill::ErrorKind::Conflict)
+    /// between servers; after any other error, roll it back. In MySQL, roll the transaction back after any
+    /// error.
     pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.draw(&mut L::within(transaction), count).await
     }

@@ -29,7 +29,7 @@ pub enum Fault {
     Latency(Duration),
     /// Nonsense: the previous grant of the sequence again. If there was none, the call succeeds.
     Repeat,
-    /// Nonsense: an id beyond the sequence's bounds. If they are all of `u64`, the call succeeds.
+    /// Nonsense: an id beyond the sequence's bounds. If the bounds cover all of `u64`, the call succeeds.
     OutOfBounds,
     /// Nonsense: one id more than requested, which is really reserved. Fewer at the end of the bounds.
     TooMany,
@@ -104,8 +104,8 @@ impl Faults {
         self
     }
 
-    /// Adds a fault that each reserve meets with this probability (0 to 1). The sum of all probabilities is
-    /// at most 1; faults beyond that never happen.
+    /// Adds a fault that each reserve and give-back meets with this probability (0 to 1). The sum of all
+    /// probabilities is at most 1; faults beyond that never happen.
     #[must_use]
     pub fn random(mut self, fault: Fault, probability: f64) -> Self {
         self.random.push((fault, probability));
@@ -210,7 +210,7 @@ impl FaultyStore {
         self.state.lock().faults = faults;
     }
 
-    /// Adds a fault to the end of the script: one of the next reserves meets it.
+    /// Adds a fault to the end of the script: one of the next reserves or give-backs meets it.
     pub fn push_fault(&self, fault: Fault) {
         self.state.lock().faults.push(fault);
     }
@@ -237,7 +237,7 @@ impl FaultyStore {
     }
 
     /// Every grant of a sequence that was applied, in order, without the ids that were given back. Includes
-    /// grants whose reply was lost, but not the nonsense of a fault. Empty unless
+    /// grants whose reply was lost, but no grants that a fault made up. Empty unless
     /// [`recording`](Self::recording).
     pub fn granted(&self, name: &str) -> Vec<Grant> {
         self.state.lock().granted.get(name).cloned().unwrap_or_default()

@@ -100,8 +100,8 @@ fn go_on<Fence: Clone + PartialEq>(kept: &mut Option<Kept<Fence>>, here: &Fence)
     }
 }
 
-/// Replaces the claim with this token by the rest of a range, or appends it to the range that was claimed
-/// with this token, if that is still there. Otherwise the range is abandoned.
+/// Replaces the claim that has this token with the rest of a range, or appends the range to the one whose
+/// refill was claimed with this token. Without such a claim, the new range is abandoned.
 pub fn install<Fence: Clone + PartialEq>(
     kept: &mut Option<Kept<Fence>>,
     here: &Fence,
@@ -152,7 +152,7 @@ mod tests {
         Kept::Range { fence, base, used: 0, len, mark: 0, ahead: None, next: None }
     }
 
-    /// Draws, and ignores the other results.
+    /// Draws ids, and panics on any other outcome.
     fn ids(kept: &mut Option<Kept<u64>>, count: u64) -> (IdRange, bool) {
         match draw(kept, &1, count, u64::MAX, 9) {
             Draw::Ids { range, low, .. } => (range, low),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use idmill::Allocator;
 use tokio::time::{Instant, sleep_until};
 
-/// Each draws an equal share of the load, at a steady rate.
+/// The number of callers. Each draws an equal share of the load.
 pub const CALLERS: u32 = 20;
 
 pub const SETTLED: Duration = Duration::from_secs(6);

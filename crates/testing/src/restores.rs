@@ -28,7 +28,7 @@ const STEP: u64 = 10;
 /// Retries of a process across a restart: a guard against hanging.
 const TRIES: u32 = 600;
 
-/// A store that processes draw from through a guard, one after the other, and all ids that they drew.
+/// A store, and all ids that processes drew from it through a guard.
 #[derive(Debug)]
 pub struct Drawn {
     schemes: Schemes,

@@ -100,7 +100,7 @@ impl Shop {
         text
     }
 
-    /// Returns the numbers in such an answer, one per line.
+    /// Returns the numbers in a successful answer, one per line.
     pub fn numbers(&self, request: &str) -> Vec<u64> {
         self.text(request).lines().map(|line| line.parse().expect("a number")).collect()
     }

@@ -1,5 +1,5 @@
-//! TLS for the stores of [`idmill`]: root certificates, and the handshake (feature `client`). Also
-//! connections in the Redis protocol, with or without TLS (feature `resp`).
+//! TLS for the stores of [`idmill`]: root certificates, and the handshake (feature `client`). The crate also
+//! opens connections in the Redis protocol, with or without TLS (feature `resp`).
 
 #[cfg(feature = "client")]
 pub mod client;

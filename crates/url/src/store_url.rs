@@ -111,9 +111,9 @@ impl StoreUrl {
         self.target.file()
     }
 
-    /// Returns the same store in a mode that creates nothing. Opening a store that does not exist fails with
-    /// [`NotFound`](ErrorKind::NotFound). Use it for inspection: a mistyped path then creates no empty store.
-    /// `memory:` is unchanged.
+    /// Returns the same store in a mode that does not create the store. Opening a store that does not exist
+    /// fails with [`NotFound`](ErrorKind::NotFound). Use it for inspection: a mistyped path then creates no
+    /// empty store. `memory:` is unchanged.
     #[must_use]
     pub fn existing(self) -> Self {
         Self { target: self.target.existing(), creates: self.creates.min(Creates::Sequences), ..self }
@@ -303,7 +303,7 @@ mod tests {
     use idmill_kit::Scheme;
     use proptest::prelude::*;
 
-    /// Parses a URL with three more schemes that are known but not built in.
+    /// Parses a URL with more schemes that are known but not built in.
     fn parse(url: &str) -> Result<StoreUrl> {
         let missing = [
             Scheme::missing("sqlite", "sqlite:PATH", "add the crate `idmill-sqlite`"),

@@ -78,9 +78,9 @@ impl WitnessUrl {
         Ok(Self { place, new })
     }
 
-    /// Opens the witness, and creates it if it does not exist. There is no store to compare it with. So this
-    /// detects neither a lost witness nor one that is the store itself; `guard=URL` in the URL of a store
-    /// detects both.
+    /// Opens the witness, and creates it if it does not exist. There is no store to compare it with. So
+    /// `open` detects neither a lost witness nor one that is the store itself; `guard=URL` in the URL of a
+    /// store detects both.
     ///
     /// # Errors
     /// Those of [`FileWitness::open`], of [`StoreUrl::connect`], and of [`StoreWitness::new`].
@@ -108,7 +108,7 @@ impl WitnessUrl {
         }
     }
 
-    /// Compares the URLs without opening them.
+    /// Checks, only by the URLs, that the witness is not the store.
     pub(crate) fn must_differ(&self, store: &dyn Target) -> Result<()> {
         let is_same = match &self.place {
             Place::File(file) => store.file() == Some(file),

@@ -453,8 +453,8 @@ impl Driver {
         }
     }
 
-    /// Joins both parts of a `take`. Empty if the first part has been revoked: the rest may be of another
-    /// identity, with the same ids.
+    /// Joins both parts of a `take`. Returns no ids if the first part has been revoked: the rest may be of
+    /// another identity, with the same ids.
     fn joined(&self, part: Part, rest: Ranges) -> Ranges {
         if !self.core.stock.is_current(part.generation()) {
             self.core.stats.gap_dropped(rest.len());

@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (day, ids) = (Duration::from_secs(24 * 3600), u64::from(i32::MAX.unsigned_abs()));
     let size = Sizing::new(20.0, day).datacenters(2).ids(ids).plan()?;
     println!(
-        "20 ids/s, one day without the other datacenter, 32-bit ids: range={}&threshold={}%",
+        "20 ids/s, one day without the other datacenter, 32-bit ids: range={}&threshold={}",
         size.range, size.threshold
     );
     let urls: Vec<String> = std::env::args().skip(1).collect();
@@ -98,7 +98,7 @@ async fn open(urls: [&String; 2]) -> idmill::Result<(Vec<Sequences>, Vec<Allocat
     Ok((all, orders))
 }
 
-/// Draws ids in each datacenter, one by one, until one fails.
+/// Draws `count` ids in each datacenter, one by one; stops in a datacenter at the first error.
 async fn draw(orders: &[Allocator<i32>], count: usize) {
     for (dc, orders) in DATACENTERS.iter().zip(orders) {
         let (mut ids, mut failed) = (Vec::new(), None);

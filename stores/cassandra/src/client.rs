@@ -1,11 +1,13 @@
 //! Sends statements with explicit consistency levels, and decodes the replies.
 //!
 //! No session default is used: the driver defaults to LOCAL_SERIAL, retries some errors and may speculate.
-//! Every statement sets an execution profile and both of its consistency levels.
+//! Every statement sets an execution profile, and every statement on one partition sets both consistency
+//! levels.
 //!
-//! A frozen node accepts requests but never replies, and the driver does not detect this. So a slow read is
-//! also sent to other nodes, and the first reply is used. The driver never resends a conditional write:
-//! after a timeout the outcome of the write is unknown, and the caller reads the row through other nodes.
+//! A frozen node accepts requests but never replies, and the driver detects this only after the keepalive
+//! timeout. So a slow read is also sent to other nodes, and the first reply is used. The driver never resends
+//! a conditional write: after a timeout the outcome of the write is unknown, and the caller reads the row
+//! through other nodes.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -54,8 +56,8 @@ pub(super) fn per_node(timeout: Duration) -> Duration {
     timeout / 4
 }
 
-/// The replicas that must agree on the writes of a partition. A partition must always use the same level: a
-/// quorum of one datacenter and a quorum of all replicas need not share a replica.
+/// The replicas of which a quorum must agree on the writes of a partition. A partition must always use the
+/// same level: a quorum of one datacenter and a quorum of all replicas need not share a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Serial {
     /// `serial`: all replicas, in all datacenters (SERIAL).
@@ -74,8 +76,8 @@ impl Word for Serial {
 }
 
 impl Serial {
-    /// Returns the serial level of a write, the level of a read that sees every agreed write, and the
-    /// commit level. Plain reads at the commit level see agreed writes.
+    /// Returns the serial level of a write, the level of a read that sees every agreed write, and the commit
+    /// level. Plain reads at the commit level see acknowledged writes.
     fn levels(self) -> (SerialConsistency, Consistency, Consistency) {
         match self {
             Self::Everywhere => (SerialConsistency::Serial, Consistency::Serial, Consistency::Quorum),

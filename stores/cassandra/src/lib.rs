@@ -26,8 +26,8 @@
 //!   with three replicas, the crash of one machine loses nothing.
 //! - A partition always uses one level, SERIAL or LOCAL_SERIAL. Mixing them produces duplicates even
 //!   without a fault.
-//! - Every conditional write of a sequence stores a random number. After an unknown outcome, the write was
-//!   applied if the row holds this number. If another write has replaced it, the outcome stays unknown.
+//! - Every insert and update of a flat sequence stores a random number. After an unknown outcome, the write
+//!   was applied if the row holds this number. If another write has replaced it, the outcome stays unknown.
 //!
 //! These guarantees do not hold if a table is restored from a backup (the README describes detection and
 //! recovery), or if other programs write to the tables. They also do not hold if replicas are replaced

@@ -97,7 +97,7 @@ impl Records {
         Ok(())
     }
 
-    /// Relaxed: nothing depends on this value. A thread with a stale value queries the schema again.
+    /// Relaxed: no other data depends on this value. A thread with a stale value queries the schema again.
     fn is_found(&self) -> bool {
         self.found.load(Ordering::Relaxed)
     }

@@ -84,9 +84,9 @@ impl Part {
         self.look(client).await
     }
 
-    /// Creates the table, and polls until it is visible. Schema changes reach other nodes with a delay: the
-    /// queried node may not have the table yet, and the node that creates a table may not have the keyspace
-    /// yet.
+    /// Creates the keyspace or table, and polls until it is visible. Schema changes reach other nodes with a
+    /// delay: the queried node may not have the table yet, and the node that creates a table may not have the
+    /// keyspace yet.
     async fn make(&self, client: &Client) -> Result<Cells> {
         let begun = Instant::now();
         let mut made = self.define(client).await;

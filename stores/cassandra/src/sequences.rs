@@ -23,13 +23,13 @@ use super::client::{CONTENTION, Client, LOOKS, Serial, Statement, outcome};
 use super::schema::{FORMAT, Table};
 use super::values::{self, Cells, Values};
 
-/// A lost race returns the current row, and the write is repeated from that row without a pause. After a
+/// A lost race returns the current row, and the write is repeated once from that row without a pause. After a
 /// pause the row would be outdated, and a writer that does not pause would win every race.
 const RACES: Contention = CONTENTION.every(2);
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
-/// Condition of a write. Within an era, `next` never has the same value again, so a write of unknown
-/// outcome can be resent. Taking ids back would break this, so this store never does.
+/// Condition of a write. Within an era, `next` never has the same value again, so a write of unknown outcome
+/// can be resent. If ids could be given back, `next` could repeat, so this store does not support it.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// `start` and `format` never change. The condition includes them only so that a refused write returns
 /// them.
@@ -211,8 +211,8 @@ impl Sequences {
         if is_gone { Ok(None) } else { self.decode(&write.new.info.name, cells).map(Some) }
     }
 
-    /// Determines whether a write of unknown outcome was applied, by its random writer number and never by
-    /// comparing other values.
+    /// Determines whether a write of unknown outcome was applied, by its random numbers (the writer, or the
+    /// incarnation of an insert), and never by comparing other values.
     ///
     /// While the condition holds, the write is resent. At most one of its copies is applied, because any
     /// applied write makes the condition fail for the remaining copies. If another writer has changed the

@@ -163,7 +163,7 @@ fn http(timeout: Duration) -> Result<reqwest::Client> {
     let builder = reqwest::Client::builder()
         .timeout(timeout)
         .connect_timeout(CONNECT_TIMEOUT.min(timeout))
-        // A redirect would send the commit again, and send the token to another server.
+        // Do not follow redirects: a 307 or 308 would send the commit again, maybe to another server.
         .redirect(Policy::none());
     builder.build().map_err(|error| {
         Error::new(ErrorKind::Unsupported, format!("no HTTP client: {error}")).because(error)

@@ -66,7 +66,7 @@ idmill_kit::options! {
     /// How long one request may take, including the access token. The first request of a process can take 3
     /// s.
     ///
-    /// A read that takes longer is [`Unavailable`](idmill::ErrorKind::Unavailable), a commit
+    /// A read that takes longer fails with [`Unavailable`](idmill::ErrorKind::Unavailable), and a commit with
     /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
     pub timeout: Duration = "10s" in TIMEOUT;
 }

@@ -136,7 +136,7 @@ fn classify(code: Code, message: &str) -> Meaning {
     }
 }
 
-/// The error kind of a read that failed with another server's error.
+/// The error kind of a read that failed with an indefinite error, such as another server's.
 fn classify_stranger(code: Code) -> ErrorKind {
     match code {
         Code::Unimplemented => ErrorKind::Unsupported,

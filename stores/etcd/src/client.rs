@@ -193,7 +193,7 @@ impl fmt::Debug for Client {
 
 /// An answer whose header is checked.
 trait Answer {
-    /// The header, and whether its revision is that of the write in this answer.
+    /// The header, and whether the answer confirms a write, whose revision the header then contains.
     fn header(&self) -> (Option<Header>, bool);
 }
 
@@ -250,8 +250,8 @@ impl Member {
             .map_err(|failure| failure.at(self.endpoint.uri().authority().map_or("", |place| place.as_str())))
     }
 
-    /// Replaces a channel after a lost request: its connection may be dead without an error for many
-    /// minutes.
+    /// Replaces a channel after a lost request: the channel's connection may be dead without an error for
+    /// many minutes.
     fn hang_up(&self, number: u64) {
         let mut line = self.channel.lock();
         if line.number == number {

@@ -25,7 +25,8 @@ struct State {
     broken: Option<Error>,
 }
 
-/// The cluster's revision when a request was sent. Concurrent requests may be answered in any order.
+/// The highest known revision when a request was sent. Concurrent requests may be answered in any order, so
+/// later answers do not count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor(i64);
 

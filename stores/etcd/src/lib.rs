@@ -47,15 +47,16 @@ pub use idmill;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<EtcdOptions>("etcd", "etcd://HOST:PORT")];
 
-/// Opens the store at a URL such as `etcd://HOST:PORT`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `etcd://HOST:PORT` and returns its sequences. They run on the current
+/// tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<EtcdOptions>(url).await
 }
 
-/// Sequences under a prefix of an etcd cluster. See the [crate docs](self) for its guarantees.
+/// A store of sequences under a prefix of an etcd cluster. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share their connections and their state about the cluster.
 #[derive(Clone, Debug)]
@@ -71,7 +72,7 @@ impl EtcdStore {
     /// [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid; [`Denied`](ErrorKind::Denied) for a
     /// wrong password or missing rights; [`NotFound`](ErrorKind::NotFound) if a certificate file is missing;
     /// [`Unsupported`](ErrorKind::Unsupported) if the server is not etcd;
-    /// [`Unavailable`](ErrorKind::Unavailable) if no member can be reached, or they have no leader.
+    /// [`Unavailable`](ErrorKind::Unavailable) if no member can be reached, or if the cluster has no leader.
     pub async fn open_with(options: EtcdOptions) -> Result<Self> {
         Self::open(options).await.map_err(|error| error.during(Operation::Connect))
     }
@@ -84,12 +85,12 @@ impl EtcdStore {
     }
 }
 
-/// Creates sequences without any state about the cluster.
+/// Creates a [`Sequences`] that has received no answer from the cluster yet.
 fn begin(options: &EtcdOptions) -> Result<Sequences> {
     Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
 }
 
-/// Whether the change only raises `next`. That is safe even if the cluster went back.
+/// Whether the change only raises `next`. Such a change is safe even if the cluster went back.
 fn only_raises(change: &Change) -> bool {
     change.next.is_some() && change.max.is_none() && !change.backwards
 }

@@ -1,4 +1,5 @@
-//! Records: keys under a separate prefix within that of the sequences. The values are the texts.
+//! A record is a key under a separate prefix, inside the prefix of the sequences. The key's value is the
+//! record's text.
 //!
 //! A transaction requires the text that was read, or that the key is absent. Once false, a condition stays
 //! false: no text is written twice under a name, and record keys are never deleted. The transaction can

@@ -34,8 +34,8 @@ impl Place {
         Self { prefix: prefix.into() }
     }
 
-    /// The prefix of the records. It is inside the prefix of the sequences, but no sequence key contains its
-    /// slash.
+    /// The prefix of the records. It is inside the prefix of the sequences, but no sequence key has another
+    /// slash after its prefix.
     pub(super) fn of_records(&self) -> Self {
         Self { prefix: format!("{}witness/", self.prefix) }
     }
@@ -63,8 +63,8 @@ impl Place {
         end
     }
 
-    /// The first key of a page, and the first key after all of its keys. Escaped names keep common
-    /// prefixes.
+    /// The lowest key with the prefix of a page, and the first key after all keys with that prefix. Escaping
+    /// keeps prefixes: an escaped name begins with the escaped prefix of the name.
     fn range(&self, page: &Page) -> (Vec<u8>, Vec<u8>) {
         let keys = Page::of(format!("{}{}", self.prefix, escape(&page.prefix)));
         let end = paging::end(&keys.prefix).map_or_else(|| self.end(), String::into_bytes);

@@ -5,14 +5,14 @@
 //! A key's `mod_revision` is the revision of its last write. Every write has its own revision, so after a key
 //! is written or deleted, no later state has the same `mod_revision`. A transaction that requires a given
 //! `mod_revision` is therefore applied at most once, however many copies are sent and however late they
-//! arrive. Of all transactions that require the same `mod_revision`, at most one is applied. The value is
-//! required too. It contains a claim that is random and new for every write: after a restore, the same
-//! revision may be assigned again, but with another value.
+//! arrive. If several transactions require the same `mod_revision`, at most one of them is applied. A
+//! transaction also requires the key's value. It contains a claim that is random and new for every write:
+//! after a restore, the same revision may be assigned again, but with another value.
 //!
-//! So the answer to one copy settles the others. If it was applied, the ids are ours. If it was not applied
-//! and the key holds our bytes, an earlier copy was applied, and the ids are ours. If the key holds
+//! So the answer to one copy settles the others. If that copy was applied, the ids are ours. If it was not
+//! applied and the key holds our bytes, an earlier copy was applied, and the ids are ours. If the key holds
 //! something else, no copy can be applied any more, but an earlier one may have been applied before other
-//! writes. That is an unknown outcome, and a gap.
+//! writes. The outcome is then unknown, and the range may become a gap.
 //!
 //! A key can be *absent* again: after a delete, a late copy could create it again with an incarnation that
 //! was already used. So a transaction that creates a sequence is sent once. If it is not answered, a read
@@ -48,7 +48,7 @@ impl Sequences {
         self.client.guard().floor().is_err()
     }
 
-    /// The cluster that answered last, for messages.
+    /// The cluster that answered first, for messages; answers from others are rejected.
     pub(super) fn cluster(&self) -> Option<String> {
         Some(format!("etcd cluster {:x}", self.client.guard().cluster()?))
     }
@@ -145,9 +145,9 @@ impl Sequences {
         }
     }
 
-    /// Settles a failed transaction by a read, if possible. If a transaction was sent once and not
-    /// answered, the read may find its bytes; if not, it may still be applied later. After a full-database
-    /// error it cannot be applied later.
+    /// Settles a failed transaction by a read, if possible. If a transaction was sent once and not answered,
+    /// the read may find its bytes; otherwise, the transaction may still be applied later. After a
+    /// full-database error, the transaction cannot be applied later.
     async fn settle(
         &self,
         name: &SequenceName,
@@ -170,7 +170,7 @@ impl Sequences {
     }
 
     /// Caches an answer unless a newer one arrived in between. `before` was cached before the request was
-    /// sent: if the key's last write is earlier than that, the cluster went back.
+    /// sent: if the key now has a lower revision than `before`, the cluster went back.
     fn learn(&self, name: &SequenceName, before: Option<&Stored>, now: Option<Stored>) -> Result<()> {
         let revision = |stored: &Stored| stored.version.mod_revision;
         if let (Some(before), Some(now)) = (before.map(revision), now.as_ref().map(revision))

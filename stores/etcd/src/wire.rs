@@ -1,4 +1,4 @@
-//! The required messages of etcd's API (v3), with the field numbers of its `rpc.proto`.
+//! The messages of etcd's API (v3) that this crate uses, with the field numbers of its `rpc.proto`.
 //!
 //! Written by hand, since crates that generate them need `protoc` at build time. Fields not listed here are
 //! not sent, and skipped on receipt.
@@ -166,7 +166,7 @@ pub(super) struct StepAnswer {
     range: Option<RangeAnswer>,
 }
 
-/// Never prints its fields; `prost` would.
+/// Has its own `Debug`, because that of `prost` would print the password.
 #[derive(Clone, PartialEq, Eq, Message)]
 #[prost(skip_debug)]
 pub(super) struct Authenticate {

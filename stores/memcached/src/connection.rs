@@ -1,4 +1,4 @@
-//! A connection to memcached that all callers of a process share.
+//! A connection to memcached that all callers of a window share.
 //!
 //! Existing client crates are not suitable: they give a connection to one caller at a time, and most resend
 //! a command when a connection breaks. This module pipelines the commands of all callers and never resends
@@ -201,7 +201,7 @@ impl Pipeline {
         }
     }
 
-    /// Sends all waiting commands in one write.
+    /// Sends an exchange, and the waiting ones up to `DEPTH`, in one write.
     async fn send(&mut self, exchange: Exchange) -> Result<(), Arc<str>> {
         let mut output = Vec::new();
         let mut next = Some(exchange);

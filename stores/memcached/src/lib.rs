@@ -56,9 +56,9 @@ const TIMEOUT: Duration = Duration::from_millis(50);
 const UNNUMBERED: &str = "the server has no CAS values, so the window is unsafe; start it without `-C` \
                           (`--disable-cas`)";
 
-/// If fewer blocks than this are left in the sequence, the winner reads the sequence before it reserves.
-/// The cached position can be as old as the refresh interval, and other processes may have reserved about
-/// this number of blocks since.
+/// If fewer blocks than this are left in the sequence, the caller that refills the window reads the sequence
+/// before it reserves. The cached position can be as old as the refresh interval, and other processes may
+/// have reserved about this number of blocks since.
 const NEAR_THE_END: u64 = 1_000;
 
 /// A window on one memcached server, for any store. See [`Tiered`].
@@ -232,7 +232,7 @@ impl MemcachedWindow {
         }
     }
 
-    /// Returns whether draws have waited long enough for a range that is being prepared after this end.
+    /// Returns whether draws have waited long enough for the range that is being prepared to follow `end`.
     fn waited_for(&self, request: &Reserve, end: u64) -> bool {
         let (now, mut since) = (Instant::now(), None);
         self.sequences.update(&request.name, |latest| since = Some(latest.found_empty(end, now)));

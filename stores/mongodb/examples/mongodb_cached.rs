@@ -1,5 +1,5 @@
-//! Draws sequential ids from MongoDB, from 1000 on in steps of 10, with one reserve at a time. Then shows
-//! an error that all waiting callers get.
+//! Draws sequential ids from MongoDB, starting at 1000, in batches of 10, with one reserve at a time. Then
+//! shows an error that all waiting callers get.
 //!
 //! `cargo run --release -p idmill-mongodb --example mongodb_cached -- mongodb://localhost/test`
 //!

@@ -21,7 +21,7 @@ pub(super) use idmill_kit::Asked;
 /// The failure of a command.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// An error of the driver. The server may also have rejected the whole command.
+    /// An error of the driver, or the server's rejection of the whole command.
     Driver(MongoError),
     /// The server rejected the write, in a reply with `ok: 1`.
     Write { code: i32, message: String },

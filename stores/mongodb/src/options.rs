@@ -210,8 +210,8 @@ impl MongoOptions {
         Ok(client.database(&self.database_name()))
     }
 
-    /// Sets the timeouts that the URL omits. Server selection ends well before the command's timeout, so
-    /// that an unreachable server is not reported as an unknown outcome.
+    /// Limits server selection and connecting to half of the command's timeout, so that an unreachable server
+    /// is not reported as an unknown outcome.
     fn complete(&self, options: &mut ClientOptions) {
         let half = self.timeout / 2;
         let selection = options.server_selection_timeout.get_or_insert(half);
@@ -237,7 +237,7 @@ fn hide_secret(option: &str) -> String {
     if is_secret(option) { format!("{key}={HIDDEN}") } else { option.to_owned() }
 }
 
-/// Returns whether a driver option contains a secret. These are `tlsCertificateKeyFilePassword`,
+/// Returns whether a driver option contains a secret. Such options are `tlsCertificateKeyFilePassword`,
 /// `proxyPassword`, and the properties of an authentication mechanism, which may contain a session token.
 fn is_secret(option: &str) -> bool {
     let key = option.split('=').next().unwrap_or_default().to_ascii_lowercase();

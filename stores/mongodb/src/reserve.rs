@@ -1,11 +1,11 @@
 //! Reserves ids, usually in one round trip.
 //!
-//! 1. The store sends `findAndModify` with `$inc`, on condition that the ids fit. This is atomic on the
-//!    document.
+//! 1. The store sends `findAndModify` with `$inc`, on condition that the ids fit. The server checks the
+//!    condition and increments the counter atomically.
 //! 2. If no document matched, the store reads the document. If it is missing, the store inserts it with the
-//!    first range already taken; a process that loses this race starts again. If fewer ids are left than
-//!    requested, the store takes them on condition that the document is unchanged. Otherwise the stored max
-//!    differs from the expected max, and step 1 is repeated with the stored max.
+//!    first range already taken; if another process inserted it first, the store repeats step 1. If fewer ids
+//!    are left than requested, the store takes them on condition that the document is unchanged. Otherwise
+//!    the stored max differs from the expected max, and step 1 is repeated with the stored max.
 //!
 //! A command is resent only if the server reported that it did not apply the first attempt.
 

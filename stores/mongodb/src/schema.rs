@@ -115,9 +115,9 @@ pub(super) fn by_name(name: &SequenceName) -> Document {
     doc! { "_id": name.as_str() }
 }
 
-/// Returns a filter that matches while the requested ids fit at or below `limit`, and `limit` is within the
-/// stored max. Together with the `$inc` of [`advance`], this reserve never exceeds either limit. The
-/// command must be sent only once, because a second copy would reserve again.
+/// Returns a filter that matches while the requested ids fit between `floor` and `limit`, and `limit` is
+/// within the stored max. With this filter, the `$inc` of [`advance`] exceeds neither `limit` nor the stored
+/// max. The command must be sent only once, because a second copy would reserve again.
 pub(super) fn with_room(request: &Reserve, limit: u64, floor: u64) -> Option<Document> {
     let limit = limit.min(LARGEST);
     // `last` can be -1, because a sequence may start at 0.

@@ -152,7 +152,7 @@ impl<T: Id> InTransaction<T> {
     }
 }
 
-/// Returns an error if the session is not in a transaction, where ids would be taken immediately and
+/// Returns an error if the session is not in a transaction: ids would then be taken immediately and
 /// permanently. The driver does not expose the state of the session, but it rejects a second
 /// `start_transaction` without a request to the server.
 async fn must_be_in_transaction(session: &mut ClientSession) -> Result<()> {

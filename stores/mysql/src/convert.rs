@@ -54,7 +54,7 @@ fn refused(kind: ErrorKind, error: Mysql, remedy: Option<&str>) -> Fault {
     Fault::Refused(Error::new(kind, message).because(error))
 }
 
-/// The driver's message repeats the cause's message.
+/// Returns only the cause's message, because the driver's message repeats it.
 fn words(error: &Mysql) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

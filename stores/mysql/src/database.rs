@@ -19,7 +19,7 @@ use super::session::{must_commit, run};
 pub(super) enum Connections {
     /// The caller's pool.
     Given(Pool),
-    /// A pool that is replaced when one of its connections turns out to be dead.
+    /// A pool that is replaced when connecting or a statement times out.
     Own { pool: Arc<Mutex<Pool>>, options: Box<Opts> },
 }
 

@@ -51,8 +51,8 @@ const STORE: Scheme = Scheme::store::<MysqlOptions>("mysql", "mysql://HOST/DATAB
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mariadb")];
 
-/// Opens the store at a URL such as `mysql://HOST/DATABASE` and its sequences, on the current tokio
-/// runtime.
+/// Opens the store at a URL such as `mysql://HOST/DATABASE` and returns its sequences. They run on the
+/// current tokio runtime.
 ///
 /// # Errors
 /// The errors of [`idmill_kit::connect`].
@@ -63,7 +63,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// The default timeout of a statement.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a table of MySQL or MariaDB. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share the connections.
 #[derive(Clone, Debug)]
@@ -115,7 +115,8 @@ impl MysqlStore {
     ///
     /// # Errors
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the server is unreachable;
-    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the server refuses access, or its certificate is not
+    ///   accepted;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, or if the table is
     ///   missing and the mode does not create it;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not this crate's;

@@ -23,8 +23,8 @@ pub(super) async fn run(
     }
     let prepared = match connection.prep(&*statement.sql).await {
         Ok(prepared) => prepared,
-        // A proxy does not support prepared statements, or the server has reached its limit of prepared
-        // statements: the statement was not run.
+        // The statement was not prepared, so it was not run: for example, a proxy does not support prepared
+        // statements, or the server has reached its limit of them. Run it unprepared.
         Err(Mysql::Server(_)) => return Bare(connection).execute(statement).await,
         Err(error) => return Err(fault(error)),
     };
@@ -61,7 +61,7 @@ impl<R: Runs> Executor for Bare<'_, R> {
 
 /// A connection or a transaction, with the status of the last answer.
 pub(super) trait Runs: Queryable {
-    /// Whether each statement commits, instead of the caller's transaction.
+    /// Whether each statement commits by itself, and not with the caller's transaction.
     const COMMITS: bool;
 
     fn connection(&self) -> &Conn;
@@ -99,7 +99,8 @@ fn commits(status: StatusFlags) -> bool {
         && !status.contains(StatusFlags::SERVER_STATUS_IN_TRANS)
 }
 
-/// Checks a connection, since a pool of the caller may have changed its settings.
+/// Checks that a connection commits each statement and counts changed rows, since the caller's pool may have
+/// other settings.
 pub(super) async fn must_commit(connection: &mut Conn) -> Result<(), Mysql> {
     if connection.opts().client_found_rows() {
         return Err(ours(

@@ -48,21 +48,23 @@ pub async fn reserve_in<T: Id>(
 /// Draws ids of a sequence inside the caller's own transactions.
 ///
 /// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls back,
-/// the next one gets its ids. The cost: transactions that draw from one sequence run one after another, from
-/// the first id to the commit: draw late and commit soon. A draw usually takes one round trip, at any
-/// isolation level.
+/// the next one gets its ids. The cost is that transactions that draw from one sequence run one after
+/// another, from the first id to the commit. So draw late and commit soon. A draw usually takes one round
+/// trip, at any isolation level.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist in the connection's
 /// database, since creating a table would commit the transaction:
 /// [`MysqlStore::from_pool`](super::MysqlStore::from_pool) creates it. A [`MysqlStore`](super::MysqlStore)
 /// may draw from the same sequence and never gets the same id, but it leaves gaps.
 ///
-/// A commit is as durable as the server makes it. The store checks that, but this type does not.
+/// A commit is as durable as the server makes it. The store checks the server's durability settings, but this
+/// type does not.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T>(idmill_sql::InTransaction<T, mysql::Draws>);
 
 impl<T: Id> InTransaction<T> {
-    /// Creates the sequence of this name in the table `idmill_sequences`, with the bounds of the id type.
+    /// Creates a handle for the sequence of this name in the table `idmill_sequences`, with the bounds of the
+    /// id type.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
@@ -115,12 +117,12 @@ impl<T: Id> InTransaction<T> {
     ///   long, if the server chose this transaction to end a deadlock (which is possible when several
     ///   transactions create one sequence at the same time), or if the server is unreachable;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
-    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`Denied`](idmill::ErrorKind::Denied) if a permission is missing;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
     ///   server, see [`failover`](Self::failover);
-    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the server had already ended the transaction,
-    ///   after an error that required a rollback: the ids then are a gap.
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the server had already ended the transaction, after an
+    ///   error that required a rollback: the ids are then a gap.
     pub async fn reserve(&self, transaction: &mut Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.0.draw(&mut Bare(transaction), count).await
     }

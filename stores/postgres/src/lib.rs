@@ -61,8 +61,8 @@ const STORE: Scheme = Scheme::store::<PostgresOptions>("postgres", "postgres://H
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("postgresql")];
 
-/// Opens the store at a URL such as `postgres://HOST/DATABASE` and its sequences, on the current
-/// tokio runtime.
+/// Opens the store at a URL such as `postgres://HOST/DATABASE` and returns its sequences. They run on the
+/// current tokio runtime.
 ///
 /// # Errors
 /// The errors of [`idmill_kit::connect`].
@@ -73,7 +73,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// The default timeout of a statement.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sequences in a table of a PostgreSQL database. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a table of a PostgreSQL database. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share their connections: at most four, plus four that wait for locks; or the caller's one
 /// client.
@@ -107,10 +107,10 @@ impl PostgresStore {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if
-    /// there is none, it is created in the first schema of the path. The client can be used for
-    /// other statements at the same time, but a reserve fails while it is in a transaction.
-    /// Statements on a client wait for each other, so waits for locks are short.
+    /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
+    /// none, it is created in the first schema of the path. The client can be used for other statements at
+    /// the same time, but a reserve fails while the client is in a transaction. Statements on a client wait
+    /// for each other, so waits for locks are short.
     ///
     /// A closed client is not replaced: all calls then fail with
     /// [`Closed`](idmill::ErrorKind::Closed). Use [`from_config`](Self::from_config), which

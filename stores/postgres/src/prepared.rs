@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 use super::convert::{Parameter, is_error, parameters, row_of};
 
-/// The statements of reserves that a session has run. Each is prepared on its second run, because many
+/// The statements of reserves that a session has run. Each is prepared after its second run, because many
 /// sessions run it only once.
 pub(super) struct Kept {
     statements: Vec<(String, Option<Prepared>)>,
@@ -87,8 +87,8 @@ impl Kept {
     }
 }
 
-/// Runs in a transaction, so that behind a pooler, too, one session both reports its cluster and
-/// prepares the statement.
+/// Prepares a statement in a transaction, so that one session both reports its cluster and prepares the
+/// statement, even behind a pooler.
 async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared, Error> {
     let asks = Prepared::wants(statement) == Some(true);
     let begin = if asks { format!("BEGIN; {SYSTEM_IDENTIFIER}") } else { "BEGIN".to_owned() };

@@ -266,7 +266,7 @@ mod tests {
         client
     }
 
-    /// A statement used to wait for the full time of the statements before it, and then for its own.
+    /// A statement must not wait for the full timeout of the statements before it, and then for its own.
     #[tokio::test]
     async fn place_for_a_statement_is_waited_for_half_the_timeout() {
         let timeout = Duration::from_secs(10);

@@ -59,10 +59,10 @@ pub fn next_in_sql(table: &str) -> Result<String> {
 /// Draws ids of a sequence inside the caller's own transactions.
 ///
 /// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
-/// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
-/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
-/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
-/// connection makes it.
+/// if a transaction rolls back, the next one gets its ids. The cost is that transactions that draw from one
+/// sequence run one after another, each from its first draw to its commit or rollback. Draw late and commit
+/// soon. If a transaction draws from several sequences, use the same order everywhere. A commit is as durable
+/// as the caller's connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a
 /// [`PostgresStore`](super::PostgresStore) once creates it. A store may draw from the same sequence and never

@@ -58,8 +58,8 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
              (default 16)"
         }
         (_, ErrorKind::Denied) => {
-            "check the login; the user needs EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, and hash and set commands under \
-             the prefix"
+            "check the login; grant EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, EXISTS, DEL, hash and set \
+             commands under the prefix"
         }
         (_, ErrorKind::UnknownOutcome) => "the request may have been applied",
         (_, ErrorKind::Unavailable) => "nothing was changed",
@@ -83,7 +83,7 @@ mod tests {
         Fault::server(code, Some(detail))
     }
 
-    /// Errors of these scripts on Redis 7.0.15 in the named state.
+    /// Errors that Redis 7.0.15 returned to these scripts, each in the state that its code names.
     fn from_redis() -> Vec<(Fault, ErrorKind)> {
         [
             ("LOADING Redis is loading the dataset in memory", Unavailable),

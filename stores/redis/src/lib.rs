@@ -53,10 +53,11 @@ const WINDOW: Scheme = Scheme::window::<window::RedisWindowOptions>("redis", "re
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("rediss"), WINDOW, WINDOW.alias("rediss")];
 
-/// Opens the store at a URL such as `redis://HOST:PORT`, and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `redis://HOST:PORT` and returns its sequences. They run on the current
+/// tokio runtime.
 ///
 /// # Errors
-/// Those of [`idmill_kit::connect`].
+/// Returns the errors of [`idmill_kit::connect`].
 pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<RedisOptions>(url).await
 }
@@ -64,7 +65,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 /// Number of sequences read per request when all are listed.
 const AT_ONCE: usize = 500;
 
-/// Sequences on a Redis or Valkey server. See the [crate docs](self) for its guarantees.
+/// A store of sequences on a Redis or Valkey server. See the [crate docs](self) for its guarantees.
 ///
 /// All callers share one connection, which is replaced if it fails.
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl RedisStore {
     /// Connects to the server in a URL. See [`RedisOptions`].
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and those of
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the URL is invalid, and the errors of
     /// [`open_with`](Self::open_with).
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url.parse()?).await
@@ -89,7 +90,7 @@ impl RedisStore {
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) if it does not keep them, with the settings to change;
     /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached, or is a replica;
-    /// [`Denied`](ErrorKind::Denied).
+    /// [`Denied`](ErrorKind::Denied) if the server rejects the login or a command.
     pub async fn open_with(options: RedisOptions) -> Result<Self> {
         let opened = async {
             options.check()?;
@@ -221,7 +222,8 @@ impl RedisStore {
         Ok(((next != "0").then(|| Cursor::new(next)), members))
     }
 
-    /// Lists the sequences whose reserves are refused because another server wrote them: at most one page.
+    /// Lists the sequences whose reserves are refused because another server wrote them. Stops when it has
+    /// found a page of them.
     async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
         let (mut refused, mut pages) = (Vec::new(), Pages::new(self, Page::default()));
         while let Some(page) = pages.next().await? {

@@ -1,4 +1,4 @@
-//! One connection to one server, shared by all callers of a process.
+//! One connection to one server, shared by all callers of a store or a window.
 //!
 //! Nothing is resent after it may have run. Answers are verified: each script returns a nonce that was sent
 //! with it, so an answer to another request is detected.
@@ -90,7 +90,7 @@ impl Answer {
         matches!(self.word(), "done" | "granted" | "ids")
     }
 
-    /// Returns the answer, or an error if it wrote and too few replicas acknowledged it.
+    /// Returns the answer, or an error if the script wrote and too few replicas acknowledged the write.
     pub(crate) fn replicated(self, wanted: u32) -> Result<Self, Fault> {
         match self.replicas {
             Some(known) if self.wrote() && known < i64::from(wanted) => {
@@ -262,7 +262,7 @@ impl Terms {
         let mut connection = line.connection.clone();
         loop {
             match self.introduce(&mut connection).await {
-                // The server has just started: until its data is loaded, it returns no other reply.
+                // The server has just started: until its data is loaded, it rejects `SCRIPT LOAD`.
                 Err(Fault::Server { code, .. }) if code == "LOADING" => tokio::time::sleep(LOADING).await,
                 Err(Fault::NotSent(error)) => return Err(error),
                 Err(fault) => return Err(REDIS.refused(&fault)),
@@ -381,7 +381,7 @@ mod tests {
         Value::Array([nonce, word].map(|text| Value::BulkString(text.into())).to_vec())
     }
 
-    /// Otherwise each caller would wait for its own attempt to time out.
+    /// If the callers did not share one attempt, each would wait for its own attempt to time out.
     #[tokio::test(start_paused = true)]
     async fn callers_wait_one_timeout_for_a_silent_server() {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

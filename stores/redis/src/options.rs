@@ -62,8 +62,8 @@ idmill_kit::options! {
     /// What happens on a promoted replica to a sequence that its master wrote last. Default: `allow` if
     /// `replicas` is set or with `durability=process`, otherwise `refuse`.
     ///
-    /// The store cannot detect this if the server has restarted since its promotion, has had no replica for
-    /// an hour, or was the second to be promoted in a row.
+    /// The store cannot detect a promotion if the server has restarted since then, has had no replica for an
+    /// hour, or was the second to be promoted in a row.
     pub failover: Option<Failover> = "" in FAILOVER;
 
     use place;

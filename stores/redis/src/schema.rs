@@ -123,7 +123,7 @@ impl Schema {
         format!("{{{}}}:w:{name}", self.prefix)
     }
 
-    /// Returns the run id of the server, whatever the prefix.
+    /// Creates the call that reads the run id of the server. The id does not depend on the prefix.
     pub(super) fn server(&self) -> Call {
         Call { script: SERVER, keys: vec![self.record_names()], arguments: Vec::new(), asked: Asked::Read }
     }

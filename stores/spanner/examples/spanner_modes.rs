@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p idmill-spanner --example spanner_modes -- --threads 10,50 --seconds 5`
 //!
-//! Without `--database` it uses the emulator of `SPANNER_EMULATOR_HOST`, or starts one through
+//! Without `--database`, the example uses the emulator of `SPANNER_EMULATOR_HOST`, or starts one through
 //! `ci/engines/spanner`. Each transaction lasts 10 ms in addition to its draws (`--transaction MS`). The
 //! emulator runs one transaction at a time, so the first two modes are slower on the emulator than on
 //! Spanner.
@@ -63,7 +63,7 @@ async fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Draws for the configured time, and prints the results of the mode in one line.
+/// Draws for the configured time, and returns the results of the mode as one line.
 async fn measure(
     store: &SpannerStore,
     name: &'static str,

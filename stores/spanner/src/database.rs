@@ -144,8 +144,8 @@ impl Database {
         create_table(options, ddl).await.map(|()| true)
     }
 
-    /// Runs the transaction once, in a task, so that a dropped caller leaves no locks behind. If COMMIT has
-    /// not been sent by then, the task rolls the transaction back.
+    /// Runs the transaction once, in a task, so that a dropped caller leaves no locks behind. If the caller
+    /// is dropped before COMMIT is sent, the task rolls the transaction back.
     async fn attempt<R: Send + 'static>(
         &self,
         select: Statement,
@@ -232,8 +232,8 @@ pub(super) enum Failure {
     Session(SessionError),
 }
 
-/// Never returns a status: the driver would then retry the transaction up to five times without jitter, and
-/// the store could not detect whether the last attempt was aborted.
+/// Never returns a status: otherwise the driver would retry the transaction up to five times without jitter,
+/// and the store could not detect whether the last attempt was aborted.
 impl TryAs<Status> for Failure {
     fn try_as(&self) -> Option<&Status> {
         None

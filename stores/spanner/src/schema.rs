@@ -4,8 +4,8 @@
 //! be altered while it is in use:
 //!
 //! - *full*, as created by this crate;
-//! - *plain*, the published table for Spanner, which has only a name and the next value. In a table that
-//!   was altered from plain to full, each row stays plain until it is set.
+//! - *plain*, the published table for Spanner, which has only a name and the next value. In a table that was
+//!   altered from plain to full, each row stays plain until its max or epoch is changed.
 //!
 //! A `u64` is stored as the signed integer with the same 64 bits. SQL never compares or adds these values.
 
@@ -181,7 +181,7 @@ impl Table {
             .map_err(|fault| fault.of(format_args!("the row {name:?} of `{}`", self.0)))
     }
 
-    /// Returns the error for a feature that plain rows cannot store.
+    /// Returns the error for a request that needs the columns of the full layout.
     pub(super) fn lacks_columns(&self, name: &SequenceName, what: &str) -> Error {
         let message = format!(
             "the table `{}` has no columns for {what}; add them (the sequences stay unchanged): {}",

@@ -1,4 +1,4 @@
-//! Ids from an SQLite file: one by one, as fast as a thread can draw, and as a block.
+//! Ids from an SQLite file: one by one, through a handle of one thread, and as a block.
 //!
 //! `cargo run --release -p idmill-sqlite --example quickstart`
 

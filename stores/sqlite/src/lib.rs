@@ -56,7 +56,8 @@ pub use rusqlite;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<SqliteOptions>("sqlite", "sqlite:PATH")];
 
-/// Opens the store at a URL such as `sqlite:PATH` and its sequences, on the current tokio runtime.
+/// Opens the store at a URL such as `sqlite:PATH` and returns its sequences. They run on the current tokio
+/// runtime.
 ///
 /// # Errors
 /// The errors of [`idmill_kit::connect`].
@@ -64,7 +65,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<SqliteOptions>(url).await
 }
 
-/// Sequences in a table of an SQLite database. See the [crate docs](self) for its guarantees.
+/// A store of sequences in a table of an SQLite database. See the [crate docs](self) for its guarantees.
 ///
 /// Clones share one connection.
 #[derive(Clone, Debug)]
@@ -90,7 +91,7 @@ impl SqliteStore {
     /// - [`InvalidInput`](ErrorKind::InvalidInput) if an option is invalid;
     /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table
     ///   is missing and the mode does not create it;
-    /// - [`Denied`](ErrorKind::Denied);
+    /// - [`Denied`](ErrorKind::Denied) if this user has no access to the file or its directory;
     /// - [`Unavailable`](ErrorKind::Unavailable) if the database stays locked for the whole busy timeout;
     /// - [`StoreViolation`](ErrorKind::StoreViolation) if the file is corrupt or not a database;
     /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not this crate's, or the file

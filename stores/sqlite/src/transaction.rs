@@ -45,22 +45,22 @@ pub fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count: u64) 
 /// Draws ids of a sequence inside the caller's own transactions.
 ///
 /// The ids commit together with the rows that they number. So there are no gaps: if a transaction rolls back,
-/// the next one gets its ids. The cost: transactions that draw from one database run one after another. A
-/// commit is as durable as the caller's connection makes it.
+/// the next one gets its ids. The cost is that transactions that draw from one database run one after
+/// another. A commit is as durable as the caller's connection makes it.
 ///
 /// The sequence and the table are created on first use, in the same transaction. A
 /// [`SqliteStore`](super::SqliteStore) may draw from the same sequence and never gets the same id, but it
 /// leaves gaps.
 ///
-/// Begin the transaction with `BEGIN IMMEDIATE`. A deferred transaction works too, if it reads
-/// nothing before its first id. After a read, SQLite rejects its write if others have written since
+/// Begin the transaction with `BEGIN IMMEDIATE`. A deferred transaction works too, if it reads nothing before
+/// its first id. After a read, SQLite rejects the transaction's write if others have written since
 /// ([`Unavailable`](idmill::ErrorKind::Unavailable)): roll it back and begin it again.
 #[derive(Clone, Debug)]
 pub struct InTransaction<T>(idmill_sql::InTransaction<T, Table>);
 
 impl<T: Id> InTransaction<T> {
-    /// Creates the sequence of this name in the table `idmill_sequences`, with the bounds of the id
-    /// type.
+    /// Creates a handle for the sequence of this name in the table `idmill_sequences`, with the bounds of the
+    /// id type.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
@@ -100,7 +100,7 @@ impl<T: Id> InTransaction<T> {
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
     ///   the next id;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the database is locked;
-    /// - [`Denied`](idmill::ErrorKind::Denied) if it is read-only;
+    /// - [`Denied`](idmill::ErrorKind::Denied) if the database is read-only;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
     pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.0.draw(&mut Callers(transaction), count))

@@ -59,7 +59,7 @@ const TEXTS: &[(&str, &str, &str)] = &[
 /// Checks that the connection is in a transaction, by the depth that diesel tracks.
 ///
 /// # Errors
-/// [`Fault::Refused`] if it is in none, or if diesel has lost track.
+/// [`Fault::Refused`] if no transaction is open, or if diesel cannot report the depth.
 pub(super) fn must_be_inside(depth: QueryResult<Option<NonZeroU32>>) -> Result<(), Fault> {
     match depth {
         Ok(Some(_)) => Ok(()),

@@ -16,12 +16,12 @@ use idmill_sql::postgres::Calls;
 /// gets the same id, but it leaves gaps.
 ///
 /// diesel makes a nested transaction a savepoint. If it is rolled back, the ids drawn in it are returned. The
-/// row stays locked only if the outer transaction drew from it too.
+/// row stays locked only if the outer transaction drew from the sequence before the savepoint.
 ///
 /// Use READ COMMITTED, PostgreSQL's default isolation level. At a stricter level, a transaction that waited
 /// for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.
 ///
-/// See the [crate](crate) for dropped futures and transactions.
+/// See the README of this crate for dropped futures and transactions.
 pub type InTransaction<T> = idmill_sql::InTransaction<T, Calls, Diesel>;
 
 /// Marks transactions of diesel with PostgreSQL.

@@ -6,12 +6,12 @@
 //!
 //! # Protocol of a draw in a transaction
 //!
-//! A draw sends two statements. The first checks that the server is in a transaction, with a
-//! savepoint that is released immediately. SeaORM does not report this, and a
-//! [`DatabaseTransaction`](sea_orm::DatabaseTransaction) can outlive its transaction: when a nested
-//! `begin` fails or is dropped halfway, sqlx rolls back the outer transaction, and later statements
-//! of the outer transaction commit one by one. The second statement takes the ids. It is prepared
-//! once per connection, like all statements of SeaORM.
+//! A draw from an existing sequence sends two statements. The first checks that the server is in a
+//! transaction, with a savepoint that is released immediately. SeaORM does not report whether a transaction
+//! is open, and a [`DatabaseTransaction`](sea_orm::DatabaseTransaction) can outlive its transaction: when a
+//! nested `begin` fails or is dropped halfway, sqlx rolls back the outer transaction, and later statements of
+//! the outer transaction commit one by one. The second statement takes the ids. It is prepared once per
+//! connection, like all statements of SeaORM.
 //!
 //! # Cancellation
 //!

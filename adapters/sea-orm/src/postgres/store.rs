@@ -10,10 +10,10 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
 
 /// Sequences in a table of the database that a [`DatabaseConnection`] connects to.
 ///
-/// The store opens its own connections: at most four, plus four that wait for locks. It uses the
-/// options and the search path of SeaORM's pool. So a refill never waits for a connection that
-/// callers hold while they wait for that refill. The connections stay open when the pool is closed,
-/// and are closed with the last clone of the store. To use the pool's connections instead, see
+/// The store opens its own connections: at most four, plus four that wait for locks. It uses the options and
+/// the search path of SeaORM's pool. Because the connections are its own, a refill never waits for a
+/// connection that callers hold while they wait for that refill. The connections stay open when the pool is
+/// closed, and are closed with the last clone of the store. To use the pool's connections instead, see
 /// [`PostgresOptions::share_pool`].
 #[derive(Clone)]
 pub struct PostgresStore(Inner);
@@ -39,8 +39,10 @@ impl PostgresStore {
     ///   accepted;
     /// - [`NotFound`](ErrorKind::NotFound) if the database or the schema is missing, or if the
     ///   table is missing and the mode does not create it;
-    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables
-    ///   are visible, or if the server does not sync its writes.
+    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables are
+    ///   visible, or if the server does not sync its writes;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the server does not report the history that the
+    ///   `failover` option needs.
     pub async fn with_options(connection: &DatabaseConnection, options: PostgresOptions) -> Result<Self> {
         let pool = pool(connection).map_err(|error| error.during(Operation::Connect))?;
         Inner::with_options(pool, options).await.map(Self)

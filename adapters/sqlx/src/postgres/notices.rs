@@ -1,4 +1,4 @@
-//! Captures the server's notices. The driver only logs them, so this subscribes to the log while a
+//! Captures the server's notices. The driver only logs them, so this module subscribes to the log while a
 //! statement runs.
 
 use std::cell::RefCell;

@@ -65,12 +65,11 @@ impl PostgresOptions {
     /// Uses the pool's connections: up to four at a time, plus four that wait for locks. By default
     /// the store opens its own.
     ///
-    /// **This can deadlock.** A request that holds a connection, for example in a transaction, and
-    /// waits for an id of an allocator may have to wait for a refill, and the refill waits for a
-    /// connection. If all connections are held in this way, no request can continue. The refill
-    /// then fails after half of [`timeout`](Self::timeout), with an error that explains it. So
-    /// share a pool only if ids are drawn before a connection is taken, or if the database allows
-    /// no more connections.
+    /// **This can deadlock.** A request may draw an id while it holds a connection, for example in a
+    /// transaction. If the draw waits for a refill, the refill waits for a connection. If all connections are
+    /// held in this way, no request can continue. The refill then fails after half of
+    /// [`timeout`](Self::timeout), with an error that explains the deadlock. So share a pool only if ids are
+    /// drawn before a connection is taken, or if the database allows no more connections.
     ///
     /// Each write costs a second round trip, in which the store checks that no transaction was left
     /// open on the connection.

@@ -11,10 +11,10 @@ use super::sessions::{Sessions, sessions};
 
 /// Sequences in a table of the database that a [`PgPool`] connects to.
 ///
-/// The store opens its own connections: at most four, plus four that wait for locks. It uses the
-/// pool's connect options and `after_connect`. So a refill never waits for a connection that
-/// callers hold while they wait for that refill. The connections stay open when the pool is closed,
-/// and are closed with the last clone of the store, unless [`PostgresOptions::close_with_pool`] is
+/// The store opens its own connections: at most four, plus four that wait for locks. It uses the pool's
+/// connect options and `after_connect`. Because the connections are its own, a refill never waits for a
+/// connection that callers hold while they wait for that refill. The connections stay open when the pool is
+/// closed, and are closed with the last clone of the store, unless [`PostgresOptions::close_with_pool`] is
 /// set. To use the pool's connections instead, see [`PostgresOptions::share_pool`].
 #[derive(Clone, Debug)]
 pub struct PostgresStore(SqlStore<Sessions, Calls>);

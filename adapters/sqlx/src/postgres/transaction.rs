@@ -52,7 +52,7 @@ pub async fn reserve_in<T: Id>(transaction: &mut PgConnection, name: &str, count
 /// store may draw from the same sequence and never gets the same id, but it leaves gaps.
 ///
 /// sqlx makes a nested transaction a savepoint. If it is rolled back, the ids drawn in it are returned. The
-/// row stays locked only if the outer transaction drew from it too.
+/// row stays locked only if the outer transaction drew from the sequence before the savepoint.
 ///
 /// Use READ COMMITTED, PostgreSQL's default isolation level. At a stricter level, a transaction that waited
 /// for another fails to serialize ([`Unavailable`](idmill::ErrorKind::Unavailable)) and has to be restarted.

@@ -64,7 +64,7 @@ impl SqliteStore {
     ///   is in memory;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the file or the table is missing and may not
     ///   be created;
-    /// - [`Denied`](idmill::ErrorKind::Denied);
+    /// - [`Denied`](idmill::ErrorKind::Denied) if permissions forbid access to the file or its directory;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the file;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the file is not a database or is
     ///   corrupt;
@@ -89,8 +89,9 @@ impl SqliteStore {
 }
 
 impl Connection {
-    /// Opens another connection to the same file. It may be the only connection. A missing file is
-    /// not recreated: its sequences would begin again.
+    /// Opens another connection to the same file. The connection may be the only one, so the log may have
+    /// been replaced since the last connection closed. A missing file is not recreated: its sequences would
+    /// begin again.
     async fn again(&self) -> Result<Session<Own>> {
         let mode = self.options.mode.existing();
         let own = connect(&self.pool, &self.options, mode).await;

@@ -14,9 +14,9 @@ use super::values::{duration, id, length, of_sequence, rate, rate_of, time, type
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Mode {
-    /// One in the transaction that uses it
+    /// One id, in the transaction that uses it
     InTransaction,
-    /// Several in one transaction
+    /// Several ids, in the transaction that uses them
     InTransactionMany,
     /// One reserve per id
     Async,
@@ -176,7 +176,7 @@ pub(crate) struct Plan {
     /// Unclean restarts per process and day, to estimate the waste
     #[arg(long, value_name = "N", default_value = "1", value_parser = rate)]
     pub(crate) restarts: f64,
-    /// Write a chart of one process's stock in the outage to this SVG file
+    /// Write a chart of one process's ids in memory during the outage to this SVG file
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
 }
@@ -186,8 +186,8 @@ pub(crate) struct Doctor {
     /// Column that holds the ids of a sequence; repeatable
     ///
     /// The value is NAME=URL?column=[SCHEMA.]TABLE.COLUMN, with the URL of a SQLite, PostgreSQL, MySQL,
-    /// MariaDB or MongoDB database (COLLECTION.FIELD). It can differ from the store. Put a name that contains
-    /// a dot in double quotes. The column should have an index.
+    /// MariaDB or MongoDB database (COLLECTION.FIELD). The database can differ from the store. Put a name
+    /// that contains a dot in double quotes. The column should have an index.
     #[arg(long, value_name = "NAME=URL", value_parser = of_sequence)]
     pub(crate) check: Vec<(SequenceName, String)>,
     /// Integer type of the ids of a sequence, such as orders=i32; repeatable

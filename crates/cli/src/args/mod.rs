@@ -80,8 +80,8 @@ const EARLIER: [(&str, &str, &str); 4] = [
     ("shutdown_delay", "IDMILL_SERVE_DRAIN_DELAY", "IDMILL_SERVE_SHUTDOWN_DELAY"),
 ];
 
-/// Adds hidden copies of the global options to the subcommand and those below it. clap passes a global
-/// option down only to subcommands without an option of the same id.
+/// Adds hidden copies of the global options to the subcommand and all subcommands below it. clap passes a
+/// global option down only to subcommands without an option of the same id.
 fn hide_global(command: clap::Command, global: &[Arg]) -> clap::Command {
     let long = command.get_after_long_help().map(|help| format!("{SEE_GLOBAL}\n\n{help}"));
     command
@@ -168,7 +168,7 @@ pub(crate) enum Command {
     /// Remove a sequence
     ///
     /// This cannot be undone and requires --yes. Without a guard, a sequence created later under the same
-    /// name starts from 1 again, unless you set --start, and repeats the ids of this one.
+    /// name starts from 1 again, unless you set --start, and repeats the ids of the removed sequence.
     #[command(visible_aliases = ["rm", "delete"], after_long_help = include_str!("help/remove.txt"))]
     Remove(Remove),
     /// Make every process drop the ids of a sequence that it holds in memory
@@ -185,8 +185,9 @@ pub(crate) enum Command {
     Export(Export),
     /// Import sequences from `export`: create missing ones, raise lower ones
     ///
-    /// Never lowers a next id and never changes bounds. A sequence with other bounds is rejected, with its
-    /// fix; the rest are imported. The whole file is read first: if a line cannot be read, nothing changes.
+    /// Never lowers a next id and never changes bounds. A sequence with other bounds is rejected, and the
+    /// error names the fix; the rest are imported. The whole file is read first: if a line cannot be read,
+    /// nothing changes.
     #[command(after_long_help = include_str!("help/import.txt"))]
     Import(Import),
     /// Print the statement that creates the table of the store
@@ -226,11 +227,11 @@ pub(crate) enum Command {
     Draws(Draws),
     /// Check a store: permissions, durability and latency; recommend sizes
     ///
-    /// Tries every store operation on a temporary sequence, measures the latency, and recommends sizes for a
-    /// rate and an outage.
+    /// Tries list, create, reserve, inspect, set and remove with a temporary sequence, measures the latency,
+    /// and recommends sizes for a rate and an outage.
     #[command(after_long_help = include_str!("help/check.txt"))]
     Check(Check),
-    /// Diagnose the sequences of a store, before an id is a duplicate
+    /// Diagnose the sequences of a store before an id repeats
     ///
     /// Compares the store with the largest ids in your tables (--check) and with the witness. Also reports
     /// sequences that end soon, exceed their type or cannot be read, and settings that lose writes. Each
@@ -274,7 +275,7 @@ impl Command {
         matches!(self, Self::Serve(_))
     }
 
-    /// Returns whether the command handles signals itself, as its normal end.
+    /// Returns whether the command handles signals itself: a signal is its normal end.
     pub(crate) fn ends_by_signal(&self) -> bool {
         matches!(self, Self::Doctor(Doctor { watch: Some(_), .. }) | Self::Serve(_))
     }

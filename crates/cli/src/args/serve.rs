@@ -17,8 +17,9 @@ use super::values::{duration, length, time};
 pub(crate) struct Serve {
     /// TOML file with settings
     ///
-    /// Each option is a key of the same name, such as `resp = "127.0.0.1:7380"`; so are `store` and `guard`.
-    /// The command line overrides the environment, which overrides the file.
+    /// Each option except `--config` and `--check` is a key of the same name, such as
+    /// `resp = "127.0.0.1:7380"`; so are `store` and `guard`. The command line overrides the environment,
+    /// which overrides the file.
     #[arg(long, value_name = "FILE", env = "IDMILL_SERVE_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     /// Check the settings and tokens without contacting the store
@@ -75,7 +76,8 @@ pub(crate) struct Keys {
     /// Create sequences on first use [default: true without --tokens, else false]
     ///
     /// With `--create=false`, a draw from an unknown sequence is an error, so that a mistyped name does not
-    /// create a sequence that starts at 1. IDMILL_EXISTING=true sets this for every command.
+    /// create a sequence that starts at 1. IDMILL_EXISTING=true prevents new sequences in every command that
+    /// draws ids.
     #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
     /// How long a request waits for an id that is not in memory [default: 5s]

@@ -54,7 +54,7 @@ pub(super) async fn run(global: &Global, args: &Check) -> Outcome {
     report.verdict()
 }
 
-/// Runs each operation of a store, on a sequence that is removed at the end.
+/// Runs six operations of a store on a sequence, which is removed at the end.
 async fn all(store: &dyn Store, name: &SequenceName, samples: u32) -> Vec<Tried> {
     let create = Bounds::of::<i32>();
     let request = Reserve::new(name.clone(), 1).ceiling(create.max()).create(create);

@@ -59,7 +59,8 @@ pub(super) async fn run(global: &Global, args: &Import) -> Outcome {
     importing.done.verdict(looked.bad)
 }
 
-/// Opens the store. If the store is missing, a dry run uses an empty memory store instead of creating one.
+/// Opens the store. If the store is missing, a dry run uses an empty memory store instead of creating the
+/// store.
 async fn open(global: &Global, args: &Import) -> Outcome<Arc<dyn Store>> {
     if !args.dry_run {
         return opening::create(global, CONNECT_TIMEOUT).await;
@@ -94,8 +95,8 @@ struct Importing {
 }
 
 impl Importing {
-    /// Imports one line. The import continues after an error of one sequence, and stops if the store is
-    /// unreachable.
+    /// Imports one line. The import continues after an error that concerns only one sequence, and stops at
+    /// any other error.
     async fn take(&mut self, entry: &Entry, line: u64) -> Outcome {
         match self.place(entry).await {
             Ok((became, before, after)) => {

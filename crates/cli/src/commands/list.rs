@@ -75,8 +75,8 @@ impl Printed {
     }
 }
 
-/// Writes the document in pieces. The document is an object, not an array, so that later versions can add
-/// fields.
+/// Returns the next piece of the document. The document is an object, not an array, so that later versions
+/// can add fields.
 fn in_json(begun: &mut bool, sequences: &[Sequence]) -> String {
     let mut text = String::new();
     for sequence in sequences {

@@ -130,8 +130,8 @@ async fn print(ids: &Allocator, first: Got, args: &Next, line: Line) -> Outcome 
     outcome.map_err(|failure| failure.after_printing(run.lines, args.count))
 }
 
-/// Opens the sequence without prefetch, so that only printed ids are reserved. The smallest step makes a
-/// reserve exactly as large as the request.
+/// Opens the sequence without prefetch, so that no id is reserved before it is needed. Without `--step`, the
+/// smallest step makes a reserve exactly as large as the request.
 async fn open(
     sequences: &Sequences,
     args: &Next,

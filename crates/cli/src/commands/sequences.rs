@@ -37,7 +37,7 @@ pub(super) async fn set(global: &Global, args: &Set) -> Outcome {
     changed(global, &args.name, change, |before| repetition(args, before)).await
 }
 
-/// Returns a refusal that explains which ids `--backwards` repeats, unless `--yes` confirms it.
+/// Rejects `--backwards` without `--yes` if ids would repeat, and reports these ids.
 fn repetition(args: &Set, before: &SequenceInfo) -> Outcome {
     let Some(next) = args.next.filter(|_| args.backwards && !args.yes) else { return Ok(()) };
     let last = before.next.map_or(before.bounds.max(), |next| next.saturating_sub(1));

@@ -1,4 +1,4 @@
-//! Formats: sequences of codecs.
+//! Formats: chains of codecs.
 
 mod grammar;
 mod parse;
@@ -63,7 +63,7 @@ impl Mapping {
     }
 }
 
-/// The written form of ids: a sequence of reversible codecs.
+/// The written form of ids: a chain of reversible codecs.
 ///
 /// # As a text
 ///
@@ -75,7 +75,7 @@ impl Mapping {
 /// | `permute(key=KEY,bits=N)` | [`Permutation::v1`] of the numbers of N bits |
 /// | `permute(key=KEY,below=N)` | the same, of the numbers below N |
 /// | `reverse(bits=N)` | [`BitReversal`] at N bits |
-/// | `decimal`, `base62`, `crockford`, `crockford(check)` | a [`Base`]; decimal where none is named |
+/// | `decimal`, `base62`, `crockford`, `crockford(check)` | a [`Base`]; default `decimal` |
 /// | `pad(N)` | leading zeros to at least N symbols (N at most 32), including a check symbol |
 /// | `group(N)` | for `crockford`: a hyphen between every N symbols, counted from the end |
 /// | `prefix(TEXT)`, `suffix(TEXT)` | a text of at most 64 bytes before or after the number |
@@ -83,13 +83,13 @@ impl Mapping {
 /// `KEY` is `env:NAME` or `file:PATH`, which [`load`](Self::load) reads, or the key itself, in the form of
 /// [`Key::parse`](super::Key::parse). A key in the format is visible to every reader of the format. Put a
 /// value in double quotes if it contains one of `|(),"=` or has blanks at its ends. Inside the quotes, write
-/// `\"` and `\\` for these two characters.
+/// `\"` for a quote and `\\` for a backslash.
 ///
 /// # Reading
 ///
 /// Reading is strict: [`decode`](Self::decode) accepts exactly the text that [`encode`](Self::encode) writes
-/// for an id. With `crockford`, it ignores hyphens and case (also in prefix and suffix), and reads `O`, `I`
-/// and `L` as digits.
+/// for an id. With `crockford`, it ignores case (also in prefix and suffix) and hyphens between digits, and
+/// reads `O`, `I` and `L` as digits.
 ///
 /// # Printing
 ///
@@ -219,8 +219,8 @@ impl Format {
     /// Returns the id of a text.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the position, for a text that this format does
-    /// not write.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with the position of a wrong character, for a text
+    /// that this format does not accept.
     pub fn decode(&self, text: &str) -> Result<u64> {
         let (from, to) = self.without_affixes(text)?;
         let number = self.layout.read(text, from, to)?;

@@ -144,7 +144,8 @@ impl Connection {
         let _ = client.write_all(&pieces.rest()).await;
     }
 
-    /// After the client is gone: waits until the engine has all held requests.
+    /// After the client is gone: keeps the engine's side open, for [`DRAIN`] or, with held requests, until
+    /// the engine closes it.
     async fn drain(&self, engine: &mut OwnedReadHalf, mut upwards: Upwards) {
         while upwards.held.try_join_next().is_some() {}
         // Keep reading, or the engine would see a closed connection.

@@ -24,9 +24,9 @@ pub enum Fault {
     /// off.
     Garble(Nonsense),
     /// The request, and everything that the client sends after it on this connection, is delivered when the
-    /// gate is opened, even if the client is gone by then. If the gate is never opened, it is never
-    /// delivered. A later fault may hold another of these requests. That request then waits for this gate
-    /// only, and the gate of the later fault holds nothing.
+    /// gate is opened, even if the client is gone by then. If the gate is never opened, these requests are
+    /// never delivered. A later fault may hold another of these requests. That request then waits for this
+    /// gate only, and the gate of the later fault holds nothing.
     Hold(Gate),
     /// Like [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
     /// proxy needs its [frames](super::ProxyBuilder::frames).
@@ -90,9 +90,9 @@ impl Gate {
         self.0.send_modify(|state| state.open = true);
     }
 
-    /// Waits until everything that was held back, and at least one message, was written to its receiver.
-    /// The receiver may not have read it yet. Waits forever if it was lost with its connection. Cancel
-    /// safe.
+    /// Waits until at least one message was held back, and all held messages were written to their receivers.
+    /// The receiver may not have read it yet. Waits forever if a held message was lost with its connection.
+    /// Cancel safe.
     pub async fn passed(&self) {
         self.until(|state| state.passed > 0 && state.passed == state.caught).await;
     }

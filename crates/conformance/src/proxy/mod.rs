@@ -7,14 +7,14 @@
 //!   before or after them, their answer is withheld or garbled, or they are held and arrive late.
 //! - [`cut`](Proxy::cut), [`forget`](Proxy::forget), [`refuse`](Proxy::refuse) and
 //!   [`redirect`](Proxy::redirect) affect all connections.
-//! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see all messages. They can
-//!   count and rewrite them, and choose faults.
+//! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see all messages. Both can
+//!   count and rewrite messages, and `requests` can choose a fault.
 //! - [`frames`](ProxyBuilder::frames) defines where a message ends.
 //!
 //! A *request* is sent by a client, an *answer* by the engine. Without [`frames`](ProxyBuilder::frames), a
-//! message is the data of one read, up to 64 KiB. Drivers send requests in pieces, over several
-//! connections, and pings in between, so a piece cannot be attributed to a request. To reach every step of
-//! any protocol, use a fault that lets some pieces pass first, in many rounds.
+//! message is the data of one read, up to 64 KiB. Drivers split requests into pieces, use several connections
+//! and send pings in between, so a piece cannot be attributed to a request. To reach every step of any
+//! protocol, use a fault that lets some pieces pass first, in many rounds.
 //!
 //! ```
 //! use idmill_conformance::Proxy;
@@ -80,7 +80,7 @@ pub use fault::{Fault, Gate, Nonsense, nth};
 ///
 /// It works in tasks of the runtime in which it was started, and ends with that runtime. On drop, it stops
 /// listening and cuts every connection. Held messages are then never delivered. All methods return
-/// immediately: their effect on connections may take a moment longer.
+/// immediately, but their effect on connections may take a moment longer.
 pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -132,7 +132,7 @@ struct Plan {
     refusing: bool,
 }
 
-/// Counters, so that a connection notices a command that was given after it began to wait.
+/// Counters, so that a connection notices every command that was given after it was accepted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Command {
     cuts: u64,
@@ -142,16 +142,17 @@ struct Command {
 }
 
 impl ProxyBuilder {
-    /// Sets the address on which it listens. Default: a free port of 127.0.0.1.
+    /// Sets the address on which the proxy listens. Default: a free port of 127.0.0.1.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Sets where a message ends. `length` gets the data that was received in one direction and not
-    /// forwarded yet, starting at a message. It returns the length of that message in bytes, or `None` if
-    /// it needs more data. Requests and answers are then whole messages, and each is held in memory. If a
-    /// connection ends with an incomplete message, that is forwarded, but neither shown nor counted.
+    /// Sets where a message ends. `length` gets the data that was received in one direction and not forwarded
+    /// yet, starting with the first byte of a message. It returns the length of that message in bytes, or
+    /// `None` if it needs more data. Requests and answers are then whole messages, and each is held in
+    /// memory. If a connection ends with an incomplete message, that is forwarded, but neither shown nor
+    /// counted.
     ///
     /// Default: the data of one read.
     pub fn frames(mut self, length: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static) -> Self {
@@ -237,7 +238,8 @@ impl Proxy {
     /// Injects this fault into every later request for which `when` holds: see [`nth`] for a single one.
     /// Replaces the previous fault.
     ///
-    /// `when` is called once for every request, one at a time. It must not call the proxy.
+    /// `when` is called once for every request for which [`requests`](ProxyBuilder::requests) returned no
+    /// fault, one at a time. It must not call the proxy.
     pub fn arm(&self, fault: Fault, when: impl FnMut(&[u8]) -> bool + Send + 'static) {
         let mut plan = self.shared.plan.lock();
         plan.armed = Some((fault, Box::new(when)));

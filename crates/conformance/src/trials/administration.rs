@@ -198,7 +198,7 @@ pub(super) async fn set_moves_reserves(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Several clients expect the same identity, and change it: only one may succeed.
+/// Several clients change the sequence and expect the same identity: only one may succeed.
 pub(super) async fn set_compares(context: Arc<Context>) -> Outcome {
     let (client, info) = created(&context, "compare").await?;
     client.reserve(&context.request(&info.name, 500)).await??;
@@ -277,8 +277,8 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     )
 }
 
-/// Steps forwards. A slow engine alone can cause an unknown outcome. The stored sequence then shows the
-/// outcome.
+/// Steps forwards. Even without a fault, a slow engine can cause an unknown outcome. The stored sequence then
+/// shows the outcome.
 async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     loop {
         match client.set(name, Change::new().next(to)).await? {

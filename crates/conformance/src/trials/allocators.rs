@@ -18,9 +18,9 @@ use crate::worker::{Books, Worker};
 /// How the store's grants are falsified.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
-    /// The previous range again.
+    /// The first range again.
     Repeat,
-    /// The previous range, half of it replaced by new ids.
+    /// The new range, one id lower, so that it repeats the last id of the previous one.
     Overlap,
     Beyond,
     Before,

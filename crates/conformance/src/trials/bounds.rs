@@ -10,8 +10,8 @@ use crate::context::Context;
 use crate::ledger::Ledger;
 use crate::outcome::{Outcome, check, fail};
 
-/// Reserves `count` at a time until the sequence is exhausted, and checks that every id from `start` to
-/// `last` was granted once.
+/// Repeats `request` until the sequence is exhausted, and checks that every id from `start` to `last` was
+/// granted once.
 async fn drain(context: &Context, client: &Client, request: &Reserve, start: u64, last: u64) -> Outcome {
     let ledger = Ledger::default();
     // This limit is reached only if grants make no progress.

@@ -59,7 +59,7 @@ impl Scene {
         Ok(Self { context, proxy, client, observer, name, ledger, tracker, probe, probed, pieces, met: 0 })
     }
 
-    /// Makes one reserve and records it. `None` when too many have failed to continue.
+    /// Makes one reserve and records it. `None` if too many reserves have failed.
     async fn reserve(&mut self, timeout: Duration) -> Option<Reply> {
         let request = self.context.request(&self.name, self.tracker.count()?);
         let reply = self.client.record(&self.ledger, &request, timeout).await;
@@ -75,8 +75,7 @@ impl Scene {
         self.tracker.look(&self.observer).await.map(drop)
     }
 
-    /// Makes one reserve that meets a fault after `skip` pieces. `None` when too many have failed to
-    /// continue.
+    /// Makes one reserve that meets a fault after `skip` pieces. `None` if too many reserves have failed.
     async fn meet(&mut self, fault: Fault, skip: u64, timeout: Duration) -> Outcome<Option<Reply>> {
         self.proxy.arm(fault, nth(skip, |_| true));
         let reply = self.reserve(timeout).await;
@@ -120,7 +119,7 @@ impl Scene {
     }
 }
 
-/// Rounds of one fault each, at one piece of a reserve after the other, until enough faults were met.
+/// Injects one fault per round, at each piece of a reserve in turn, until enough faults were met.
 async fn cut(context: Arc<Context>, label: &str, fault: Fault) -> Outcome {
     let mut scene = Scene::new(context, label).await?;
     for round in 0..3 * FAULTS {

@@ -11,7 +11,7 @@ use crate::ledger::{Ledger, Reply, now};
 use crate::load;
 use crate::outcome::{Outcome, check};
 
-/// Clients that keep reserving, each with its own ledger in addition to the common one.
+/// Clients that keep reserving, each with its own ledger.
 struct Crowd {
     own: Vec<Ledger>,
     running: JoinSet<()>,
@@ -58,8 +58,8 @@ impl Crowd {
 /// Number of times that the engine is killed.
 const KILLS: u64 = 3;
 
-/// Checks a sequence after faults, in which the engine itself may have `skipped` ids. Reserves that were in
-/// flight when the clients were stopped may have been applied.
+/// Checks a sequence after faults, during which the engine itself may have skipped up to `skipped` ids.
+/// Reserves that were in flight when the clients were stopped may have been applied.
 async fn hold(context: &Context, crowd: Crowd, skipped: u64) -> Outcome {
     let name = crowd.request.name.clone();
     let cut_short = 3 * crowd.request.count;

@@ -36,7 +36,7 @@ pub(super) enum Need {
     Connection,
     /// Several reserves in one round trip.
     Batches,
-    /// Reserves that begin where the stored sequence is.
+    /// Reserves that begin at the stored `next`.
     Exact,
     /// A store that takes unused ids back.
     GivesBack,

@@ -192,7 +192,7 @@ fn bounds(number: usize) -> Bounds {
     Bounds::new(start, start + 500).expect("at least one id")
 }
 
-/// Creates half of the names and reserves from the others, several at a time.
+/// Creates every other sequence explicitly, and reserves from all of them, with all clients concurrently.
 async fn make(clients: &[Client], names: &[SequenceName], window: u64) -> Outcome {
     let mut making: JoinSet<Outcome> = JoinSet::new();
     for (lane, client) in clients.iter().cloned().enumerate() {

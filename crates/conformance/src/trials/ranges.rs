@@ -9,7 +9,7 @@ use crate::ledger::Ledger;
 use crate::load;
 use crate::outcome::{Outcome, check, fail};
 
-/// Number of attempts until none of a load's reserves is in doubt.
+/// Maximum number of attempts until none of a load's reserves is in doubt.
 const ATTEMPTS: usize = 5;
 
 /// Four clients with four tasks each.

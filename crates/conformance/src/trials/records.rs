@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::outcome::{Outcome, Stop, check, fail};
 use crate::proxy::{Fault, Proxy, nth};
 
-/// Texts that some store may treat as equal to `kept`. Each text is compared with [`KEPT`].
+/// Texts that some store may treat as equal to [`KEPT`].
 const ALIKE: &[&str] =
     &["Kept it", "kept it ", " kept it", "kept  it", "kept i", "kept it%", "kept_it", "k%", "%"];
 const KEPT: &str = "kept it";
@@ -198,8 +198,8 @@ struct Counting {
 }
 
 impl Counting {
-    /// Writes number after number until a write fails, or until `ended` is set: not every store uses the
-    /// killed engine.
+    /// Writes number after number until a write fails, or until `ended` is set, because a store that does not
+    /// use the killed engine never fails.
     async fn go_on(&self, client: &Client, name: &SequenceName) {
         while !self.ended.load(Ordering::Relaxed) {
             // A store that never waits would otherwise block this thread.

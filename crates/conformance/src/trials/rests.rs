@@ -133,7 +133,7 @@ async fn reserve_and_give_back(
     Ok(taken)
 }
 
-/// A give-back through a connection that breaks: its answer is true, and it was sent once.
+/// A give-back through a connection that breaks: the store reports the outcome correctly.
 pub(super) async fn rests_through_cuts(context: Arc<Context>) -> Outcome {
     let endpoint = context.endpoint();
     let proxy = Proxy::start(endpoint.address()).await?;

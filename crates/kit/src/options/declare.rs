@@ -12,9 +12,10 @@
 /// - `with_defaults(FIELDS…)` creates a value with every option at its default.
 ///
 /// With `at hosts "SCHEME" as "EXAMPLE"`, or `at path …` for URLs without hosts, the struct also has `parse`,
-/// `FromStr`, `Display` and `Debug`. They call three methods of the struct: `at(scheme, place) ->
-/// Result<Self>` parses the text before the question mark, `place(&self) -> String` prints it, and
-/// `check(&self) -> Result<_>` validates all values without I/O.
+/// `FromStr`, `Display` and `Debug`. They call three methods of the struct:
+/// `at(scheme, place) -> Result<Self>` parses the text between the scheme and the question mark,
+/// `place(&self) -> String` prints all before the question mark, and `check(&self) -> Result<_>` validates
+/// all values without I/O.
 #[macro_export]
 macro_rules! options {
     (
@@ -119,7 +120,8 @@ macro_rules! setter {
     };
 }
 
-/// Generates the setters for a field of type [`Tls`](crate::options::Tls). Each of them turns TLS on.
+/// Generates the setters for a field of type [`Tls`](crate::options::Tls). Each of them turns TLS on, except
+/// `optional`, which can also turn it off.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tls_setters {

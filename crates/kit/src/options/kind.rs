@@ -139,7 +139,7 @@ impl Kind {
         }
     }
 
-    /// Describes the fault of a value and the valid ones.
+    /// Describes the fault of a value, and the valid values.
     pub(super) fn remedy(self, key: &str, default: &str) -> String {
         let example = if default.is_empty() { String::new() } else { format!(", such as {key}={default}") };
         let number = "write a whole number";

@@ -1,11 +1,11 @@
 //! The cache window: every process runs the decisions of `idmill_shared_cache::cache`, over a cache that
 //! loses items and restarts.
 //!
-//! The cache numbers each written item (cas), and starts again after a restart, which also breaks all
-//! connections. It may lose the item at any time, which also models a stub that expires. A reply may be lost,
-//! and a command whose sender gave up may still be executed later. The two commands of a clear run one after
-//! the other, with anything between them. A process may stop between any two steps, even forever. The task
-//! that prepares the next range runs independently of its process. Another client may reserve from the store
+//! The cache numbers each written item (cas). A restart resets these numbers, and breaks all connections. It
+//! may lose the item at any time, which also models a stub that expires. A reply may be lost, and a command
+//! whose sender gave up may still be executed later. The two commands of a clear run one after the other, and
+//! other steps may come between them. A process may stop between any two steps, even forever. The task that
+//! prepares the next range runs independently of its process. Another client may reserve from the store
 //! directly; such ids need not grow.
 
 mod ahead;
@@ -20,8 +20,8 @@ use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
 use ahead::Ahead;
 use server::{Item, Number, Reply, Sent, Server, small};
 
-/// Ids that are reserved for an empty window: the winner takes one, and the first draw of the others
-/// prepares the next range.
+/// Number of ids that are reserved for an empty window: the winner takes one, and the first draw of the other
+/// ids prepares the next range.
 const SIZE: u64 = 3;
 const LAYOUT: Layout = Layout::new(1);
 /// Ids of a draw.

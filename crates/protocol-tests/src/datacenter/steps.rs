@@ -93,7 +93,7 @@ impl Windows {
         Process::Installing(Installing { generation: token.generation, ids: pair(span) })
     }
 
-    /// Whether a datacenter has no ids left, in its window or claimed for it.
+    /// Whether a datacenter has no ids left in its window, claimed for it, or in the sequence.
     pub(super) fn is_exhausted(&self, state: &State, datacenter: usize) -> bool {
         let owed = state.owed(datacenter) | state.windows[datacenter].ids();
         owed == 0 && u64::from(state.next) > self.max

@@ -20,8 +20,8 @@ use crate::explore::{Fate, Protocol};
 use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
 use ahead::Ahead;
 
-/// Ids that are reserved at a time: the claimant takes one, and the first draw of the others prepares the
-/// next range.
+/// Number of ids that are reserved at a time: the claimant takes one, and the first draw of the other ids
+/// prepares the next range.
 const BLOCK: u64 = 3;
 /// Ids of a range that is prepared.
 const NEXT: u64 = 2;

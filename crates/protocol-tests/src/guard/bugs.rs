@@ -8,7 +8,7 @@ use super::state::{At, Granted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// Ids below the ledger's mark are claimed anyway.
+    /// A range with ids that were claimed before is accepted anyway.
     MarkAlone,
     /// A range is used although its claim has an unknown outcome.
     UsesTheUnknown,
@@ -86,7 +86,7 @@ impl Bug {
         }
     }
 
-    /// Announces a wanted ledger.
+    /// Returns the ledger that is written as the announcement.
     pub(super) fn announced(self, wanted: Ledger) -> Ledger {
         match wanted.announced {
             Some(Announced::Resetting { start }) if self == Bug::ResetsWhenPending => {

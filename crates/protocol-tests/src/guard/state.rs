@@ -50,7 +50,7 @@ pub(super) enum At {
     Claiming(Granted, Option<Ledger>, Ledger),
     /// Owns the range, which was claimed in this life of the sequence.
     Holding(Granted, usize),
-    /// Ids of the range were claimed before, up to this one.
+    /// Ids of the range were claimed before; the number is the first id above all claims.
     Refused(Granted, u128),
     /// The ledger has another incarnation or a later epoch. The flag: whether a task is pending.
     Foreign(Granted, bool),
@@ -87,7 +87,7 @@ pub(super) enum Write {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Process {
     pub(super) at: At,
-    /// The process treats all ids below it as claimed: the planted lookahead.
+    /// The process treats all ids below this one as claimed: the planted lookahead.
     pub(super) ahead: u64,
 }
 
@@ -107,8 +107,8 @@ pub(crate) struct Budget {
     pub(crate) refusals: u8,
     /// Times that the store is set back without an announcement.
     pub(crate) resets: u8,
-    /// Times that the epoch grows without an announcement: by a revocation, or by more, as in a restored
-    /// dump.
+    /// Times that the epoch grows without an announcement: by one, as in a revocation, or by more, as in a
+    /// restored dump.
     pub(crate) epochs: u8,
     /// Ids that are drawn without the guard.
     pub(crate) unguarded: u8,

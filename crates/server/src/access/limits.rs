@@ -117,7 +117,7 @@ pub(crate) struct Usage {
     pub(super) requests: Bucket,
     pub(super) created: Bucket,
     pub(super) connections: AtomicU32,
-    /// Bytes of commands that wait for execution, on all connections.
+    /// Bytes of pending and incomplete commands, on all connections.
     pub(super) held: AtomicUsize,
 }
 

@@ -77,7 +77,7 @@ impl Caller {
         }
     }
 
-    /// Returns whether requests must be [paid](Self::pays) for.
+    /// Returns whether the token has a request rate, so that requests must be [counted](Self::pays).
     pub(crate) fn is_metered(&self) -> bool {
         self.held.requests.is_some()
     }
@@ -92,8 +92,8 @@ impl Caller {
         self.held.usage.requests.take_some(flow, requests, now).map_err(Refusal::Rate)
     }
 
-    /// Counts the bytes that one connection holds for its client. The new count replaces the bytes in
-    /// `before`.
+    /// Counts the bytes that one connection holds for its client. The new count replaces the count in
+    /// `before`, which is `None` after a refusal.
     pub(crate) fn holds(&self, bytes: usize, before: &mut Option<Memory>) -> Result<(), Refusal> {
         *before = None;
         if bytes > 0 {
@@ -160,7 +160,7 @@ impl Known {
     }
 }
 
-/// The tokens of a server. Clones share them, so they can be replaced while the server runs.
+/// The tokens of a server. Clones share the tokens, so that the tokens can be replaced while the server runs.
 #[derive(Clone, Debug)]
 pub struct Access {
     shared: Arc<Shared>,
@@ -256,7 +256,7 @@ impl Access {
         Ok(caller)
     }
 
-    /// Returns whether the caller's rights are still the same; updates them if the tokens were replaced.
+    /// Returns whether the server's tokens are still the same; otherwise updates the caller's rights.
     ///
     /// # Errors
     /// [`Ended`](Refusal::Ended) if the token has expired or was removed.

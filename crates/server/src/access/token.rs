@@ -84,7 +84,8 @@ pub struct Token {
     /// Maximum number of connections over both protocols. A connection counts towards the last token that
     /// it sent.
     pub max_connections: Option<u32>,
-    /// Maximum number of sequences per day that its draws create, if the server creates sequences at all.
+    /// Maximum number of sequences per day that draws with this token create, if the server creates sequences
+    /// at all.
     pub new_sequences: Option<u32>,
     /// When the token expires, by the server's clock; `None` for never.
     pub expires: Option<SystemTime>,
@@ -166,7 +167,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns the pattern for those of its names that begin with `prefix`; `None` if there are none.
+    /// Returns the pattern of the matching names that begin with `prefix`; `None` if there are none.
     pub(crate) fn within(&self, prefix: &str) -> Option<Self> {
         if self.is_prefix && prefix.starts_with(&*self.text) {
             return Some(Self { text: prefix.into(), is_prefix: true });

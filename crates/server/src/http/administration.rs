@@ -188,7 +188,7 @@ pub(super) async fn remove(
     acted(&state, &who, ("remove", StatusCode::NO_CONTENT), &name, removed).await
 }
 
-/// Runs the change if the token permits it, writes the audit line, and returns the changed sequence.
+/// Runs the change if the token permits it, writes the audit line, and returns the response.
 async fn acted(
     state: &ServerState,
     who: &Administrator,
@@ -229,7 +229,7 @@ fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
 enum Precondition {
     /// No header, or `*`: the sequence must exist, which every change requires.
     Exists,
-    /// The sequence must have one of these identities. The list is empty if all tags are foreign.
+    /// The sequence must have one of these identities. The list is empty if all tags are weak or foreign.
     OneOf(Vec<Identity>),
 }
 

@@ -63,7 +63,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
 }
 
 /// A number that is written as a JSON number up to 2^53, and as a string of digits above. Otherwise some
-/// clients would round an id to a different id. Both forms are accepted for any size.
+/// clients would round an id to a different id. Both forms are accepted for any size, except a JSON number
+/// that a double has rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Number(pub(super) u64);
 

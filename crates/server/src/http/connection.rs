@@ -31,8 +31,8 @@ const MOMENT: Duration = Duration::from_secs(5);
 /// Buffer size for a request's head, and for unread answers.
 const HELD: usize = 64 * 1024;
 
-/// Serves one client until it disconnects, times out, or the server ends. A request that was read is still
-/// answered.
+/// Serves one client until it disconnects or times out, or the server shuts down. A request that was read is
+/// still answered.
 pub(crate) async fn serve<S>(stream: S, peer: Peer, router: Router, ending: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

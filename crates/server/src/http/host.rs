@@ -1,9 +1,9 @@
 //! The host names that the server answers to.
 //!
-//! A page of another site cannot read this server's answers. But the owner of that site can point its
-//! domain at this machine (DNS rebinding), and the browser then treats both as one site. The `Host` header
-//! still contains the domain. So a server without tokens that listens on a loopback address answers only
-//! to addresses and `localhost`.
+//! A page of another site cannot read this server's answers. But the owner of that site can point its domain
+//! at this machine (DNS rebinding), and the browser then treats both as one site. The `Host` header still
+//! contains the domain. So, unless other names are configured, a server without tokens on a loopback address
+//! answers only to addresses and `localhost`.
 
 use std::net::{IpAddr, SocketAddr};
 

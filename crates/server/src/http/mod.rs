@@ -59,7 +59,7 @@ pub(crate) fn router(state: Arc<ServerState>, hosts: Hosts, parents: Option<Pare
         .with_state(state)
 }
 
-/// Checks each request before it is routed. All checks are one layer, because every layer costs several
+/// Checks each request before its handler runs. All checks are one layer, because every layer costs several
 /// allocations per request.
 async fn passed(State(front): State<Arc<Front>>, mut request: Request, next: Next) -> Response {
     DefaultBodyLimit::max(LONGEST_BODY).apply(&mut request);

@@ -213,7 +213,7 @@ impl Session {
         Ok(())
     }
 
-    /// Libraries send `INFO` with each connection, so the size of the answer does not depend on the number
+    /// Libraries send `INFO` on each new connection, so the size of the answer does not depend on the number
     /// of open sequences. `INFO sequences` lists the open sequences.
     fn info(&self, command: Command<'_>) -> Outcome {
         let caller = self.caller()?;
@@ -248,8 +248,8 @@ fn is_greeting(command: Command<'_>) -> bool {
     GREETINGS.iter().any(|greeting| command.is(0, greeting))
 }
 
-/// Returns the number of requests that a command counts as: one per name that is looked up in the store.
-/// The entries of `IDMILL.STORE` are counted when they are decoded.
+/// Returns the number of requests that a command counts as: one per name for `EXISTS`, and one for each other
+/// command. The entries of `IDMILL.STORE` are counted when they are decoded.
 fn requests(command: Command<'_>) -> u64 {
     if command.is(0, "exists") { (command.len() as u64).saturating_sub(1).max(1) } else { 1 }
 }
@@ -287,12 +287,13 @@ fn select(index: &[u8]) -> Outcome {
     }
 }
 
-/// Answers `CONFIG GET` for the settings that `redis-benchmark` and clients read. The values state that
-/// nothing is saved, because the store saves everything.
+/// Answers `CONFIG GET` for the settings that `redis-benchmark` and clients read. The values state that this
+/// server saves nothing, because the store does.
 fn config(command: Command<'_>) -> Outcome {
     if !command.is(1, "get") {
         return Err(Failure::usage(
-            "unknown CONFIG subcommand; use GET, and configure the server by its file, flags and environment",
+            "unknown CONFIG subcommand; use GET, and set options in the server's configuration file, flags \
+             or environment",
         ));
     }
     let known =
@@ -346,7 +347,7 @@ impl Session {
         Answer::OK
     }
 
-    /// Returns the queued commands for `EXEC`, after it has counted their requests; `None` for other
+    /// For `EXEC`, counts the requests of the queued commands, and returns the commands; `None` for other
     /// commands.
     pub(super) fn exec(&mut self, command: Command<'_>) -> Option<Result<Queue, Answer>> {
         if command.len() != 1 || !command.is(0, "exec") {

@@ -31,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// How long a client may stay connected without a valid token, if one is required.
 const LOGIN: Duration = Duration::from_secs(10);
 
-/// Serves one client until it disconnects, violates the protocol, or the server ends.
+/// Serves one client until it disconnects or violates the protocol, or the server shuts down.
 pub(crate) async fn serve<S>(state: Arc<ServerState>, stream: S, peer: Peer, id: i64)
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -30,7 +30,7 @@ pub(super) struct Session {
     /// The time at which bytes last arrived, in nanoseconds since the start; `None` if the token does not
     /// limit requests.
     metered: Option<u64>,
-    /// Whether the current command is paid for.
+    /// Whether the current command was already counted towards the request rate.
     paid: bool,
     /// The sequence that was drawn from last. The caller's right was checked.
     recent: Option<(Vec<u8>, Arc<OpenSequence>)>,

@@ -1,4 +1,4 @@
-//! `IDMILL.STORE`: access to the store for processes that may not reach it directly.
+//! `IDMILL.STORE`: access to the store for processes that have no direct access to it.
 //!
 //! The store's answers and errors are passed on unchanged. Rights are checked here, for each sequence
 //! separately.
@@ -250,7 +250,7 @@ fn refused(refusal: Refusal, name: &SequenceName, operation: Operation) -> Error
     Error::new(refusal.kind(), refusal.to_string()).of(name).during(operation)
 }
 
-/// Returns whether the caller may see the sequence: any right over a sequence includes this.
+/// Returns whether the caller may see the sequence, which every right except `observe` permits.
 fn sees(caller: &Caller, name: &str) -> bool {
     [Right::Draw, Right::Reserve, Right::Administer].iter().any(|right| caller.may(*right, name).is_ok())
 }

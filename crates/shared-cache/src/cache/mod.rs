@@ -6,8 +6,8 @@
 //!
 //! 1. [`Command::Add`]: draw. The ids that the number moved over belong to the client, up to the end of the
 //!    window.
-//! 2. Missing: [`Command::Look`] places a *stub*, an item without a number that expires. Exactly one client
-//!    wins. All others find a stub that is not a number: they wait and draw again.
+//! 2. Missing: [`Command::Look`] places a *stub*, an item that holds no number and expires. Exactly one
+//!    client wins. All others find the winner's stub instead of a number: they wait and draw again.
 //! 3. Empty (nothing is left, and no range was added for a while): [`Command::Clear`] deletes the number if
 //!    it is unchanged. [`Command::Look`] follows in the same round trip. No client adds to a number that it
 //!    has found empty: see [`Layout::MOST_EMPTY`].
@@ -83,7 +83,7 @@ impl Layout {
         Self { start }
     }
 
-    /// Returns how many ids a draw requests from the cache for a caller of `count`.
+    /// Returns how many ids a draw requests from the cache for a caller that requests `count` ids.
     pub fn draw_of(count: u64) -> u64 {
         count.clamp(1, Self::MAX_DRAW)
     }
@@ -307,7 +307,7 @@ fn empty(Standing { end, mark, .. }: Standing, cas: u64) -> Next {
 fn taken(layout: Layout, count: u64, before: Standing) -> Next {
     let Standing { end, left, mark } = before;
     let len = count.min(left);
-    // Only a number that idmill did not write contains ids beyond 2^64.
+    // If the ids would be beyond 2^64, another program wrote the number.
     let range = layout.id(end - left).and_then(|first| IdRange::new(first, len));
     let after = Standing { left: left - len, ..before };
     let low = mark > 0 && mark < left && after.left <= mark;

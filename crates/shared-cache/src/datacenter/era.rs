@@ -2,7 +2,8 @@
 //!
 //! A sequence can be recreated or set while windows hold ids of it. The same write changes the counter and
 //! the *era*, and removes all claims. A window of another era is not used; [`prepare`] makes it empty for the
-//! new era. The global row is read *after* the window, so if the eras differ, its era is the newer one.
+//! new era. The global row is read *after* the window, so if the eras differ, the global era is the newer
+//! one.
 
 use super::{GlobalRow, WindowRow};
 use idmill::store::Identity;
@@ -58,7 +59,8 @@ impl Reset {
     }
 }
 
-/// Returns the step for a window. `global` was read *after* the window, and `floor` was known *before*.
+/// Returns the step for a window. `global` was read *after* the window, and `floor` was known *before* the
+/// window was read.
 ///
 /// A window without a range of this era may be created, with one exception. A claim of this era in the global
 /// row proves that such a window existed at that time. If a second read does not find it, the window was lost

@@ -308,7 +308,7 @@ impl ClaimWrite {
 pub struct Install {
     /// The condition: the era.
     pub era: Era,
-    /// The new generation of the window; the condition is the one before.
+    /// The new generation of the window; the condition is the previous generation.
     pub generation: u64,
     /// The range to preload.
     pub preloaded: Span,

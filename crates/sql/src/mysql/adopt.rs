@@ -10,8 +10,8 @@ use super::table::Table;
 use crate::Executor;
 use crate::history::refusal;
 
-/// Returns the sequences of the table that another server wrote last, each with the error that a
-/// reserve would return. At most one page.
+/// Returns the sequences of the table that another server wrote last, each with the error that a reserve
+/// would return. The result has at most one page.
 ///
 /// # Errors
 /// The errors of reading.

@@ -47,7 +47,7 @@ impl Calls {
     /// the mode allows it. `place` names the server in messages.
     ///
     /// # Errors
-    /// - [`Denied`](ErrorKind::Denied);
+    /// - [`Denied`](ErrorKind::Denied) if the user lacks a privilege;
     /// - [`NotFound`](ErrorKind::NotFound) if the table is missing and may not be created;
     /// - [`Conflict`](ErrorKind::Conflict) if it exists but is not idmill's;
     /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, the server is not
@@ -70,11 +70,11 @@ impl Calls {
         Ok(Self { table, mode, history, known: Arc::default(), witness: Arc::default() })
     }
 
-    /// Checks that the mode allows changes. Each call that changes something checks it; an adapter
-    /// checks it before it connects for such a call.
+    /// Checks that the mode allows changes. Each call that changes something makes this check; an adapter
+    /// makes the check before it connects for such a call.
     ///
     /// # Errors
-    /// [`Denied`](ErrorKind::Denied) if it does not.
+    /// [`Denied`](ErrorKind::Denied) if the mode does not allow changes.
     pub fn may_write(&self) -> Result<()> {
         self.mode.must_write()
     }

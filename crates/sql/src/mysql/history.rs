@@ -1,10 +1,9 @@
 //! The server that writes, by its `server_id`. A row that another server wrote last may be stale:
 //! this server may be a promoted replica that misses the last reserves.
 //!
-//! Servers in a replication must have different ids. They keep them over restarts and over moves to
-//! another machine or container. (Only MySQL has `server_uuid`. MariaDB's `server_uid` is derived
-//! from a network card and a port: it changes when a container is recreated, and many containers
-//! have the same.)
+//! Servers that replicate must have different ids. A server keeps its id over restarts and over moves to
+//! another machine or container. (Only MySQL has `server_uuid`. MariaDB's `server_uid` is derived from a
+//! network card and a port: it changes when a container is recreated, and many containers have the same.)
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::history::Failover;

@@ -12,7 +12,7 @@ use super::table::hex;
 use crate::column::{largest_sql, of_digits, of_precision};
 use crate::{Asked, Executor, Row, Value};
 
-/// Returns the largest id in a column. Without a schema, its table is in the database of the
+/// Returns the largest id in a column. If the path has no schema, the table is in the database of the
 /// connection.
 ///
 /// # Errors
@@ -38,9 +38,8 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
     Ok(largest.hidden_by(hidden_by).default_value(default))
 }
 
-/// Makes the server end each read of this connection before `limit`: it does not stop when the
-/// client stops waiting. MariaDB and MySQL have different variables for this; MariaDB's is in
-/// seconds.
+/// Makes the server end each read of this connection before `limit`: otherwise the read does not stop when
+/// the client stops waiting. MariaDB and MySQL have different variables for this; MariaDB's is in seconds.
 ///
 /// # Errors
 /// The errors of the executor.

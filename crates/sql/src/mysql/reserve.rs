@@ -1,8 +1,8 @@
 //! Reserves ids on the server, usually in one round trip.
 //!
-//! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, on condition that the ids fit and that
-//!    bounds and identity are the cached ones. It is atomic on the row, and its answer has the
-//!    first id. In a transaction of the caller the condition is only on the row.
+//! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, on condition that the ids fit and that bounds and
+//!    identity are the cached ones. It is atomic on the row, and its answer has the first id. In a
+//!    transaction of the caller, nothing is cached: the ids only have to fit the row's own bounds.
 //! 2. If that changed nothing, the row is read.
 //!    - If it is missing, it is inserted with the first range taken. A process that loses that race
 //!      starts again.
@@ -10,7 +10,7 @@
 //!      repeated.
 //!    - If it has at most the requested number of ids left, they are taken on condition that the
 //!      row is unchanged.
-//!    - Otherwise the row had changed, and step 1 is repeated.
+//!    - Otherwise nothing was cached or the row had changed, and step 1 is repeated.
 //!
 //! A statement is sent again only if the server reported that it had no effect.
 
@@ -122,8 +122,8 @@ impl Reserving<'_> {
         Ok(done.then_some(grant.range))
     }
 
-    /// Moves a row of another history to the current one, if it is still as it was read. Later
-    /// processes then find it there.
+    /// Moves a row of another history to the current one, if it is still as it was read. Later processes then
+    /// find the row in the current history.
     async fn adopt<E: Executor>(
         &self,
         executor: &mut E,
@@ -178,7 +178,7 @@ pub(super) fn crowded() -> Error {
     Error::new(ErrorKind::Unavailable, message)
 }
 
-/// The error in a transaction of the caller.
+/// The error in a transaction of the caller if the row can be neither inserted nor read.
 fn unseen() -> Error {
     let message = "the row cannot be inserted or read, because of another unique index or an unknown format; use a table created by \
          idmill";

@@ -54,7 +54,7 @@ impl Known {
         Self { bounds: info.bounds, identity: info.identity }
     }
 
-    /// Returns the range of `next` in which step 1 works: all requested ids fit, and at least one
+    /// Returns the range of `next` in which [`Table::advance`] works: all requested ids fit, and at least one
     /// is left. `None` if there is no such range.
     ///
     /// It excludes 0: in an answer, a `LAST_INSERT_ID` of 0 means that there is none.
@@ -108,7 +108,7 @@ impl Table {
         if is_name(name) { Ok(table) } else { Err(no_name("table", name, RULE)) }
     }
 
-    /// Moves the table to this database.
+    /// Qualifies the table by this database.
     #[must_use]
     pub fn within(self, database: &str) -> Self {
         Self { database: database.into(), ..self }

@@ -17,9 +17,8 @@ use crate::{Executor, Statement, Timeout};
 /// The column of `select_history` with the row's history. The next column has the current one.
 const WAS_AT: usize = 8;
 
-/// Returns the sequences of the table that were last written in another history, each with the
-/// error that a reserve would return. At most one page. None on a standby, which has no history of
-/// its own.
+/// Returns the sequences of the table that were last written in another history, each with the error that a
+/// reserve would return, at most one page. A standby returns none, because it has no history of its own.
 ///
 /// # Errors
 /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no table; the errors of reading.

@@ -91,7 +91,7 @@ impl Calls {
         Ok(Self { keeps, mode, history, ..Self::unopened(table) })
     }
 
-    /// Uses a table without looking for it.
+    /// Uses a table without a check that it exists.
     pub(super) fn unopened(table: Table) -> Self {
         let history = History::in_transaction(Failover::default());
         let (witness, reserves) = (Arc::default(), Arc::default());
@@ -113,10 +113,10 @@ impl Calls {
         self.mode.must_write().map(|()| &self.table)
     }
 
-    /// Reserves, usually in one round trip: an update advances `next` if the row has ids and was
-    /// written in this history. If no row was changed, the row is read, and a missing row is
-    /// created with the first range taken. A process that loses that race starts again. A grant
-    /// with a floor has exactly the requested ids, none below the floor.
+    /// Reserves, usually in one round trip: an update advances `next` if the row has ids and was written in
+    /// this history. If no row was changed, the row is read, and a missing row is created with the first
+    /// range taken. If another process created the row first, the call starts again. A grant with a floor has
+    /// exactly the requested number of ids, none below the floor.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,
@@ -167,8 +167,8 @@ impl Calls {
         found.first().map(rows::decode).transpose()
     }
 
-    /// Adds a row whose ids from `from` on are reserved, and returns it as stored; `None` if a row
-    /// of this name exists.
+    /// Adds a row whose last reserve began at `from`, and returns it as stored; `None` if a row of this name
+    /// exists.
     async fn insert<E: Executor>(
         &self,
         executor: &mut E,
@@ -284,7 +284,7 @@ struct Stuck {
 }
 
 impl Stuck {
-    /// Returns whether the row was read ten times without a change.
+    /// Returns whether ten reads in a row found the row unchanged.
     fn is_at(&mut self, seen: Option<&SequenceInfo>) -> bool {
         self.times = if seen.is_some() && seen == self.at.as_ref() { self.times + 1 } else { 0 };
         self.at = seen.cloned();

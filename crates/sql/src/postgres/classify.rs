@@ -90,9 +90,9 @@ pub fn busy(connections: usize, timeout: Duration) -> Fault {
     Fault::Refused(Error::new(ErrorKind::Unavailable, message))
 }
 
-/// The fault if all connections of a pool shared with the caller are in use, and none became free
-/// within this time. It can be a deadlock. `own` describes how to give the store its own
-/// connections, and `limit` names the setting that limits the pool.
+/// The fault if all connections of a pool shared with the caller are in use, and none became free within this
+/// time. The cause can be a deadlock: callers that hold a connection while they draw. `own` describes how to
+/// give the store its own connections, and `limit` names the setting that limits the pool.
 pub fn exhausted(connections: usize, timeout: Duration, own: &str, limit: &str) -> Fault {
     let message = format!(
         "all {connections} connections were busy for {timeout:?}; draw before you take a connection, use \
@@ -101,15 +101,15 @@ pub fn exhausted(connections: usize, timeout: Duration, own: &str, limit: &str) 
     Fault::Refused(Error::new(ErrorKind::Unavailable, message).refusing_waiters())
 }
 
-/// Returns whether a warning of a write concerns its commit: the wait for standbys was interrupted.
-/// The write is committed on this server, but could be missing after a failover. Report it as
+/// Returns whether a warning of a write concerns its commit: the wait for standbys was interrupted. The write
+/// is committed on this server, but could be missing after a failover. Report such a warning as
 /// [`Fault::Warned`].
 pub fn is_of_commit(message: &str, code: &str) -> bool {
     code == "57P01" || message.contains("synchronous replication")
 }
 
-/// The fault of a failed connection for which the server returned no error. It has the driver's
-/// message and advice for this kind; for any other kind it becomes
+/// The fault of a failed connection for which the server returned no error. For `Denied`, `InvalidInput` and
+/// `Unsupported` it has the driver's message and advice; for any other kind it becomes
 /// [`Unavailable`](ErrorKind::Unavailable).
 pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static) -> Fault {
     let mut message = chain(&error);
@@ -125,8 +125,8 @@ pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static
     Fault::Refused(Error::new(kind, message).because(error))
 }
 
-/// Classifies by PostgreSQL's list of SQLSTATEs. Codes other than unknown outcomes mean that the
-/// transaction was rolled back.
+/// Classifies by PostgreSQL's list of SQLSTATEs. All kinds except `UnknownOutcome` mean that the transaction
+/// was rolled back.
 fn of_code(code: &str) -> ErrorKind {
     match code {
         // The server cannot report the outcome: statement_completion_unknown,
@@ -269,8 +269,6 @@ mod tests {
         Fault::Engine(if severity == "ERROR" { error } else { error.ending_session() })
     }
 
-    /// Errors of a statement that writes. The tests of `idmill-postgres` get the starred codes from
-    /// PostgreSQL.
     #[test]
     fn missing_create_and_usage_rights_are_distinguished() {
         let denied = |message| Fault::from(EngineError::new("42501", message));
@@ -284,6 +282,8 @@ mod tests {
         assert!(table.to_string().contains("SELECT, INSERT, UPDATE and DELETE"));
     }
 
+    /// Errors of a statement that writes. The tests of `idmill-postgres` get the starred codes from
+    /// PostgreSQL.
     #[test]
     fn statement_errors_are_classified_by_code() {
         for (severity, code, kind) in [

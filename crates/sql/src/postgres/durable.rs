@@ -1,5 +1,4 @@
-//! Durability of commits: the settings of the server, their check in each statement, and the check
-//! of a table.
+//! Durability of commits: the settings of the server, and their check in each statement.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::options::Word;
@@ -11,8 +10,8 @@ pub enum Keeps {
     /// `disk`: the settings `fsync` and `full_page_writes` must be on.
     #[default]
     Disk,
-    /// `trust`: the settings are not checked. For throwaway test databases that run with
-    /// `fsync=off`. Elsewhere, a crash of the machine then leads to duplicate ids.
+    /// `trust`: the settings are not checked. For throwaway test databases that run with `fsync=off`. In any
+    /// other database with `fsync=off`, a crash of the machine leads to duplicate ids.
     Trust,
 }
 

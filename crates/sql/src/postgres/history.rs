@@ -1,5 +1,5 @@
-//! The cluster that writes, and its timeline. A row that was last written on another may be stale:
-//! this server may be a promoted standby or a restored backup, and miss the last reserves.
+//! The cluster that writes, and its timeline. A row that was last written on another cluster or timeline may
+//! be stale: this server may be a promoted standby or a restored backup, and miss the last reserves.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::history::Failover;
@@ -119,8 +119,8 @@ fn not_told(fault: Option<Fault>) -> Error {
     }
 }
 
-/// Returns the cluster of this database, for [`Store::server`](idmill::store::Store::server);
-/// `None` if this role may not read it.
+/// Returns the cluster of this database, for [`Store::server`](idmill::store::Store::server); `None` if the
+/// server does not support this, or if this role may not read it.
 ///
 /// # Errors
 /// The errors of the executor.

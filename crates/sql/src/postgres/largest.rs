@@ -55,7 +55,7 @@ pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result
 fn hidden_by(found: &Row) -> Option<String> {
     let why = match found.text(3)? {
         "view" => "it is a view, which may hide rows of the underlying table",
-        _ => "row-level security hides rows from this role",
+        _ => "row-level security may hide rows from this role",
     };
     Some(why.to_owned())
 }

@@ -6,13 +6,13 @@
 //! - Its [`Executor`](crate::Executor) sends one statement, with the types of its values:
 //!   [`Value::Text`] is `text`, [`Value::Texts`] is `text[]`. All columns of an answer are `text`
 //!   and may be `NULL`.
-//! - For [`Value::Timeout`] it passes how long the statement may wait for locks, as text: `100ms`.
-//!   That limit is shorter than the timeout for the answer, so that the server times out first and
-//!   certainly did nothing. A statement that fails with [`LOCK_NOT_AVAILABLE`] may be sent again
-//!   with a longer limit. In a transaction of the caller the adapter passes an empty text.
+//! - For [`Value::Timeout`] the adapter passes the maximum wait of the statement for locks, as text: `100ms`.
+//!   That limit is shorter than the timeout for the answer, so that the server times out first and certainly
+//!   has done nothing. A statement that fails with [`LOCK_NOT_AVAILABLE`] may be sent again with a longer
+//!   limit. In a transaction of the caller the adapter passes an empty text.
 //! - An error of the server is [`Fault::Engine`](crate::Fault::Engine), with its severity. If
 //!   [`is_of_commit`] holds for a warning, the write is [`Fault::Warned`](crate::Fault::Warned). If the
-//!   connection may be shared, check [`TRANSACTION_STATUS`] after a write: in an open transaction it is
+//!   connection may be shared, check [`TRANSACTION_STATUS`] after a write: a write in an open transaction is
 //!   [`Fault::Uncommitted`](crate::Fault::Uncommitted).
 //! - If a fault [`is_read_only`], the adapter runs [`IS_STANDBY`] on the same connection, and
 //!   [`read_only`] returns the fault to report.

@@ -126,7 +126,7 @@ impl NativeState {
             _ if self.increment < 1 => "it counts down; ALTER SEQUENCE … INCREMENT BY 1",
             _ if self.cache != 1 => "it caches values, so ids are out of order; ALTER SEQUENCE … CACHE 1",
             _ if self.first() < 0 || self.last < 0 => {
-                "it has negative values; ALTER SEQUENCE … MINVALUE 0 RESTART"
+                "it has negative values; ALTER SEQUENCE … MINVALUE 0 START 0 RESTART"
             }
             _ => return Ok(()),
         };
@@ -273,7 +273,7 @@ pub fn see_sql(sql: &str, name: &str) -> String {
 /// `ALTER SEQUENCE` until the commit, so they are the properties that the value was drawn with.
 /// They come from the current catalog, not from the statement's snapshot.
 ///
-/// If several values form a range, an advisory lock serializes the clients, so that the values are
+/// If ranges can have several values, an advisory lock serializes the clients, so that the values are
 /// contiguous. Clients that do not take the lock may still draw in between.
 pub fn draw_sql(sql: &str) -> String {
     let own = |field: &str| format!("(pg_sequence_parameters(n.o)).{field}::text");
@@ -297,9 +297,8 @@ pub fn draw_sql(sql: &str) -> String {
     )
 }
 
-/// Returns the statement that writes a WAL record, whose commit syncs everything that the server
-/// has written so far. Its answer is one row, with the commit's durability at
-/// [`FLUSHED_DURABLE_AT`].
+/// Returns the statement that writes a WAL record, so that its commit syncs everything that the server has
+/// written so far. Its answer is one row, with the commit's durability at [`FLUSHED_DURABLE_AT`].
 pub fn flush_sql() -> String {
     format!("SELECT pg_logical_emit_message(true, 'idmill', '')::text, {DURABLE}")
 }

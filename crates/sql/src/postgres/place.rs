@@ -1,9 +1,8 @@
 //! Locates a table or a sequence: in the given schema, or along the connection's `search_path` as
 //! PostgreSQL does.
 //!
-//! Looking only in the first schema of the path is not enough: it changes when a schema with the
-//! user's name is created. A table in the next schema would then be created a second time, and its
-//! ids repeated.
+//! Looking only in the first schema of the path is not enough: it changes when a schema with the user's name
+//! is created. A second table would then be created in the new schema, and repeat the ids of the first.
 
 use idmill::{Error, ErrorKind, Result};
 
@@ -29,7 +28,7 @@ const LOOK: &str = "SELECT n.nspname::text, c.relkind::text, \
 pub enum Place {
     /// The relation exists.
     There(Relation),
-    /// There is none; it would be created in this schema.
+    /// The relation does not exist; it would be created in this schema.
     Nowhere {
         /// The given schema, or the first of the path.
         schema: String,

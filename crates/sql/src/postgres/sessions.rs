@@ -61,7 +61,7 @@ pub trait Driver: Send + Sync {
     /// warning about the commit.
     ///
     /// # Errors
-    /// The reason of the failure.
+    /// The reason for the failure.
     fn ask(
         &self,
         session: &mut Self::Session,
@@ -154,7 +154,7 @@ impl<D: Driver> Sessions<D> {
     /// way.
     ///
     /// # Errors
-    /// The reason of the failure.
+    /// The reason for the failure.
     pub async fn run(&self, statement: &Statement<'_>) -> Result<Vec<Row>, Fault> {
         let (rows, fault) = self.run_some(statement).await;
         fault.map_or(Ok(rows), Err)
@@ -182,7 +182,7 @@ impl<D: Driver> Sessions<D> {
     /// Runs a text with several statements without parameters. Each text is one transaction.
     ///
     /// # Errors
-    /// The reason of the failure.
+    /// The reason for the failure.
     pub async fn batch(&self, sql: &str) -> Result<(), Fault> {
         let deadline = self.deadline();
         let _permit = self.place(deadline).await?;
@@ -272,8 +272,7 @@ impl<D: Driver> Sessions<D> {
         read_only(refused, rows.first().and_then(|row| row.text(0)))
     }
 
-    /// Returns a session after use. A lost session most likely means that the idle ones are lost
-    /// too.
+    /// Puts a session back after use. A lost session most likely means that the idle ones are lost too.
     fn put_back(&self, session: D::Session, sound: bool, fault: Option<&Fault>) {
         // Hold the lock while the driver decides, so that the idle sessions are cleared either before or
         // after this session is given back.
@@ -345,8 +344,8 @@ pub fn halfway(deadline: Instant) -> Instant {
     now + (deadline - now) / 2
 }
 
-/// Returns the lock timeout of a statement, in PostgreSQL's format. It is shorter than the timeout
-/// of the answer, so that the server times out first and certainly did nothing.
+/// Returns the lock timeout of a statement, in PostgreSQL's format. It is shorter than the timeout of the
+/// answer, so that the server times out first and certainly has done nothing.
 fn lock_timeout(timeout: Timeout, deadline: Instant) -> String {
     let most = halfway(deadline) - Instant::now();
     let timeout = if timeout == Timeout::Brief { most.min(BRIEFLY) } else { most };

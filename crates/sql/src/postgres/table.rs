@@ -87,8 +87,8 @@ impl Table {
         }
     }
 
-    /// Returns the statement that creates the table unless it exists. Half of each page is left
-    /// free, so that an updated row fits in the same page and the primary key need not change.
+    /// Returns the statement that creates the table unless it exists. Half of each page is left free, so that
+    /// an updated row fits in the same page and the index of the primary key need not change.
     pub fn ddl(&self) -> String {
         let table = self.sql();
         format!(
@@ -170,8 +170,8 @@ impl Table {
         )
     }
 
-    /// Changes a row if it is unchanged. Parameters: name, incarnation, epoch, max and next as
-    /// read; new max, next and epoch; lock timeout. With `anew`, the caller decided where to
+    /// Changes a row if it has not changed since it was read. Parameters: name, incarnation, epoch, max and
+    /// next as read; new max, next and epoch; lock timeout. With `anew`, the caller decided where to
     /// continue, so the row moves to the current history.
     pub(super) fn replace(&self, history: History, anew: bool) -> String {
         let sets = if anew { history.sets_anew() } else { "" };
@@ -339,8 +339,8 @@ pub(super) fn session(in_transaction: bool, parameter: usize, more: &str) -> Str
     )
 }
 
-/// Checks that a name is an identifier that needs no quotes. `what` describes the object in the
-/// error.
+/// Checks that a name has up to 63 ASCII letters, digits and `_`, and a valid start. `what` describes the
+/// object in the error.
 ///
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.

@@ -363,7 +363,7 @@ async fn row_of_another_history_is_adopted_once_if_unchanged() {
     assert_eq!(range(&of(Failover::Refuse).reserve(&mut session, &request("s", 3)).await.unwrap()), (4, 3));
 }
 
-/// For a role without the privilege, and for an engine without the function.
+/// The history is not reported to a role without the privilege, or by an engine without the function.
 #[tokio::test]
 async fn unreported_history_is_queried_once() {
     let open = async |answers: Vec<Answered>, failover| {

@@ -1,9 +1,8 @@
 //! Classifies SQLite's errors by their effect on the ids.
 //!
-//! Before COMMIT nothing is reserved, whatever failed: the transaction is rolled back, at the
-//! latest when its connection closes. So the kinds of [`classify`] only say whether a retry may
-//! succeed. After a failed COMMIT the outcome is unknown unless the transaction is still open: see
-//! [`commit_failed`].
+//! Before COMMIT nothing is reserved, whatever failed: the transaction is rolled back, at the latest when its
+//! connection closes. So the kinds of [`classify`] only show whether a retry may succeed. After a failed
+//! COMMIT the outcome is unknown unless the transaction is still open: see [`commit_failed`].
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -115,10 +114,10 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
     }
 }
 
-/// Converts a fault of COMMIT. If SQLite left the transaction open (others hold the file, or a
-/// deferred constraint is violated) and it was rolled back, nothing was reserved. In all other
-/// cases SQLite has ended the transaction. A frame or a journal may have reached the disk before
-/// the write or the sync that failed, and a crash may restore it.
+/// Converts a fault of COMMIT. If SQLite left the transaction open (others hold the file, or a deferred
+/// constraint is violated) and it was rolled back, nothing was reserved. In all other cases the outcome is
+/// unknown. A frame or a journal may have reached the disk before the write or the sync that failed, and a
+/// crash may restore it.
 pub fn commit_failed(fault: Fault, rolled_back: bool) -> Error {
     failed(fault, if rolled_back { Asked::InTransaction } else { Asked::Write })
 }

@@ -25,9 +25,8 @@
 //!
 //! # The table
 //!
-//! It is not `STRICT`: it may be in the database of an application, and SQLite before 3.37 cannot
-//! open a file with such a table. Instead, `CHECK`s enforce the types, and every row is checked
-//! when it is read.
+//! The table is not `STRICT`: it may be in the database of an application, and SQLite before 3.37 cannot open
+//! a file with such a table. Instead, `CHECK`s enforce the types, and every row is checked when it is read.
 //!
 //! The table of the records is created when the first record is written. A record is a text under a name.
 //! Before a transaction replaces a record, it reads the old text.

@@ -28,7 +28,7 @@ pub struct Settings {
     /// How long a statement waits while others hold the file. The maximum is 24 days, since SQLite counts
     /// milliseconds in 31 bits.
     pub busy_timeout: Duration,
-    /// What opening may create or change.
+    /// The mode: whether `open` may create the file and the table, and whether writes are allowed.
     pub mode: Mode,
 }
 
@@ -48,7 +48,8 @@ impl<E: Executor> Session<E> {
     /// Opens the database, and creates the file and the table if the settings allow it.
     ///
     /// `connect` opens a new connection in this mode each time, which closes when it is dropped. It must not
-    /// return a shared connection: one of them only probes whether others use the file under another name.
+    /// return a shared connection: one of the connections only probes whether others use the file under
+    /// another name.
     ///
     /// If several processes create one file at the same time, each can get "busy": SQLite does not wait
     /// during the switch to WAL. Retry while the error [passes](super::passes), for up to the busy timeout.
@@ -110,8 +111,8 @@ impl<E: Executor> Session<E> {
         adoption.await.map_err(|error| at_path(&path, refused(error)))
     }
 
-    /// Takes a connection that was opened elsewhere to the file that was opened before. Use it if this may be
-    /// the only open connection: the last connection that closes removes the log, and the next creates
+    /// Like [`adopt`](Self::adopt), for another connection to the file that was opened before. Use it if this
+    /// may be the only open connection: the last connection that closes removes the log, and the next creates
     /// another.
     ///
     /// # Errors
@@ -122,8 +123,7 @@ impl<E: Executor> Session<E> {
         if session.files.are_of(before) { Ok(session) } else { Err(FileId::moved(session.files.path())) }
     }
 
-    /// Takes a connection that was opened elsewhere to a database of these files, and makes its
-    /// commits durable.
+    /// Takes a connection to these files that was opened elsewhere, and makes its commits durable.
     ///
     /// # Errors
     /// The errors of [`make_durable`].
@@ -251,7 +251,7 @@ impl<E> Session<E> {
         self.idle
     }
 
-    /// Returns the files that the session was opened to.
+    /// Returns the files that the session has open.
     pub fn files(&self) -> &Files {
         &self.files
     }
@@ -284,7 +284,7 @@ fn after_commit(error: Error) -> Error {
     Error::new(ErrorKind::UnknownOutcome, message).because(error)
 }
 
-/// Returns whether the database exists without a log.
+/// Returns whether the mode allows writes and the database exists without a log.
 fn wants_a_look(path: &Path, mode: Mode) -> bool {
     let there = std::fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0);
     mode != Mode::ReadOnly && there && !Log::is_beside(path)
@@ -293,8 +293,8 @@ fn wants_a_look(path: &Path, mode: Mode) -> bool {
 /// Checks that no process has the database open in WAL mode if there is no log next to it: that log
 /// would be elsewhere, or was removed.
 ///
-/// If processes start and stop often, the database may never be free. It has no log after the last of them
-/// closed it, while others probe it. So the check repeats.
+/// If processes start and stop often, the database may never be free. A probe can also fail because of
+/// another process's probe, while no process has the log open. So the check repeats.
 async fn must_be_unshared<E, F>(connect: &mut impl FnMut(Mode) -> F, path: &Path) -> Result<()>
 where
     E: Executor,

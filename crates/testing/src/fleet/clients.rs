@@ -1,4 +1,4 @@
-//! Byte-level clients of both protocols, which record each id as soon as it arrives.
+//! Byte-level clients for the Redis protocol and HTTP, which record each id as soon as it arrives.
 
 use std::io;
 use std::net::SocketAddr;

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// The behaviour of such a client. None of these reads an id that it drew, so the recorder misses none.
+/// The behaviour of a hostile client. No such client reads an id that it drew, so the recorder misses no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hostile {
     /// Bytes from a seed.
@@ -25,7 +25,7 @@ pub enum Hostile {
 impl Hostile {
     pub const KINDS: usize = 5;
 
-    /// By number.
+    /// Returns the kind with this number.
     pub fn of(kind: usize, seed: u64) -> Self {
         [Self::Garbage(seed), Self::Half, Self::Endless, Self::Unread, Self::Flutters][kind % Self::KINDS]
     }
@@ -59,7 +59,7 @@ impl Hostile {
     }
 }
 
-/// Bytes from a seed: noise, or pieces of both protocols in random order.
+/// Bytes from a seed: noise and pieces of both protocols, in random order.
 pub fn garbage(seed: u64) -> Vec<u8> {
     const PIECES: [&[u8]; 16] = [
         b"*2\r\n",

@@ -57,7 +57,7 @@ struct Seen {
     count: u64,
     largest: u64,
     recent: VecDeque<Draw>,
-    /// For each server, the largest id handed out by each time. Both grow.
+    /// For each server, the largest id handed out by each time. The times and the ids grow.
     done: HashMap<u32, VecDeque<(Duration, u64)>>,
     faults: Vec<String>,
 }
@@ -144,8 +144,8 @@ impl Recorder {
         self.seen.lock().faults.clone()
     }
 
-    /// Checks that no id is a duplicate, and that the ids of each connection grow. An id that a server
-    /// returns must also be larger than its ids that arrived before the request. Returns their number.
+    /// Checks that no id is a duplicate, and that the ids of each connection grow. An id must also be larger
+    /// than all ids of the same server that arrived before the request. Returns the number of ids.
     ///
     /// # Panics
     /// Otherwise.

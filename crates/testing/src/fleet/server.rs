@@ -37,7 +37,7 @@ struct Log {
     lines: VecDeque<String>,
     /// Texts that no log may contain.
     forbidden: Vec<String>,
-    /// Lines that contain one of them.
+    /// Lines that contain a forbidden text.
     bad: Vec<String>,
 }
 
@@ -83,8 +83,8 @@ impl Server {
         Self::try_start(command, &[]).unwrap_or_else(|said| panic!("the server did not start: {said}"))
     }
 
-    /// The same, but returns the server's log if the server ends before it listens. The log must not contain
-    /// a forbidden text.
+    /// Like [`start`](Self::start), but returns the server's log if the server ends before it listens. The
+    /// log must not contain a forbidden text.
     pub fn try_start(command: &mut Command, forbidden: &[&str]) -> Result<Self, String> {
         let mut process = command
             .stdin(Stdio::null())

@@ -3,9 +3,9 @@
 use idmill::store::{Grant, Reserve, Store};
 use tokio::task::JoinSet;
 
-/// Runs `tasks` tasks for each store at the same time. Each makes `times` reserves, one after the other.
-/// The first task requests one id, then two, and so on. Every other task starts with one id more than the
-/// task before it.
+/// Runs `tasks` tasks for each store at the same time. Each makes `times` reserves, one after the other. The
+/// first task requests one id, then two, and so on. Each later task starts with one id more than the task
+/// before it.
 pub async fn reserved_at_once<S: Store + Clone + 'static>(
     stores: Vec<S>,
     tasks: u64,

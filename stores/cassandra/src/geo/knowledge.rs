@@ -67,7 +67,7 @@ impl Knowledge {
         self.with(name, |known| known.changes)
     }
 
-    /// Stores the era of the global row, or `None` if the row could not be read.
+    /// Stores the era of the global row. If the row could not be read (`None`), the last known era is kept.
     pub(super) fn heard(&self, name: &SequenceName, begun: u64, era: Option<Era>) {
         self.with(name, |known| {
             if known.changes == begun {

@@ -50,7 +50,7 @@ idmill_kit::options! {
     /// assert_eq!(options.to_string(), "cassandra://10.0.0.1,10.0.0.2:9043/ids?mode=geo&dc=dc1&range=1000000");
     /// ```
     pub struct CassandraOptions at hosts "cassandra" as "cassandra://HOST/KEYSPACE" {
-        /// The first nodes to ask, and the user to log in as.
+        /// The nodes to contact first, and the user to log in as.
         pub authority: Authority,
         /// The keyspace.
         pub keyspace: String,
@@ -74,14 +74,14 @@ idmill_kit::options! {
     pub threshold: u8 = "50" in whole(1, 100);
     /// Geo only: how soon a process detects that a sequence was set or removed elsewhere.
     ///
-    /// Until then it can continue with its window, or longer while the global counter is unreachable. The
+    /// Until then, or longer while the global counter is unreachable, it can continue with its window. The
     /// check costs one SERIAL read per interval.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
     /// The table. Each table is a separate namespace. The windows are in `…_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;
     /// How long a statement may take.
     ///
-    /// If a node does not answer a request within a quarter of it, the store uses other nodes.
+    /// If a node does not answer a request within a quarter of this time, the store uses other nodes.
     pub timeout: Duration = "10s" in TIMEOUT;
     /// Whether missing tables are created. If not, opening fails with an error that contains the CQL.
     pub create_tables ("create"): bool = "true" in words::<bool>();

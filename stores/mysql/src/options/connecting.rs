@@ -17,7 +17,7 @@ use crate::session::Bare;
 /// The maximum number of connections, and their maximum idle time.
 const CONNECTIONS: usize = 10;
 const IDLE: Duration = Duration::from_secs(60);
-/// The statement cache of a connection. One statement is prepared.
+/// The size of a connection's statement cache. One statement is prepared.
 const KEPT: usize = 4;
 
 impl MysqlOptions {

@@ -48,8 +48,8 @@ impl NativeSequences {
         Ok(listing.sorted())
     }
 
-    /// Reads these sequences in one statement. If the statement fails, reads them one by one, since several
-    /// of them may fail.
+    /// Reads these sequences in one statement. If the statement fails, reads them one by one, to find each
+    /// sequence that fails.
     async fn list_these(&self, some: &[(String, SequenceName)], listing: &mut Listing) -> Result<()> {
         let select = |(sql, name): &(String, SequenceName)| format!("({})", see_sql(sql, name));
         let selects: Vec<_> = some.iter().map(select).collect();

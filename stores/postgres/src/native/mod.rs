@@ -13,10 +13,10 @@
 //! With `First`, a smaller increment can reach into the previous block. So after such a change, ids
 //! are skipped up to the end of the largest block that could have been drawn.
 //!
-//! `nextval` is not durable: it logs 32 values ahead, and the values in between are returned
-//! without waiting for that record to reach the disk. If the transaction that wrote it is still
-//! open when the server crashes, these values are returned again. So each statement here writes its
-//! own record, whose commit syncs everything before it.
+//! `nextval` is not durable: it logs 32 values ahead, and the values in between are returned without waiting
+//! for that record to reach the disk. If the transaction that wrote the record is still open when the server
+//! crashes, these values are returned again. So each statement here writes its own record, whose commit syncs
+//! everything before it.
 
 mod list;
 mod qualified;
@@ -198,8 +198,8 @@ impl NativeSequences {
         Ok(true)
     }
 
-    /// Creates the sequence unless it exists, and takes the requested ids in the same transaction.
-    /// Otherwise an import that is interrupted could leave a sequence that begins below its
+    /// Creates the sequence unless it exists, and takes the requested ids in the same transaction. With two
+    /// transactions, an import that is interrupted between them could leave a sequence that begins below the
     /// imported ids.
     async fn begin(&self, request: &Reserve, kept: &mut Kept) -> Result<()> {
         let bounds = storable(request.creation()?)?;
@@ -413,8 +413,8 @@ impl Kept {
     }
 
     /// Returns the block that begins with a value. Each `ALTER SEQUENCE` changes the identity. The last value
-    /// before the change was at least the current increment below this value, and its block was one old
-    /// increment long.
+    /// before the change was lower than this value by at least the current increment, and its block had the
+    /// length of the old increment.
     fn block_from(&mut self, seen: &NativeState, identity: Identity) -> (i64, i64) {
         let floor = match self.floor {
             Some((known, floor)) if known == identity => floor,

@@ -80,7 +80,7 @@ impl PostgresOptions {
 
     pub(crate) async fn open(&self) -> Result<PostgresStore> {
         if self.sequences == Sequences::Native {
-            let message = "the URL has sequences=native; open it with `NativeSequences` or `store::connect`";
+            let message = "the URL has sequences=native; open it with `NativeSequences::open` or `connect`";
             return Err(refuse(message));
         }
         let table = self.checked_table()?;

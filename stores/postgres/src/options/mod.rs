@@ -94,7 +94,8 @@ idmill_kit::options! {
     /// Whether a value of a native sequence is the first or the last id of its block, if the increment is
     /// above 1. Required for such a sequence unless idmill created it.
     ///
-    /// Sequences that idmill creates have [`Values::Last`], and keep what they were created with.
+    /// Sequences that idmill creates have [`Values::Last`] unless this option is set, and keep the value that
+    /// they were created with.
     pub values: Option<Values> = "" in words::<Values>();
     /// How the table is opened.
     pub mode: Mode = "rwc" in words::<Mode>();
@@ -103,7 +104,7 @@ idmill_kit::options! {
     /// What happens to a sequence that another cluster or timeline wrote last. Default: `refuse`, if the
     /// server reports its cluster.
     ///
-    /// It has no effect on native sequences.
+    /// It cannot be combined with `sequences=native`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long a statement may take before its outcome is unknown. Waiting for a lock, or for a connection,
     /// is limited to half of the timeout.

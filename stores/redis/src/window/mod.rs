@@ -61,8 +61,8 @@ const LIVES: Duration = Duration::from_secs(24 * 60 * 60);
 /// # Ok(()) }
 /// ```
 ///
-/// All sequences and callers of a process share one connection. It is opened on first use, and reopened
-/// after a failure. Use the window within a tokio runtime with its I/O and time drivers enabled.
+/// All sequences and callers of a window share one connection. It is opened on first use, and reopened after
+/// a failure. Use the window within a tokio runtime with its I/O and time drivers enabled.
 #[derive(Debug)]
 pub struct RedisWindow {
     options: RedisWindowOptions,
@@ -80,7 +80,7 @@ pub struct RedisToken {
     known: Known,
     asked: Instant,
     lives: Duration,
-    /// Number of ids left at which the next range is prepared.
+    /// Number of ids that the window had left when a draw claimed the next range; `None` for a refill.
     ahead: Option<u64>,
 }
 
@@ -212,7 +212,8 @@ impl RedisWindow {
         }
     }
 
-    /// Releases a claim, so that other callers need not wait until it expires. If this fails, it expires.
+    /// Releases a claim, so that other callers need not wait until it expires. If the release fails, the
+    /// claim expires.
     async fn give_back(&self, token: u64, known: &Known) {
         let _ = self.run(RELEASE, known, [token.to_string()]).await;
     }

@@ -1,4 +1,4 @@
-//! The client, which is a [`Store`] behind one or several servers.
+//! The client: a [`Store`] that sends its calls to one or several servers.
 
 mod classify;
 mod link;

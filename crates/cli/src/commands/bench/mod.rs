@@ -76,7 +76,7 @@ async fn measure_all(store: &Measured, args: &Bench, modes: &[Mode]) -> Outcome<
     Ok(rows)
 }
 
-/// The counts and times of all threads.
+/// The counts and times of one thread, or the sum of all threads.
 #[derive(Debug)]
 struct Totals {
     values: u64,
@@ -95,7 +95,8 @@ impl Totals {
     }
 }
 
-/// Runs transactions on all threads at the same time. Each transaction lasts for `hold`.
+/// Runs transactions on all threads at the same time. Each transaction works for `hold` after it has taken
+/// its ids.
 fn measure(plan: &Measurement, subject: &Subject, hold: Duration) -> Result<Totals> {
     let work = |mut way: Way<'_>, since| work(plan, &mut way, hold, since);
     let (each, elapsed) = plan.on_threads(|| subject.way(), work)?;

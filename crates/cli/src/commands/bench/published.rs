@@ -38,7 +38,7 @@ const PUBLISHED: [(Mode, u16, Figures); 8] = [
     (Mode::AsyncBatch, 50, figures(1622.0, 24.0, 28.0, 30.0)),
 ];
 
-/// Returns the settings of the published runs. Only the duration of `args` is kept.
+/// Returns the settings of the published runs. The other settings of `args`, such as the duration, are kept.
 pub(super) fn settings(args: Bench) -> Bench {
     Bench {
         mode: vec![Mode::InTransaction, Mode::Async, Mode::Batch, Mode::AsyncBatch],

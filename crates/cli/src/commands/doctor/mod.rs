@@ -96,8 +96,8 @@ fn new_in<'a>(one: &'a Examined, other: &Examined) -> impl Iterator<Item = &'a F
     one.findings.iter().filter(|finding| !other.findings.iter().any(|known| is_same(known, finding)))
 }
 
-/// Returns the exit status. Errors take precedence over sequences that could not be examined, which take
-/// precedence over warnings.
+/// Returns an error with the exit code unless all findings are only information. Errors take precedence over
+/// sequences that could not be examined, which take precedence over warnings.
 fn verdict(seen: &Examined) -> Outcome {
     let count = |of: &dyn Fn(&Finding) -> bool| seen.findings.iter().filter(|finding| of(finding)).count();
     let unknown = count(&|finding| finding.kind == FindingKind::NotSeen);

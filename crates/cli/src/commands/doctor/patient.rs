@@ -19,7 +19,7 @@ pub(super) struct Patient {
     url: StoreUrl,
     columns: Vec<(SequenceName, ColumnUrl)>,
     args: Doctor,
-    /// `None` until the store could be opened. The doctor is `None` until the witness could be opened too.
+    /// `None` until the store is open. The doctor is `None` until the witness is open too.
     opened: Option<(Arc<dyn Store>, Option<doctor::Doctor>)>,
     earlier: Option<Reached>,
 }

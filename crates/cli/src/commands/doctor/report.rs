@@ -17,7 +17,7 @@ const EMPTIED: &str =
 /// Advice before a command that recreates a sequence with unknown bounds.
 const EMPTIED_OF_BOUNDS: &str = "correct `--store`, or restore the store; if it was emptied on purpose, correct start and max, then run the command";
 
-/// A finding as JSON. Names and meanings are stable. Numbers are within strings.
+/// A finding as JSON. Names and meanings are stable. Numbers appear only inside strings.
 #[derive(Serialize)]
 struct Line<'a> {
     kind: &'static str,

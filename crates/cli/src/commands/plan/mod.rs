@@ -85,7 +85,7 @@ impl Planned {
         size.outlasts(self.args.rate / f64::from(self.args.datacenters)).as_secs_f64()
     }
 
-    /// Returns the smallest waste cap that survives the outage, if it is larger than the given cap.
+    /// Returns the smallest `max_buffered` that survives the outage, if it is larger than the given one.
     fn needed(&self) -> Option<u64> {
         Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_buffered)
     }
@@ -171,7 +171,7 @@ impl Planned {
 
     fn of_window(&self, size: &RangeSize) -> String {
         let (lasts, held) = (whole(self.window_lasts(size)), grouped(size.held));
-        let option = format!("range={}&threshold={}%25", size.range, size.threshold);
+        let option = format!("range={}&threshold={}", size.range, size.threshold);
         format!(
             "{option}: a window lasts {lasts} without the other datacenters; all windows hold at most \
              {held} ids"
@@ -225,7 +225,7 @@ fn whole(seconds: f64) -> humantime::FormattedDuration {
     format_duration(Duration::from_secs(Duration::from_secs_f64(seconds.min(1e10)).as_secs()))
 }
 
-/// Formats three significant digits.
+/// Formats two decimals and a unit, or an exponent from 10^12.
 fn number(value: f64) -> String {
     match scaled(value) {
         (1e3.., _) => format!("{value:.2e}"),

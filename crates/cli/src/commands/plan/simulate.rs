@@ -135,7 +135,7 @@ impl Simulation {
         Ok(before.elapsed())
     }
 
-    /// Draws until the sizes have settled, and the next draws would cross the watermark.
+    /// Draws until the sizes have settled and the next draws would cross the watermark.
     async fn settle(&mut self) -> Result<()> {
         let (mut refills, mut before) = (0, self.remaining());
         for _ in 0..LONGEST {

@@ -54,7 +54,7 @@ const UNKNOWN: &str = "reason=\"unknown\"";
 /// The label of gaps whose ids were drawn, and are therefore also counted as draws.
 const DROPPED: &str = "reason=\"dropped\"";
 
-/// Open listeners from the service manager.
+/// Listeners that the service manager opened and passed to this process.
 #[derive(Debug, Default)]
 struct Handed {
     resp: Option<TcpListener>,
@@ -188,9 +188,9 @@ fn told_twice() -> impl Future<Output = ()> {
     }
 }
 
-/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. Ids that
-/// were handed out but not read, or skipped, are gaps too. The ids of unanswered reserves are unknown: the
-/// store may have granted all of them or none.
+/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. Handed-out
+/// ids are also gaps if their answer could not be written (`unread`) or `INCRBY` skipped them (`skipped`).
+/// The ids of unanswered reserves are unknown: the store may have granted all of them or none.
 fn report(metrics: &str) {
     let all = |name| sum(metrics, name, |_| true);
     let gaps = |counts: fn(&str) -> bool| sum(metrics, "idmill_gaps_total", counts);

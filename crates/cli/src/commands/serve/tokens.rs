@@ -76,7 +76,7 @@ pub(super) fn read(file: &Path) -> Outcome<Vec<Token>> {
     Ok(tokens)
 }
 
-/// Reads tokens like [`read`], but rejects an empty file, which would lock out every client.
+/// Reads tokens like [`read`], but rejects a file without tokens, which would lock out every client.
 pub(super) fn read_some(file: &Path) -> Outcome<Vec<Token>> {
     let tokens = read(file)?;
     if tokens.is_empty() {

@@ -48,7 +48,7 @@ impl Asked {
     }
 }
 
-/// The order of rows: an index into [`COLUMNS`]. Unknown figures come last.
+/// The order of rows: an index into [`COLUMNS`], and the direction. Unknown figures come last.
 #[derive(Clone, Copy, Debug, Default, Display, PartialEq, Eq, Deserialize)]
 #[display("{}{}", if *falling { "-" } else { "" }, COLUMNS[*column].0)]
 #[serde(try_from = "String")]
