@@ -95,7 +95,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 DRIVER,
-                "// Before the level is read: a later draw signals again.\n            self.give_permit_back();",
+                "// Give the permit back before the level is read, so that a later draw signals again.\n            self.give_permit_back();",
                 "",
             ),
             edit(
@@ -135,8 +135,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 DRIVER,
-                "self.give_permit_back();\n        // A draw that crossed",
-                "// A draw that crossed",
+                "self.give_permit_back();\n        // While the permit was taken",
+                "// While the permit was taken",
             ),
             edit(
                 DRIVER,
