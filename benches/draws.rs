@@ -1,5 +1,5 @@
-//! The cost of a draw, by criterion: time and throughput, with statistics and a comparison with the last
-//! run.
+//! Measures the cost of a draw with criterion: time and throughput, with statistics and a comparison with the
+//! last run.
 //!
 //! `cargo bench -p idmill-bench --bench draws` measures the rows of `hot_path.rs` that have a goal, one
 //! after another. The harness of `hot_path.rs` alternates between all rows instead, so that a slow moment

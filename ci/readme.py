@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 PAGE, PORT = Path(sys.argv[1]), int(sys.argv[2])
-# The limit for a command that runs in the background: cargo may have to compile it first.
+# The time that a background command has to start listening: cargo may have to compile it first.
 MINUTES = 10
 END = "--- end of a command ---"
 

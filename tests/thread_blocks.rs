@@ -149,7 +149,7 @@ fn a_thread_draws_also_in_its_destructors() {
     }
 }
 
-/// A draw that must wait at the end of its thread.
+/// A draw in a thread-local destructor waits if no ids are in memory.
 #[test]
 fn a_thread_waits_also_in_its_destructors() {
     for order in [Order::Process, Order::Thread, Order::Global] {

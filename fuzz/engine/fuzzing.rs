@@ -16,7 +16,7 @@ pub fn engine(data: &[u8]) {
     crate::refill::oracle::run(data);
 }
 
-/// Every plan keeps its promises, whatever was measured.
+/// Every plan satisfies its invariants, for arbitrary measurements.
 pub fn policy(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let (max_buffered, min_step) = (bytes.number(), bytes.number());

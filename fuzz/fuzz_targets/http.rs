@@ -149,7 +149,8 @@ fn statuses(mut bytes: &[u8]) -> Vec<u16> {
     statuses
 }
 
-/// Without the last status if it is 400: whether it is sent depends on when the client leaves.
+/// Returns the statuses without a final 400: whether the server sends that 400 depends on when the client
+/// disconnects.
 fn understood(bytes: &[u8]) -> Vec<u16> {
     let mut statuses = statuses(bytes);
     statuses.pop_if(|status| *status == 400);

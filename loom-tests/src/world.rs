@@ -122,8 +122,8 @@ pub(crate) fn asked(
     pending
 }
 
-/// The actor's use of its mailbox, without clock and store: reserves are granted immediately, from a
-/// counter. The real one adds timers, batches and flights. None of these share memory with callers.
+/// The actor's use of its mailbox, without clock and store: reserves are granted immediately, from a counter.
+/// The real actor adds timers, batches and reserves in flight. None of these share memory with callers.
 pub(crate) struct Actor {
     mailbox: Arc<Mailbox>,
     core: Arc<Core>,

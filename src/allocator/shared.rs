@@ -99,7 +99,7 @@ pub(crate) struct CoreRef {
 }
 
 impl CoreRef {
-    /// Creates a user for a core that already counts it.
+    /// Creates a reference to a core. The caller has already incremented the core's user count.
     pub(crate) fn new(core: Arc<Core>, shared: Arc<Shared>) -> Self {
         Self { core, shared }
     }

@@ -379,7 +379,7 @@ impl<W: Waiter> Engine<W> {
             // Drop held ids under `Order::Global`: they were reserved before later callers started to wait.
             return self.lose_held(out);
         }
-        // On close, all ids go back together with those in memory.
+        // On close, publish all held ids: they are given back together with the ids in memory.
         let closed = self.ended == Some(ErrorKind::Closed);
         let most = if closed { MAX_LEN } else { self.settings.sizing.most_in_memory() };
         let room = most.saturating_sub(level);

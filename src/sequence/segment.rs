@@ -217,7 +217,7 @@ mod tests {
     }
 
     proptest! {
-        // Sizes vary: with only one length, mutants such as `+=` for `*=` can survive.
+        // Vary the length of the segment: with only one length, mutants of the arithmetic can survive.
         #[test]
         fn draws_tile_the_range_and_signal_once(
             len in 1..200_u64,

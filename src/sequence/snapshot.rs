@@ -111,8 +111,8 @@ impl Snapshot {
         match self {
             Self { ended: Some(_), .. } => Health::Ended,
             Self { failures_in_a_row: 0, .. } => Health::Serving,
-            // Memory is always empty under `Global`, and no caller is waiting: the next caller starts another
-            // reserve.
+            // `Global` keeps no ids in memory. While no caller is waiting, report `Failing`: the next caller
+            // starts another reserve.
             Self { is_empty: false, remaining: 1.., .. }
             | Self { is_empty: false, order: Order::Global, .. } => Health::Failing,
             _ => Health::Empty,

@@ -109,7 +109,8 @@ async fn panicking_waker_ends_no_sequence() {
     assert_eq!(next.await.unwrap(), 1);
 }
 
-/// Only the caller of the odd store waits for it.
+/// One sequence's reserve blocks the store's thread. Draws from other sequences continue, or at least time
+/// out.
 #[test]
 fn store_that_blocks_a_thread_does_not_delay_deadlines() {
     for own_thread in [true, false] {

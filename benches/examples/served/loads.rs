@@ -15,7 +15,7 @@ const IDLE: usize = 5_000;
 pub(crate) enum Load {
     /// `INCR` by `clients` clients, each with `pipeline` commands in flight.
     Incr { clients: u32, pipeline: u32 },
-    /// `POST …/ids` over `clients` kept connections.
+    /// `POST …/ids` over `clients` keep-alive connections.
     Http { clients: u32 },
 }
 

@@ -94,9 +94,9 @@ impl Suite {
         self
     }
 
-    /// Sets the arguments that make this executable reach this suite when it is started as another process.
-    /// No arguments are needed if the executable calls [`main`](Self::main). In a test of the standard
-    /// harness, pass the name of the test, `--exact` and `--nocapture`.
+    /// Sets the command-line arguments with which this executable runs this suite when it is started as a
+    /// worker process. No arguments are needed if the executable calls [`main`](Self::main). In a test of the
+    /// standard harness, pass the name of the test, `--exact` and `--nocapture`.
     pub fn worker_arguments<S: Into<String>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
         self.setup.worker_arguments = arguments.into_iter().map(Into::into).collect();
         self

@@ -236,8 +236,8 @@ impl Guarded {
         }
     }
 
-    /// Returns the error of a failed claim. If the witness definitely has no claim, the range is returned to
-    /// the store, if it accepts returned ids.
+    /// Returns the error of a failed claim. If the witness definitely has no claim and the store accepts
+    /// returned ids, the range is returned to the store.
     async fn unclaimed(&self, name: &SequenceName, grant: &Grant, error: Error) -> Error {
         if !is_certain(&error) {
             return lost(of_the_witness(error));
@@ -347,7 +347,7 @@ fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<
 
 fn replaced(grant: &Grant, known: Identity) -> String {
     format!(
-        "the incarnation is {:016x}, but ids of {:016x} were claimed; fix the URL, restore, or remove NAME \
+        "the incarnation is {:016x}, but the claims are for {:016x}; fix the URL, restore, or remove NAME \
          through the guard",
         grant.identity.incarnation, known.incarnation
     )

@@ -24,7 +24,8 @@ pub(super) struct Floor {
 }
 
 impl DrawFloors {
-    /// Returns the known ids. Must be called before the request is sent.
+    /// Returns the largest ids that are known to be drawn and claimed. Must be called before the request is
+    /// sent.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.0.lock().get(name).copied()
     }

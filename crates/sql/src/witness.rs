@@ -5,7 +5,7 @@ use idmill::{Error, ErrorKind, Result};
 
 pub(crate) use idmill_kit::{never_made, witness_beside as name_beside};
 
-/// Its columns, in the order of the rows.
+/// The columns of the table of records, in the order in which rows are read.
 pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];
 
 /// The error for a table with other columns; `columns` lists them.

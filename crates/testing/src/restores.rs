@@ -119,7 +119,7 @@ impl Drawn {
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();
-        assert!(text.contains("were claimed; fix the URL") && text.contains("through the guard"), "{text}");
+        assert!(text.contains("fix the URL, restore, or") && text.contains("through the guard"), "{text}");
         let name = SequenceName::new(SEQUENCE).unwrap();
         let process = self.process().await.unwrap();
         assert!(process.guarded.remove(&name).await.unwrap());

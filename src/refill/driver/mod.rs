@@ -45,7 +45,7 @@ impl Waiter for Caller {
     }
 }
 
-/// All ids that memory had, fewer than wanted.
+/// All ids that were in memory, if there were fewer than requested.
 struct Short {
     /// No larger ids can have been drawn.
     newest: Ranges,

@@ -60,7 +60,7 @@ pub(crate) fn describe() {
     for (name, unit, what) in GAUGES {
         describe_gauge!(name, unit, what);
     }
-    describe_histogram!(LATENCY, Unit::Seconds, "Latency of the store's answer to a reserve, by outcome");
+    describe_histogram!(LATENCY, Unit::Seconds, "Latency of reserves, including timeouts, by outcome");
 }
 
 /// Increments a counter of a wrapper or a store, so that its crate needs no feature for metrics.

@@ -473,8 +473,8 @@ pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile:
     let suite = Suite::new(format!("toy-{bug:?}"), connect).engine(engine(dir.path().to_owned(), forgets));
     let timeouts = match bug {
         Bug::None => Timeouts::default().pause(Duration::from_millis(600)),
-        // This bug shows as a call that never returns. The timeout must be long enough for the calls before
-        // it.
+        // This bug shows as a call that never returns. The timeout must be long enough for the calls that do
+        // return.
         Bug::Waits => patient().call(Duration::from_secs(10)),
         Bug::NeverReconnects => patient().recovery(Duration::from_secs(3)),
         _ => patient(),

@@ -78,7 +78,7 @@ impl Words {
         longest: usize,
     ) -> Result<Option<(Range<usize>, usize)>, Fault> {
         let start = from.max(self.part.scanned);
-        // Only an inline command can exceed this limit: a line with a length is always shorter.
+        // The limit applies to the whole command: it is compared with offsets from the command's beginning.
         match bytes.get(start..).unwrap_or_default().iter().position(|byte| *byte == b'\n') {
             Some(len) if start + len <= longest => {
                 let end = start + len;

@@ -133,7 +133,7 @@ async fn clients_above_the_connection_limit_are_rejected() {
     assert_eq!(third.line().await, "-ERR max number of clients reached");
     assert_eq!(third.rest().await, "");
     drop(first);
-    // The place is free once the server has detected the disconnect.
+    // The slot is freed once the server has detected the disconnect.
     loop {
         let mut client = server.client().await;
         if client.0.write_all(b"PING\r\n").await.is_ok() && client.rest_of_line().await == "+PONG" {

@@ -14,9 +14,9 @@
 //!
 //! - `changed` counts the rows that were *changed*, not the rows that were found: reject a
 //!   connection that was opened with `CLIENT_FOUND_ROWS`;
-//! - `insert_id` is the value that this statement passed to `LAST_INSERT_ID`, as in the server's
-//!   answer to it. `None` and 0 both mean that there is none. Do not query it with a second
-//!   statement, whose result may be left over from an earlier one.
+//! - `insert_id` is the value that this statement passed to `LAST_INSERT_ID`, as in the server's answer to
+//!   it. `None` and 0 both mean that there is none. Do not get `insert_id` from `SELECT LAST_INSERT_ID()`,
+//!   which may return an earlier statement's value.
 //!
 //! The code of a server error is its number: `1213`, not the SQLSTATE `40001`.
 //!

@@ -385,7 +385,7 @@ async fn row_of_another_server_is_adopted_once_if_unchanged() {
                 .ends_with(" AND (`history` IS NULL OR `history` = CONCAT('server ', @@server_id))")
         );
     }
-    // The row was written by the same server: others were faster.
+    // The row was last written by this server, so it is not adopted.
     let (calls, mut server) = opened([of("server 2"), changed(1, 11)]).await;
     assert_eq!(calls.reserve(&mut server, &request(10)).await.unwrap().range, IdRange::new(11, 10).unwrap());
 }

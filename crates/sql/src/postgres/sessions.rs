@@ -179,7 +179,7 @@ impl<D: Driver> Sessions<D> {
         self.send(statement, Timeout::Full, deadline).await
     }
 
-    /// Runs a text with several statements without parameters. Each text is one transaction.
+    /// Runs several SQL statements, without parameters, as one query. Each text is one transaction.
     ///
     /// # Errors
     /// The reason for the failure.

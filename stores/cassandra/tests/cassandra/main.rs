@@ -234,7 +234,7 @@ async fn rows_that_went_back_in_time_are_refused(cluster: &Cluster, stores: &[Ca
     // Set the global counter back, and remove its claims.
     insist(&stores[0], &request("counter", 1), &mut ledger).await;
     run("UPDATE ids.idmill_sequences SET next = 1, claims = {} WHERE name = 'counter'").await;
-    // The setback is detected only after the window has granted its remaining ids.
+    // The lowered counter is detected only after the window has granted its remaining ids.
     let noticed = || async {
         match stranger.reserve(&request("counter", 40)).await {
             Ok(_) => Err(ErrorKind::Unavailable.into()),
