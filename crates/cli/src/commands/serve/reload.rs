@@ -51,7 +51,7 @@ fn report(what: &str, outcome: Outcome<Option<usize>>) {
     match outcome {
         Ok(None) => {}
         Ok(Some(0)) => {
-            tracing::warn!("the {what} were reloaded, but the file is empty: all clients are rejected")
+            tracing::warn!("the {what} were reloaded, but the file is empty: all clients are rejected");
         }
         Ok(Some(count)) => tracing::info!(count, "the {what} were reloaded"),
         Err(failure) => tracing::error!("the {what} were not reloaded: {}", failure.message()),
