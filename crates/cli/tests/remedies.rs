@@ -82,8 +82,8 @@ fn sqlite() {
             code: 4,
             says: &[
                 "correct its name or restore it",
-                "only for a new store use `mode=rwc`",
-                "which creates it empty",
+                "for a new store, `mode=rwc`",
+                "creates it",
             ],
             never: &[LATER],
         },

@@ -57,7 +57,7 @@ async fn a_lock_that_is_not_to_be_had_leaves_nothing_behind() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     let mut root = root(address).await;
     let tx = holder(&mut root, "locks", "s").await;
-    assert_eq!(refused(&store, "s", "commit it sooner").await, ErrorKind::Unavailable);
+    assert_eq!(refused(&store, "s", "commit that transaction sooner").await, ErrorKind::Unavailable);
     tx.rollback().await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }

@@ -66,7 +66,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     let error = elsewhere.next(&tx).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     assert!(
-        error.to_string().contains("restore it") && error.to_string().contains("in use again"),
+        error.to_string().contains("restore it") && error.to_string().contains("already in use"),
         "{error}"
     );
 }
