@@ -80,11 +80,7 @@ fn sqlite() {
             store: "sqlite:other.db?mode=rw".to_owned(),
             args: NEXT,
             code: 4,
-            says: &[
-                "correct its name or restore it",
-                "for a new store, `mode=rwc`",
-                "creates it",
-            ],
+            says: &["correct its name or restore it", "for a new store, `mode=rwc`", "creates it"],
             never: &[LATER],
         },
         Row {
