@@ -19,34 +19,20 @@ async fn draw(tx: &mut Transaction<'_>, table: &str, text: &str) -> Result<u64> 
     InTransaction::new(text).unwrap().table(table).unwrap().next(tx).await
 }
 
-/// Returns a connection that updates this table.
-async fn updating(root: &mut Conn, table: &str) -> Option<u64> {
-    let sql =
-        format!("SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE `ids`.`{table}`%'");
-    root.query_first(sql).await.unwrap()
+/// The query for the connections that update this table.
+fn updating(table: &str) -> String {
+    format!("SELECT id FROM information_schema.processlist WHERE info LIKE 'UPDATE `ids`.`{table}`%'")
 }
 
 /// Returns the connection that waits for this table's lock, once there is one.
 async fn waiting(root: &mut Conn, table: &str) -> u64 {
     for _ in 0..1000 {
-        if let Some(id) = updating(root, table).await {
+        if let Some(id) = root.query_first::<u64, _>(updating(table)).await.unwrap() {
             return id;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("no connection waits for the lock of {table}");
-}
-
-/// Waits until the server lists no update of this table. It lists a killed one until after its reply, and the
-/// next round would otherwise kill that connection while it is idle.
-async fn idle(root: &mut Conn, table: &str) {
-    for _ in 0..1000 {
-        if updating(root, table).await.is_none() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("a killed update of {table} does not end");
 }
 
 #[tokio::test]
@@ -85,7 +71,9 @@ async fn killed_statement_is_an_unknown_outcome() {
         assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{kill}: {error}");
         assert!(error.to_string().contains("may have been applied"), "{error}");
         tx.rollback().await.unwrap();
-        idle(&mut root, "kills").await;
+        // The server lists a killed update until after its reply. The next round would otherwise kill that
+        // connection while it is idle.
+        until(&mut root, &updating("kills").replace("id FROM", "COUNT(*) FROM"), 0).await;
     }
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
