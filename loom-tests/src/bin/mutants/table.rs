@@ -93,11 +93,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "permit-cleared-after-the-look",
         "signal::the_permit_is_not_lost_and_does_not_pile_up",
         &[
-            edit(
-                DRIVER,
-                "// Give the permit back before the level is read, so that a later draw signals again.\n            self.give_permit_back();",
-                "",
-            ),
+            edit(DRIVER, "if !self.engine.is_low() {", "if false {"),
             edit(
                 DRIVER,
                 "self.step(Event::Low { level: self.core.stock.remaining() }, now)",
@@ -108,12 +104,7 @@ pub(crate) const MUTANTS: &[Mutant] = &[
     mutant(
         "a-turn-leaves-signals-asleep",
         "turn::what_a_turn_leaves_wakes_the_next",
-        &[edit(
-            MAILBOX,
-            "// The wake-ups of the remaining signals are used up: without this the actor would not handle \
-             them.\n        self.wake.notify_one();",
-            "",
-        )],
+        &[edit(MAILBOX, "self.wake.notify_one();\n        low\n", "low\n")],
     ),
     mutant(
         "permit-free-during-a-reserve",
@@ -135,8 +126,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[
             edit(
                 DRIVER,
-                "self.give_permit_back();\n        // While the permit was taken",
-                "// While the permit was taken",
+                "return reserve;\n        }\n        self.give_permit_back();",
+                "return reserve;\n        }",
             ),
             edit(
                 DRIVER,
