@@ -80,7 +80,11 @@ fn sqlite() {
             store: "sqlite:other.db?mode=rw".to_owned(),
             args: NEXT,
             code: 4,
-            says: &["correct its name or restore it", "for a new store, `mode=rwc`", "creates it"],
+            says: &[
+                "correct its name or restore it",
+                "for a new store, `mode=rwc`",
+                "(`Mode::Create`) creates it",
+            ],
             never: &[LATER],
         },
         Row {

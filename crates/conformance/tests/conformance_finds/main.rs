@@ -92,7 +92,7 @@ finds! {
     records_among_the_sequences: ListsRecordsAsSequences => records_compare "returned a record as a sequence";
     record_names_in_one_case: FoldsRecords => record_names_are_kept "conflicted, although no other client";
     records_cut_off: CutsRecords => records_compare "is stored";
-    pages_of_records_that_omit: RecordPagesOmit => records_come_in_pages "instead of";
+    pages_of_records_that_omit: RecordPagesOmit => records_come_in_pages "the prefix \"";
     all_or_nothing_at_the_end: ExpectsMoreThanItSays => first_to_last "were granted, but the last id is", as_the_reference "instead of";
 }
 
@@ -114,7 +114,7 @@ finds_in_clients! {
     a_late_reply_for_another: TakesLateReplies => reply_withheld "";
     a_panic_at_nonsense: Panics => garbled_replies "an answer has to be text";
     a_connection_never_made_again: NeverReconnects => cut_before_arrival "has not recovered";
-    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "permanent";
+    giving_up_at_a_broken_connection: GivesUp => cut_before_arrival "caused a permanent error";
     a_way_around_the_proxy: GoesAround => cut_before_arrival "do not go through the proxy";
     waiting_on_a_dead_connection: Waits => cut_before_arrival "did not detect";
     a_rest_given_back_again: GivesBackAgain => rests_through_cuts "giving back";
