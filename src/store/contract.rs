@@ -20,9 +20,9 @@ string_enum! {
     /// How long a grant survives. More durable variants compare as larger.
     #[derive(PartialOrd, Ord)]
     pub enum Durability, "durability" {
-        /// Until the process ends.
+        /// A grant survives until the process ends.
         Process = "process",
-        /// Beyond a crash of the machine, once the grant has been returned.
+        /// A returned grant survives a crash of the machine.
         Disk = "disk",
     }
 }

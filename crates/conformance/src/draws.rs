@@ -66,7 +66,7 @@ pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receive
                         );
                     }
                 }
-                // Draw slowly, so that many faults occur during the draws.
+                // Draw slowly: the faults must occur during the draws.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
             Ok(())

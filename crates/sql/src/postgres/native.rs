@@ -336,8 +336,8 @@ impl Creation {
             Values::Last => value,
         });
         let draw = value.map(|value| format!("PERFORM setval({}::regclass, {value}, true); ", literal(sql)));
-        // With an increment of 1, `first` and `last` mean the same: note neither, since a larger increment
-        // may follow.
+        // `first` and `last` mean the same if the increment is 1: note neither, since a larger increment may
+        // follow.
         let noted = told.or((increment > 1).then_some(values));
         let body = format!(
             "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}{}",
