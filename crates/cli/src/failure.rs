@@ -220,8 +220,12 @@ fn hint(error: &Error, message: &str) -> Option<String> {
         ErrorKind::NotFound if connecting => {
             "correct `--store` or `IDMILL_STORE`; `idmill create` creates a new store, unless its URL has `mode=rw`".to_owned()
         }
-        ErrorKind::NotFound => format!("`idmill create {name}` creates the sequence; `idmill list` shows all sequences"),
-        ErrorKind::AlreadyExists => format!("`idmill show {name}` shows the sequence; `idmill set {name}` changes it"),
+        ErrorKind::NotFound => {
+            format!("`idmill create {name}` creates the sequence; `idmill list` shows all sequences")
+        }
+        ErrorKind::AlreadyExists => {
+            format!("`idmill show {name}` shows the sequence; `idmill set {name}` changes it")
+        }
         ErrorKind::Conflict if error.operation() == Some(Operation::Set) && message.contains("backwards") => {
             "add `--backwards` if the ids that would be reissued were never used; see `idmill set --help`"
                 .to_owned()

@@ -104,8 +104,8 @@ pub async fn not_the_server_of(store: &dyn Store, witness: &dyn Store) -> Result
         return Ok(());
     }
     let message = format!(
-        "the witness is on the store's server, {server}, so one restore reverts both; use another server, or a \
-         file elsewhere"
+        "the witness is on the store's server, {server}, so one restore reverts both; use another server, or \
+         a file elsewhere"
     );
     Err(Error::invalid(message))
 }

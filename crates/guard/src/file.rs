@@ -224,8 +224,8 @@ impl Place {
                 Err(TryLockError::WouldBlock) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
                 Err(TryLockError::WouldBlock) => {
                     let message = format!(
-                        "{} has been locked by another process for {TIMEOUT:?}; stop that process, \
-                                 or try again",
+                        "{} has been locked by another process for {TIMEOUT:?}; stop that process, or \
+                         try again",
                         self.lock.display()
                     );
                     return Err(Error::new(ErrorKind::Unavailable, message));

@@ -197,7 +197,8 @@ impl Guarded {
             }
             grant = self.store.reserve(request).await?;
         }
-        let message = "each granted range was already claimed; use larger steps, or find the other writer of this sequence";
+        let message = "each granted range was already claimed; use larger steps, or find the other writer of \
+                       this sequence";
         let error = Error::new(ErrorKind::Unavailable, message);
         Err(last.into_iter().fold(error, Error::because))
     }

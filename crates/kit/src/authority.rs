@@ -57,7 +57,7 @@ impl Authority {
             (None, None) => Ok(None),
             _ => Err(refuse(
                 "the user or the password is missing; write `USER:PASSWORD@`, with special \
-                             characters percent-encoded",
+                 characters percent-encoded",
             )),
         }
     }

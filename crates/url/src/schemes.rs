@@ -98,7 +98,7 @@ impl Schemes {
         let read = known.and_then(Scheme::window_reader).ok_or_else(|| {
             // Omit the text, which may contain a password.
             let message = "the window's URL is invalid; write `memcached://HOST:PORT?block=1000` or \
-                 `redis://HOST:PORT?block=1000`";
+                           `redis://HOST:PORT?block=1000`";
             Error::invalid(message)
         })?;
         read(&format!("{name}:{rest}"))

@@ -87,8 +87,8 @@ fn rewound(seen: i64, found: i64) -> String {
 
 fn strange(known: u64, other: u64) -> String {
     format!(
-        "the reply is from cluster {other:x}, but earlier ones from {known:x}; correct the endpoints, or open the \
-         store again"
+        "the reply is from cluster {other:x}, but earlier ones from {known:x}; correct the endpoints, or open \
+         the store again"
     )
 }
 

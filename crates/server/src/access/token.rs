@@ -58,7 +58,8 @@ impl FromStr for TokenHash {
         let mut hash = [0; 32];
         let read = text.strip_prefix("sha256:").map(|digits| hex::decode_to_slice(digits, &mut hash));
         // The message omits the text, because it may be the secret itself.
-        let message = "the token hash is invalid; write `sha256:` and 64 hexadecimal digits, as printed by `idmill token`";
+        let message = "the token hash is invalid; write `sha256:` and 64 hexadecimal digits, as printed by \
+                       `idmill token`";
         if read == Some(Ok(())) { Ok(Self(hash)) } else { Err(Error::invalid(message)) }
     }
 }

@@ -124,7 +124,7 @@ fn found(rows: &[Row], request: &Reserve) -> Found {
 }
 
 fn held() -> Error {
-    let message = "another transaction has locked the row, and a batch does not wait for it; try again with this \
-                   sequence only";
+    let message = "another transaction has locked the row, and a batch does not wait for it; try again with \
+                   this sequence only";
     Error::new(ErrorKind::Unavailable, message)
 }

@@ -211,8 +211,8 @@ impl Link {
             return Ok(());
         }
         let message = format!(
-            "this server's store has {can:?}, but the first server's has {known:?}; point all servers at the same \
-             store"
+            "this server's store has {can:?}, but the first server's has {known:?}; point all servers at the \
+             same store"
         );
         Err(Error::new(ErrorKind::Unsupported, message))
     }
