@@ -4,6 +4,7 @@ Builds in WORK. Downloads are cached in PACKAGES; Go and Maven use their own cac
 """
 
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -276,10 +277,10 @@ def certificate():
 
 def token(name, sequence):
     """Creates a token and adds it to the servers' file of tokens."""
-    said = call(IDMILL, "token", name, "--right", "draw", "--sequence", sequence)
+    made = json.loads(call(IDMILL, "--json", "token", name, "--right", "draw", "--sequence", sequence))
     with open(WORK / "tokens.toml", "a") as file:
-        file.write(re.split(r"(?m)^# for the file.*\n", said)[1])
-    return said.splitlines()[1]
+        file.write(made["entry"])
+    return made["token"]
 
 
 def check_access():
