@@ -50,12 +50,12 @@ struct Report {
 }
 
 impl Failure {
-    /// Creates a failure for invalid input. Nothing was changed.
+    /// Creates a failure for invalid input.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::permanent("invalid_input", exit::USAGE, message.into())
     }
 
-    /// Creates a failure for a refusal by a safety check. Nothing was changed.
+    /// Creates a failure with exit code 5, such as a refusal by a safety check.
     pub(crate) fn refused(message: impl Into<String>) -> Self {
         Self::permanent("conflict", exit::REFUSED, message.into())
     }
@@ -218,7 +218,7 @@ fn hint(error: &Error, message: &str) -> Option<String> {
             "correct `--guard` or `IDMILL_GUARD`".to_owned()
         }
         ErrorKind::NotFound if connecting => {
-            "correct `--store` or `IDMILL_STORE`; `idmill create` creates a new store, unless its URL has `mode=rw`".to_owned()
+            "correct `--store` or `IDMILL_STORE`; `idmill create` creates a missing file or table, unless `mode=rw` is set".to_owned()
         }
         ErrorKind::NotFound => {
             format!("`idmill create {name}` creates the sequence; `idmill list` shows all sequences")

@@ -124,7 +124,7 @@ impl Drop for Runs {
 /// Counters of an allocator; `null` if they do not apply.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Counts {
-    /// Reserves that took ids from the store.
+    /// Reserves sent to the store.
     pub(crate) reserves: Option<u64>,
     /// Calls that found no id in memory.
     pub(crate) waits: Option<u64>,

@@ -21,7 +21,7 @@ const EXISTING: &str = "IDMILL_EXISTING";
 const DEFAULT: &str = "sqlite:idmill.db";
 
 /// Opens the store for a command that draws ids or creates a sequence. A missing store is created, and a note
-/// on stderr reports the new store.
+/// on stderr reports a new file.
 pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn Store>> {
     let url = url(global)?;
     let missing = url.file().filter(|file| !file.exists()).map(ToOwned::to_owned);
@@ -33,7 +33,7 @@ pub(crate) async fn create(global: &Global, within: Duration) -> Outcome<Arc<dyn
     Ok(store)
 }
 
-/// Opens the store for a command that reads or changes it. Creates nothing.
+/// Opens the store for a command that reads or changes it. Does not create the store.
 pub(crate) async fn existing(global: &Global) -> Outcome<Arc<dyn Store>> {
     lasting(&url(global)?.existing(), CONNECT_TIMEOUT).await
 }
@@ -68,8 +68,8 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Opens the store to measure. The environment is ignored, so that a shared store is written to only
-    /// if it is given explicitly.
+    /// Opens the store to measure. `--guard` is ignored. The environment is ignored too, so that a shared
+    /// store is written to only if it is given explicitly.
     pub(crate) async fn open(global: &Global, sequence: &str) -> Outcome<Self> {
         if let Some(given) = &global.store {
             let (url, given) = (global.schemes.parse(given)?, given.clone());

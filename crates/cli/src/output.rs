@@ -61,7 +61,7 @@ impl Sequence {
     }
 }
 
-/// Formats two decimals. 0 % and 100 % appear only if they are exact.
+/// Formats two decimals. 0 % and 100 % appear only if `value` is exactly 0 or 100.
 fn percent(value: f64) -> String {
     match value {
         0.0 => "0 %".to_owned(),

@@ -8,8 +8,8 @@ use idmill::__private::settled;
 pub(crate) const LONGEST_RANGE: u64 = 1 << 48;
 /// Ratio of the budget to the outage. The excess covers the error of the measured rate.
 const HEADROOM: f64 = 1.02;
-/// The longest pause between two attempts of a reserve, with jitter. The store's return is detected after
-/// at most this pause. The pause grows from almost nothing, and never exceeds the outage so far.
+/// The longest pause between two attempts of a reserve, with jitter. The store's return is detected after at
+/// most this pause. The pauses begin at 10 ms and double, each with a jitter of up to its own length.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The rate at which one process draws from one sequence, and the outage it must survive.

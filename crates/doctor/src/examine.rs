@@ -429,8 +429,8 @@ fn seen<T>(outcome: Result<T>, asked: &str, findings: &mut Vec<Finding>) -> Opti
     outcome.map_err(|error| findings.push(judge::not_seen(asked, None, &error))).ok()
 }
 
-/// Returns the finding of a sequence that could not be read. `None` for an unreadable record, which is
-/// reported later.
+/// Returns the finding of a sequence that could not be read. `None` for a corrupt record, which is reported
+/// later.
 fn not_read(name: &SequenceName, asked: &str, error: &Error) -> Option<Finding> {
     (error.kind() != ErrorKind::StoreViolation).then(|| judge::not_seen(asked, Some(name), error))
 }

@@ -32,7 +32,8 @@ string_enum! {
         Replaced = "replaced",
         /// The store does not have a sequence that is in the witness or in the request.
         Missing = "missing",
-        /// There is a witness, and ids were reserved without a claim: some process does not use the guard.
+        /// There is a witness, and ids were reserved or skipped without a claim, such as by a process without
+        /// the guard.
         Unguarded = "unguarded",
         /// A reset or removal was announced at the witness, and the store did not confirm it.
         Pending = "pending",
@@ -46,7 +47,7 @@ string_enum! {
         EndsSoon = "ends_soon",
         /// The sequence ends above the largest id that its type or column can hold.
         TooNarrow = "too_narrow",
-        /// An entry was not written by any version of this crate.
+        /// An entry cannot be read as a sequence or a ledger.
         Unreadable = "unreadable",
         /// The store loses its grants when its process or its machine stops.
         LosesWrites = "loses_writes",
@@ -61,7 +62,7 @@ string_enum! {
 }
 
 impl FindingKind {
-    /// Returns the severity of this kind.
+    /// Returns the default severity of this kind.
     pub fn severity(self) -> Severity {
         match self {
             Self::Unguarded => Severity::Info,

@@ -189,7 +189,7 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
         ),
         _ => (
             "a removal".to_owned(),
-            format!("repeat `idmill remove {name}`, or do nothing to keep the sequence"),
+            format!("repeat `idmill remove {name} --yes`, or do nothing to keep the sequence"),
         ),
     };
     let found = format!("{what} was announced, but the store did not confirm it");
@@ -292,7 +292,7 @@ pub(super) fn refused(name: &SequenceName, error: &Error) -> Finding {
     )
 }
 
-/// Returns the largest value of the narrowest SQL integer that holds more than `max`.
+/// Returns the smallest of 2^31 - 1, 2^63 - 1 and 2^64 - 1 that is larger than `max`.
 fn wider(max: u64) -> Option<u64> {
     [u64::from(u32::MAX >> 1), u64::MAX >> 1, u64::MAX].into_iter().find(|wider| *wider > max)
 }

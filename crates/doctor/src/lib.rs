@@ -1,9 +1,9 @@
 //! Finds problems with the sequences of a store before an id repeats or the ids run out.
 //!
-//! Neither a store nor the processes that draw from it can detect that the store went back in time. Two
-//! independent records can show it: the largest id in the user's data, which must be below the next id,
-//! and the ledgers of a [witness](idmill_guard), which contain all claims. [`Doctor`] compares the store
-//! with both.
+//! A store, and the processes that draw from it, detect only in some cases that the store went back in time.
+//! Two independent records can show it: the largest id in the user's data, which must be below the next id,
+//! and the ledgers of a [witness](idmill_guard), which contain all claims. [`Doctor`] compares the store with
+//! both.
 //!
 //! - [`Doctor`]: examines a store and returns its [`Finding`]s.
 //! - [`Finding`]: the check, its result, and the [`Remedy`].

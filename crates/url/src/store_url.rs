@@ -50,8 +50,7 @@ use crate::{Schemes, WitnessUrl, guard};
 ///   records: `sqlite:ids.db?guard=file:/mnt/other/ids.witness`. Percent-encode special characters. The
 ///   witness must not be the store itself or on the same server. If ids were already reserved, the witness
 ///   must exist: see [`WitnessUrl`].
-/// - `existing=true` creates nothing, neither the store nor a sequence: see
-///   [`Existing`](idmill_kit::Existing).
+/// - `existing=true` creates neither the store nor a sequence: see [`Existing`](idmill_kit::Existing).
 ///
 /// Schemes are case-insensitive. White space and a pair of quotes around a URL are removed. `Display` prints
 /// a URL that parses to the same value, except for the password, which is hidden.
@@ -66,9 +65,9 @@ pub struct StoreUrl {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Creates {
-    /// Neither a store nor a witness nor a sequence.
+    /// No store and no sequence. A claim may still create the witness.
     Nothing,
-    /// Only sequences.
+    /// Sequences, and a missing witness.
     Sequences,
     All,
 }
@@ -127,8 +126,8 @@ impl StoreUrl {
         Self { creates: Creates::Nothing, ..self.existing() }
     }
 
-    /// Returns the statement that creates the store's table, for use in migrations; `None` for a store
-    /// without a table. Does no I/O.
+    /// Returns the statement that creates the store's table, for use in migrations; `None` if the store has
+    /// no such statement. Does no I/O.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid table name.

@@ -97,7 +97,7 @@ impl WitnessUrl {
     }
 
     /// Returns the statement that creates the table of the witness's records, for use in migrations; `None`
-    /// for a witness without a table. Does no I/O.
+    /// if it has no such statement. Does no I/O.
     ///
     /// # Errors
     /// As [`StoreUrl::witness_ddl`].

@@ -59,7 +59,7 @@ pub(crate) struct Bench {
     /// Ids per transaction of the mode `in-transaction-many`
     #[arg(long, value_name = "N", default_value = "10", value_parser = length)]
     pub(crate) values: u64,
-    /// Ids per reserve in the batch modes
+    /// Ids per reserve in the batch modes and in `thread`
     #[arg(long, value_name = "N", default_value = "200", value_parser = length)]
     pub(crate) step: u64,
     /// Ids left when `async-batch` and `thread` fetch the next range
@@ -118,7 +118,7 @@ pub(crate) struct Draws {
     /// Length of each measurement
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// Ids per reserve; the next reserve starts when half are left
+    /// Ids per reserve; refilled when half are left, in `batch` when none are
     #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
     pub(crate) step: u64,
     /// Ids in a block, in the modes `block` and `thread`
@@ -137,7 +137,7 @@ pub(crate) struct Check {
     /// Outage that a process must survive
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     pub(crate) outage: Duration,
-    /// Number of reserves to time
+    /// Number of reserves and of reads to time
     #[arg(long, value_name = "N", default_value = "100", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) samples: u32,
 }

@@ -98,9 +98,9 @@ const SEE_GLOBAL: &str = "Global options (--store, --guard, --json, --verbose): 
 pub(crate) struct Global {
     /// Store URL [default: $IDMILL_STORE, else sqlite:idmill.db]
     ///
-    /// SQLite: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc`. `next`, `create`, `import` and
-    /// `serve` create a missing file and report it on stderr, unless the URL has `mode=rw`. Other commands
-    /// never create it.
+    /// SQLite: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=ro|rw|rwc`. Only `next`, `create`, `import`,
+    /// `serve`, `bench` and `draws` create a missing file, unless the URL has `mode=rw`; the first four
+    /// report it on stderr.
     ///
     /// With the feature `full`: `postgres://HOST/DATABASE`, `mysql://HOST/DATABASE`,
     /// `mongodb://HOST/DATABASE`, `cassandra://HOST/KEYSPACE`,
@@ -122,7 +122,8 @@ pub(crate) struct Global {
     pub(crate) guard: Option<String>,
     /// Print JSON: results on stdout, errors and notes on stderr, one per line
     ///
-    /// Field names are stable. Ids are numbers; JavaScript reads them exactly only up to 2^53.
+    /// Field names are stable. Ids are numbers (strings in `import`, `doctor`). JavaScript reads numbers
+    /// exactly to 2^53.
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Log to stderr; repeat for more detail
@@ -159,10 +160,10 @@ pub(crate) enum Command {
     /// Show one sequence
     #[command(after_long_help = include_str!("help/list.txt"))]
     Show(Named),
-    /// Change the next id or the bounds of a sequence
+    /// Change the next id or the last id of a sequence
     ///
     /// Prints the sequence before and after. Raising the next id is safe: the skipped ids become a gap.
-    /// Lowering it requires --backwards, and --yes if ids would repeat.
+    /// Lowering it requires --backwards and --yes, because ids repeat.
     #[command(after_long_help = include_str!("help/set.txt"))]
     Set(Set),
     /// Remove a sequence
@@ -187,7 +188,7 @@ pub(crate) enum Command {
     ///
     /// Never lowers a next id and never changes bounds. A sequence with other bounds is rejected, and the
     /// error names the fix; the rest are imported. The whole file is read first: if a line cannot be read,
-    /// nothing changes.
+    /// only --keep-going imports the rest.
     #[command(after_long_help = include_str!("help/import.txt"))]
     Import(Import),
     /// Print the statement that creates the table of the store
@@ -198,8 +199,8 @@ pub(crate) enum Command {
     Schema {
         /// Print the statement for the table of the witness
         ///
-        /// The witness is --guard, or the guard in the store's URL; without a guard, it is the store itself.
-        /// A witness creates its table, unless its URL has `mode=rw`.
+        /// The witness is --guard, or the guard in the store's URL; without a guard, --store names the
+        /// witness. A witness creates its table, unless its URL has `mode=rw`.
         #[arg(long)]
         witness: bool,
     },
@@ -410,7 +411,7 @@ pub(crate) struct Create {
     pub(crate) name: SequenceName,
     #[command(flatten)]
     pub(crate) bounds: BoundsArgs,
-    /// Succeed if the sequence exists with these bounds
+    /// Succeed if the sequence exists and matches --start and --max, if given
     #[arg(long)]
     pub(crate) if_not_exists: bool,
 }
@@ -441,13 +442,13 @@ pub(crate) struct Set {
     /// Name of the sequence
     #[arg(value_parser = sequence)]
     pub(crate) name: SequenceName,
-    /// Next id to hand out
+    /// Next id to reserve
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) next: Option<u64>,
     /// Last id, inclusive
     #[arg(long, value_name = "N", value_parser = id, allow_negative_numbers = true)]
     pub(crate) max: Option<u64>,
-    /// Allow lowering the next id: ids will be handed out again
+    /// Allow a lower next id, or a --max below reserved ids: ids can be handed out again
     #[arg(long)]
     pub(crate) backwards: bool,
     /// Confirm that ids will be handed out again
@@ -465,7 +466,8 @@ pub(crate) struct Remove {
     pub(crate) yes: bool,
     /// Let a later sequence of this name repeat ids; requires a guard
     ///
-    /// Without it, a later sequence of this name starts above all ids that were claimed at the guard.
+    /// Without `--forget`, a later sequence of this name starts above all ids that were claimed at the
+    /// witness.
     #[arg(long)]
     pub(crate) forget: bool,
 }

@@ -76,8 +76,8 @@ pub(crate) struct Keys {
     /// Create sequences on first use [default: true without --tokens, else false]
     ///
     /// With `--create=false`, a draw from an unknown sequence is an error, so that a mistyped name does not
-    /// create a sequence that starts at 1. IDMILL_EXISTING=true prevents new sequences in every command that
-    /// draws ids.
+    /// create a sequence that starts at 1. IDMILL_EXISTING=true prevents new sequences in `next`, and here
+    /// unless you set --create.
     #[arg(long, env = "IDMILL_SERVE_CREATE", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) create: Option<bool>,
     /// How long a request waits for an id that is not in memory [default: 5s]

@@ -160,7 +160,7 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
         ("watermark", format!("{} = {rate}/s x ({budget} + 4 x {latency} ms)", sizes.watermark)),
         (
             "step",
-            format!("{}: at least the watermark, and enough for 0.1 s and for 20 latencies", sizes.step),
+            format!("{}: at least the watermark", sizes.step),
         ),
         ("waste", format!("at most {} ids if a process crashes", sizes.most_in_memory())),
         ("settings", settings(workload)),

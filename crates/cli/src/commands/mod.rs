@@ -67,7 +67,7 @@ fn schema(global: &Global, witness: bool) -> Outcome {
         _ => (url.to_string(), url.ddl()?),
     };
     let none =
-        || format!("{place} has no table to create; `schema` is for SQLite, PostgreSQL, MySQL and Spanner");
+        || format!("`schema` prints no statement for {place}; it is for SQLite, PostgreSQL, MySQL and Spanner");
     let ddl = ddl.ok_or_else(|| Failure::usage(none()))?;
     output::result(global.json, &serde_json::json!({ "ddl": ddl }), |_| format!("{ddl};\n"))
 }

@@ -199,7 +199,7 @@ async fn get(ids: &Allocator, want: u64) -> idmill::Result<Got> {
     }
 }
 
-/// Takes up to `want` ids, at least one: from memory, or else from the last ids of the store.
+/// Takes up to `want` ids, at least one: fewer if memory holds fewer, or if the store has fewer left.
 async fn take(ids: &Allocator, want: u64) -> idmill::Result<Ranges> {
     let mut count = want;
     loop {

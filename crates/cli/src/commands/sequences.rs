@@ -133,7 +133,7 @@ fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
     };
     let name = &found.name;
     let then = match opening::url(global)?.guard() {
-        Some(_) => "without `--forget`, a new sequence with this name starts above the reserved ids",
+        Some(_) => "without `--forget`, a new sequence with this name starts above the claimed ids",
         None => "a new sequence with this name may repeat reserved ids",
     };
     let message = format!("removing `{name}` needs `--yes`: {reserved}, and {then}");

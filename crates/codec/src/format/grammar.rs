@@ -8,8 +8,8 @@
 //!        | '"' any characters, with \" for " and \\ for \ '"'
 //! ```
 //!
-//! Errors contain neither values nor the name of a codec after a key, so that a mistake in a format does not
-//! print the key.
+//! Errors contain neither a key nor the name of an unknown codec after a key, so that a mistake in a format
+//! does not print the key.
 
 use std::fmt;
 

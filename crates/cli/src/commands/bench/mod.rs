@@ -152,7 +152,7 @@ struct Row {
     corrected_ms: Percentiles<f64>,
     /// Latencies of transactions, as measured.
     times_ms: Percentiles<f64>,
-    /// Modes that keep no ids in memory count only reserves; their other counts are `null`.
+    /// `async` and the in-transaction modes count only reserves; their other counts are `null`.
     #[serde(flatten)]
     counts: Counts,
     retries: u64,

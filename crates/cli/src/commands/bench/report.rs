@@ -35,7 +35,7 @@ impl Report {
         }
     }
 
-    /// Returns the tables, each after a line that describes it.
+    /// Returns the tables, with a line before the first and before the published one.
     pub(super) fn human(&self, markdown: bool) -> String {
         let sheet = |sheet: &Sheet| if markdown { sheet.markdown() } else { sheet.text() };
         // Without an empty line, Markdown would join the table to the line above.
@@ -50,7 +50,7 @@ impl Report {
             sheet(&Sheet::of(&counts, self.runs.iter().map(Row::counts)))
         );
         if let Some(compared) = &self.published {
-            text += "\nEach cell has the figure measured here, then the one published for Cloud Spanner:\n";
+            text += "\nEach measured column is followed by the column published for Cloud Spanner:\n";
             text += &[gap, &sheet(&published::sheet(compared))].concat();
         }
         text

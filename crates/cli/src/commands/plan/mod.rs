@@ -85,7 +85,7 @@ impl Planned {
         size.outlasts(self.args.rate / f64::from(self.args.datacenters)).as_secs_f64()
     }
 
-    /// Returns the smallest `max_buffered` that survives the outage, if it is larger than the given one.
+    /// Returns the smallest `max_buffered` that covers the budget, if it is larger than the given one.
     fn needed(&self) -> Option<u64> {
         Some(self.workload.least_waste()).filter(|needed| *needed > self.workload.max_buffered)
     }
