@@ -155,13 +155,13 @@ fn overtaken(outcome: &str) -> Error {
 }
 
 impl Announced {
-    /// Returns the command that repeats the pending change.
+    /// Returns advice to repeat the pending change.
     pub(super) const fn repeated(self) -> &'static str {
         match self {
             Self::Resetting { .. } => {
                 "a reset was announced but not confirmed; repeat `idmill set NAME --next ID --backwards`"
             }
-            _ => "a removal was announced but not confirmed; repeat `idmill remove NAME`",
+            _ => "a removal was announced but not confirmed; repeat `idmill remove NAME --yes`",
         }
     }
 }

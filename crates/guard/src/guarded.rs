@@ -16,8 +16,8 @@ use idmill::{Error, ErrorKind, Operation, Result};
 use idmill_kit::{Contention, among};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Maximum number of claims per reserve: a range that was claimed before is replaced after the repair of the
-/// store, and after each lost race.
+/// Maximum number of claims per reserve after the first attempt. If a range must not be used, another is
+/// reserved.
 const TRIES: usize = 8;
 
 /// How long a rejected claim waits for a pending announcement.
@@ -29,7 +29,7 @@ const PENDING: Contention = Contention::new()
 /// A store whose grants are used only after a [`Witness`] has recorded them.
 ///
 /// A reserve reads the ledger, reserves from the store, and then claims the grant. The two extra round trips
-/// are in the refill, so draws do not wait for them while ids are in memory. A batch of reserves needs no
+/// are in the refill, so draws do not wait for them while ids are in memory. A batch of reserves waits for no
 /// more round trips than a single one. While the witness is unreachable, reserves fail with
 /// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim with an unknown outcome makes the
 /// range a gap. After a claim that definitely failed, the range is returned to the store. No more ids are
@@ -43,10 +43,10 @@ const PENDING: Contention = Contention::new()
 /// For another incarnation, or an epoch from before a reset, manual action is required: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).
 ///
-/// Claimed ids stay claimed. Only two calls lower the claims, after the store has confirmed them:
-/// [`set`](Store::set) with [`backwards`](Change::backwards), and [`remove`](Store::remove) followed by
-/// [`forget`](super::forget). After a removal without `forget`, the next sequence of this name starts above
-/// all claims.
+/// Claimed ids stay claimed, unless they are given back. Only two other calls lower the claims, after the
+/// store has confirmed them: [`set`](Store::set) with [`backwards`](Change::backwards), and
+/// [`remove`](Store::remove) followed by [`forget`](super::forget). After a removal without `forget`, the
+/// next sequence of this name starts above all claims.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {

@@ -105,11 +105,12 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Heal {
-    /// None: the store is above all claims. Other processes reserved later and claimed earlier.
+    /// None: the store is above all claims, or has another identity. Other processes reserved later and
+    /// claimed earlier.
     Nothing,
-    /// The store went back in time. Its next id must be raised to this one.
+    /// The store's next id is below the claims, and must be raised to this one.
     Raise(u64),
-    /// The store went back in time, and all ids up to its last were claimed.
+    /// The store's next id is below the claims, and all ids up to its last were claimed.
     Exhausted,
 }
 

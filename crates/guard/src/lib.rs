@@ -16,7 +16,8 @@
 //!   one machine.
 //! - `WitnessUrl` of `idmill-url`: a witness by its URL, as in `guard=URL` of any store's URL.
 //! - [`Guarded`]: a store whose grants are claimed before they are used.
-//! - [`Announced`]: a reset or a removal through the guard. Nothing else lowers the claims.
+//! - [`Announced`]: a reset or a removal through the guard. Otherwise, only ids that are given back lower the
+//!   claims.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod administration;

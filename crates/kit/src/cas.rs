@@ -218,8 +218,8 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
         })
     }
 
-    /// Reads, and writes only once. After a conflict, the returned ids become a gap: a network duplicate of
-    /// this write may have caused the conflict, and others may have reserved these ids since.
+    /// Writes at most once. After a conflict, the returned ids become a gap: a network duplicate of this
+    /// write may have caused the conflict, and others may have reserved these ids since.
     pub fn give_back(self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         named(&back.name, Operation::GiveBack, async move {
             let taken = |seen: Versioned<S::Version>| {

@@ -53,8 +53,8 @@ impl Largest {
         Self { default: default.into(), ..self }
     }
 
-    /// Returns the largest id. If the sequence has reached ids above 2^63, a negative value counts as an id
-    /// above 2^63.
+    /// Returns the largest id. If ids from 2^63 on are reserved, a negative value counts as an id from 2^63
+    /// on.
     pub fn as_id(&self, reached: u128) -> Option<u128> {
         let positive = self.id.and_then(|id| u128::try_from(id).ok());
         let wrapped = self.negative.and_then(|id| i64::try_from(id).ok()).map(|id| id.cast_unsigned().into());

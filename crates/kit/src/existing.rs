@@ -8,7 +8,8 @@ use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, al
 use idmill::{Error, ErrorKind, Operation, Result};
 
 /// A store whose sequences must exist before they are used. A mistyped name is
-/// [`NotFound`](ErrorKind::NotFound) and does not create a new sequence. All other calls are unchanged.
+/// [`NotFound`](ErrorKind::NotFound) and does not create a new sequence. All calls except reserves and
+/// `create` are unchanged.
 ///
 /// The option in a store's URL is `existing=true`.
 ///

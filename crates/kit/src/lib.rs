@@ -17,7 +17,7 @@
 //! - [`query`]: parses and prints the parts of a URL.
 //! - [`secrets`]: removes passwords and other secrets from URLs.
 //! - [`Mode`]: read-only, read-write, or create: `mode=ro|rw|rwc`.
-//! - [`SharedConnection`]: one connection for all callers, with a single attempt to open it.
+//! - [`SharedConnection`]: one connection for all callers, and one attempt at a time to open it.
 //! - [`witness_beside`]: the name of the records table; [`never_made`]: the error if it is missing.
 //! - [`store_calls!`](idmill::store_calls): forwards the calls of [`Store`](idmill::store::Store) to methods
 //!   of another type.

@@ -14,7 +14,8 @@ const TRIES: usize = 16;
 /// The history of the store is unchanged: after a failover that makes the store reject reserves, it continues
 /// to reject them ([`Change::keep_history`]).
 ///
-/// `seen` is the sequence as you read it. A sequence with another identity is not changed.
+/// `seen` is the sequence as you read it. Each `set` expects its identity, but the reserve of the id 2^64 - 1
+/// does not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -53,7 +54,7 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 }
 
 /// Creates a sequence that grants no id below `to`. If a sequence of this name and with the same bounds
-/// exists, raises that sequence. `to` may be one past the max.
+/// exists, and `to` is above its start, raises that sequence. `to` may be one past the max.
 ///
 /// This is one step, a reserve that creates the sequence: the sequence never exists below `to`. A window, and
 /// a server that rejects the reserve, need two steps. Ids below `to` can be drawn between the two.
@@ -69,8 +70,8 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 /// ```
 ///
 /// # Errors
-/// [`AlreadyExists`](ErrorKind::AlreadyExists) if it exists with other bounds; those of [`raise`],
-/// [`Store::create`] and [`Store::reserve`].
+/// [`AlreadyExists`](ErrorKind::AlreadyExists) if it exists, and its bounds differ or `to` is not above its
+/// start; those of [`raise`], [`Store::create`] and [`Store::reserve`].
 pub async fn create_at(
     store: &dyn Store,
     name: &SequenceName,

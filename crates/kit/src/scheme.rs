@@ -47,7 +47,7 @@ pub async fn open(
         None => opening.await,
         Some(limit) => tokio::time::timeout(limit, opening).await.unwrap_or_else(|_| {
             let why = if is_remote {
-                "the server accepts connections but does not answer; check the host and port, or allow more \
+                "the server is unreachable or does not answer; check the host and port, or allow more \
                  time"
             } else {
                 "another process holds the file, or its disk does not answer; stop that process, or allow \

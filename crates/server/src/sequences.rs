@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use crate::last_error::{OfOpen, Unopened};
 
-/// The value of `last` before an id is handed out. Ids start at 0.
+/// The value of `last` before an id is handed out. No id is negative.
 const NONE: i64 = -1;
 /// Attempts of [`take_in_a_row`](OpenSequence::take_in_a_row). A block that another process has split is
 /// skipped.
@@ -36,7 +36,7 @@ pub(crate) struct OpenSequence {
     waiting: AtomicUsize,
     /// Number of failed draws.
     failed: AtomicU64,
-    /// Whether an id was drawn since the last [sweep](OpenSequences::sweep).
+    /// Whether the sequence was opened or drawn from since the last [sweep](OpenSequences::sweep).
     used: AtomicBool,
     /// The store's last error, which is returned only when no ids are in memory.
     last_error: OfOpen,
@@ -81,7 +81,7 @@ impl OpenSequence {
         Err(Error::new(ErrorKind::Unavailable, message).of(self.allocator.name()).during(Operation::Draw))
     }
 
-    /// Returns the largest id that this server has handed out; `None` before the first.
+    /// Returns the largest id that was handed out since the sequence was opened; `None` before the first.
     pub(crate) fn last(&self) -> Option<i64> {
         // Relaxed: the result has no order relative to concurrent draws.
         Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != NONE)
@@ -211,7 +211,7 @@ impl OpenSequences {
     }
 
     /// Changes a stored sequence. Unless the change certainly failed, the sequence's ids in memory are
-    /// dropped first.
+    /// dropped before this returns.
     ///
     /// The change runs in its own task: the ids must be dropped even if the client disconnects.
     pub(crate) async fn changing<T: Send + 'static>(
@@ -298,9 +298,9 @@ impl OpenSequences {
         ending
     }
 
-    /// Closes the sequences without a draw since the last sweep, so that the engine can evict them. A
-    /// sequence that a client still holds stays open. Otherwise another client would open a second entry
-    /// that does not count the draws of the first.
+    /// Closes the sequences that were neither opened nor drawn from since the last sweep, so that the engine
+    /// can evict them. A sequence that a client still holds stays open. Otherwise another client would open a
+    /// second entry that does not count the draws of the first.
     pub(crate) fn sweep(&self) {
         let is_kept = |served: &Arc<OpenSequence>| {
             served.used.swap(false, Ordering::Relaxed) || Arc::strong_count(served) > 1

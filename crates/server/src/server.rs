@@ -93,7 +93,7 @@ setters! {
     }
 
     /// Sets the parent span of each HTTP request from the request's headers. The spans are `tracing` spans of
-    /// the level `DEBUG`. Probes have no span.
+    /// the level `DEBUG`. Probes have no span, unless the router is nested.
     parents(self, adopt: impl Fn(&tracing::Span, &HeaderMap) + Send + Sync + 'static) {
         self.parents = Some(http::Parents(Arc::new(adopt)))
     }
@@ -258,8 +258,8 @@ impl Server {
     }
 
     /// Serves one Redis client over a stream that you accepted, such as a Unix socket or a TLS connection.
-    /// The stream is closed when the server ends. The client does not count towards
-    /// [`max_connections`](ServerBuilder::max_connections).
+    /// The stream is closed at the shutdown; [`run`](Self::run) does not wait for its requests. The client
+    /// does not count towards [`max_connections`](ServerBuilder::max_connections).
     pub fn resp_client<S>(&self, stream: S) -> impl Future<Output = ()> + Send + use<S>
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -272,9 +272,10 @@ impl Server {
     /// Poll [`run`](Self::run) while the routes are served: it probes the store, and gives ids back at the
     /// end. So end your own listener first.
     ///
-    /// A mounted router does not know the client's address, so audit lines lack it, and the delay after wrong
-    /// tokens does not grow. Without [`http_hosts`](ServerBuilder::http_hosts), the router answers to any
-    /// `Host`. The page for operators works only at the root of a site. Everything else works nested.
+    /// A mounted router does not know the client's connection: audit lines lack the address, the delay after
+    /// wrong tokens does not grow, and a token's `max_connections` has no effect. Without
+    /// [`http_hosts`](ServerBuilder::http_hosts) and an HTTP address, the router answers to any `Host`. The
+    /// page for operators works only at the root of a site. Everything else works nested.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -341,7 +342,7 @@ impl Server {
             () = state.status.keep(&state.draws, &state.readiness) => {}
             () = state.readiness.watch(state.draws.administered()) => {}
         }
-        // Further connections are refused from now on.
+        // Further connections are not accepted from now on.
         drop((self.resp, self.http));
         state.ending.cancel();
         clients.tasks.close();
@@ -406,7 +407,7 @@ impl Figures {
         self.state.draws.count()
     }
 
-    /// Returns the number of connected clients, over both protocols.
+    /// Returns the number of connected clients of the server's own listeners.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }

@@ -16,7 +16,7 @@ pub struct WindowStats<N = u64> {
     pub refills: N,
     /// Ranges installed before the window was empty, so that no caller waited.
     pub ahead: N,
-    /// Draws that waited for another client's refill.
+    /// How many times a draw waited for another client's refill.
     pub waits: N,
     /// Reserved ids that fit neither the window nor its caller: a gap. This happens only at the end of a
     /// sequence, or if another client reserves from the store directly, sets the sequence, or raises its max.
@@ -79,8 +79,8 @@ impl Drop for Doubt<'_> {
     }
 }
 
-/// Reports a refill that arrived after its `claim` had expired. This recurs until the claim's lifetime is
-/// raised.
+/// Reports a refill that arrived after its `claim` had expired. This process's next claim lives longer, up to
+/// 10 minutes.
 pub fn late(claim: &str, took: Duration, lives: Duration, ids: u64) -> String {
     let reason = format!(
         "a refill took {took:.1?}, longer than the {claim} ({lives:?}): {ids} ids became a gap; set a \

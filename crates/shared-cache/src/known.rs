@@ -10,7 +10,7 @@ use super::cache::Layout;
 use super::pace::Pace;
 use super::ttl_cache::TtlCache;
 
-/// The item is read after this many busy results in a row, in case it is not a stub.
+/// The last of this many busy draws in a row reads the item first, in case it is not a stub.
 const LOOK_AT: u32 = 32;
 
 /// A sequence as last read from the store.

@@ -44,7 +44,7 @@ pub struct Pace {
     size: u64,
     /// Refills since the last one known to be in the window.
     failed: u32,
-    /// The recent duration of refills.
+    /// The duration of the slowest recent refill.
     slowest: Duration,
 }
 
@@ -122,7 +122,7 @@ impl Pace {
         self.slowest = time.max(self.slowest / 2);
     }
 
-    /// Returns how long to wait for a refill in progress: the duration of a slow one.
+    /// Returns how long to wait for a refill in progress: twice the duration of a slow one.
     pub fn timeout(&self) -> Duration {
         self.slowest.saturating_mul(MARGIN).min(LONGEST_LIFE)
     }

@@ -35,8 +35,8 @@ pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Returns whether a name has 1 to `longest` ASCII letters, digits and `_`, and does not begin with
-/// a digit. All SQL dialects read such a name alike.
+/// Returns whether a name has 1 to `longest` ASCII letters, digits and `_`, and does not begin with a digit.
+/// In quotes, such a name needs no escapes in any SQL dialect.
 pub(crate) fn is_plain(name: &str, longest: usize) -> bool {
     (1..=longest).contains(&name.len())
         && !name.starts_with(|first: char| first.is_ascii_digit())

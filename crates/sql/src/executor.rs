@@ -216,7 +216,7 @@ impl Answer {
         Self { changed, insert_id, ..Self::default() }
     }
 
-    /// Adds rows to the answer.
+    /// Sets the rows of the answer.
     #[must_use]
     pub fn with_rows(mut self, rows: Vec<Row>) -> Self {
         self.rows = rows;

@@ -167,7 +167,7 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// commits, it may leave a gap.
     ///
     /// # Errors
-    /// No ids are taken in any of these cases.
+    /// No ids are taken, unless MySQL had ended the transaction.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold

@@ -42,9 +42,9 @@ pub fn trusting(file: Option<&Path>, option: &str) -> Result<ConfigBuilder<Clien
 /// certificates can be renewed without a restart.
 ///
 /// # Errors
-/// Those of `config`. [`Denied`](ErrorKind::Denied) if a certificate is not trusted, or the server requires
-/// one; [`Unsupported`](ErrorKind::Unsupported) if the server does not use TLS;
-/// [`Unavailable`](ErrorKind::Unavailable) for temporary failures.
+/// Those of `config`. [`Denied`](ErrorKind::Denied) if a certificate is not trusted, or if the server sends
+/// an alert and `advice` has a `certificate`; [`Unsupported`](ErrorKind::Unsupported) if the server does not
+/// use TLS; [`Unavailable`](ErrorKind::Unavailable) for other failures.
 pub async fn shake_hands(
     config: impl FnOnce() -> Result<ClientConfig> + Send + 'static,
     host: &str,

@@ -34,7 +34,7 @@ pub(super) enum Failure {
     Lost(Arc<str>),
 }
 
-/// A connection. It is closed when it is dropped, or at the first failure.
+/// A connection. It is closed when it is dropped, at an error, or without a reply for half of the timeout.
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,

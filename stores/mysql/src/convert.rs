@@ -47,7 +47,7 @@ pub(super) fn connecting(error: Mysql) -> Fault {
     }
 }
 
-/// An error that the driver detected before it sent anything.
+/// An error that the driver detected before it sent a statement.
 fn refused(kind: ErrorKind, error: Mysql, remedy: Option<&str>) -> Fault {
     let words = words(&error);
     let message = remedy.map_or_else(|| words.clone(), |remedy| format!("{words}; {remedy}"));

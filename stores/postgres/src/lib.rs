@@ -16,8 +16,8 @@
 //!
 //! # Cancellation
 //!
-//! A call that is dropped may already have been sent. The server then executes it, and the reserved
-//! range becomes a gap. The store closes the call's connection.
+//! A call that is dropped may already have been sent. The server then executes it, and the reserved range
+//! becomes a gap. The store closes the connection, but not your client.
 
 mod client;
 mod convert;

@@ -19,9 +19,9 @@
 //!
 //! # Cancellation
 //!
-//! The work runs on a thread of tokio's blocking pool. A call that is dropped while it is queued
-//! does nothing. A call that has begun runs until it commits, and the reserved range becomes a gap.
-//! In both cases the file stays intact.
+//! The work runs on a thread of tokio's blocking pool. A call that is dropped while it waits for an earlier
+//! call does nothing. A call that has begun runs until it commits, and the reserved range becomes a gap. In
+//! both cases the file stays intact.
 
 mod database;
 mod executor;

@@ -129,8 +129,8 @@ macro_rules! tls_setters {
         $($crate::tls_setters! { @ $name $field })+
     };
     (@ optional [$($field:ident).+]) => {
-        /// Turns TLS on or off. Default: on only if a certificate is set. Trusts the system's authorities,
-        /// unless [`ca`](Self::ca) replaces them.
+        /// Turns TLS on or off. Default: on only if a certificate is set. Trusts the store's default
+        /// authorities, unless [`ca`](Self::ca) replaces them.
         #[must_use]
         pub fn tls(mut self, tls: bool) -> Self {
             self.$($field).+.on = Some(tls);
@@ -146,8 +146,8 @@ macro_rules! tls_setters {
         }
     };
     (@ ca [$($field:ident).+]) => {
-        /// Turns TLS on, with the authorities in this PEM file instead of the system's. The file is read when
-        /// the store connects.
+        /// Turns TLS on, with the authorities in this PEM file instead of the default ones. The file is read
+        /// when the store connects.
         #[must_use]
         pub fn ca(mut self, file: impl Into<::std::path::PathBuf>) -> Self {
             (self.$($field).+.on, self.$($field).+.ca) = (Some(true), Some(file.into()));

@@ -67,7 +67,7 @@ pub trait Options: Clone {
     /// Returns each option with its field, in printing order.
     fn entries(&mut self) -> Vec<Entry<'_>>;
 
-    /// Parses the text after the question mark of a URL, percent-decoded.
+    /// Parses the text after the question mark of a URL, and decodes its percent-encoding.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unknown or duplicate option, or an invalid

@@ -85,8 +85,8 @@ pub struct Token {
     /// Maximum number of connections over both protocols. A connection counts towards the last token that
     /// it sent.
     pub max_connections: Option<u32>,
-    /// Maximum number of sequences per day that draws with this token create, if the server creates sequences
-    /// at all.
+    /// Maximum number of sequences per day, on average, that draws and reserves with this token create, if
+    /// the server creates sequences at all.
     pub new_sequences: Option<u32>,
     /// When the token expires, by the server's clock; `None` for never.
     pub expires: Option<SystemTime>,

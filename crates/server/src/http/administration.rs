@@ -259,7 +259,7 @@ impl Precondition {
     fn holds(&self, info: &SequenceInfo) -> Result<(), Problem> {
         match self {
             Self::OneOf(known) if !known.contains(&info.identity) => Err(failed(format!(
-                "`{}` was replaced or reset since the ETag of `If-Match` was read; GET it again",
+                "`{}` was replaced, reset or revoked since the ETag of `If-Match` was read; GET it again",
                 info.name
             ))),
             _ => Ok(()),

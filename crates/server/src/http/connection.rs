@@ -88,7 +88,8 @@ fn full() -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ErrorKind::Overloaded, detail)
 }
 
-/// Limits the time of a request whose body does not arrive. Draws have their own, shorter timeout.
+/// Limits the time of a request, for example if its body does not arrive. By default, draws have a shorter
+/// timeout.
 pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
     timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
         let detail = "the request body did not arrive in time; send it without a pause";

@@ -27,9 +27,9 @@ pub(super) async fn alive() -> &'static str {
     "alive\n"
 }
 
-/// Answers the readiness probe. The server is ready if it is not shutting down, and the store answers or the
-/// ids in memory last long enough without the store. Callers with the right `observe` also get the sequences
-/// that are in trouble or end soon.
+/// Answers the readiness probe. The server is ready if it is not shutting down, and the store answers.
+/// Without the store, it stays ready while the ids in memory last and no sequence fails to open. Callers with
+/// the right `observe` also get the sequences that are in trouble or end soon.
 pub(super) async fn ready(
     State(state): State<Arc<ServerState>>,
     caller: Result<Caller, Problem>,

@@ -19,7 +19,7 @@ type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;
 #[debug("Parents(…)")]
 pub(crate) struct Parents(pub(crate) Arc<Adopt>);
 
-/// Creates the span of a request; `None` if no subscriber enables it. Fields have the names of
+/// Creates the span of a request; `None` for probes, or if no subscriber enables it. Fields have the names of
 /// OpenTelemetry's conventions.
 pub(super) fn span_of(parents: Option<&Parents>, request: &Request) -> Option<Span> {
     let route = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);

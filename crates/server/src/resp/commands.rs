@@ -120,7 +120,8 @@ impl Session {
         Ok(n)
     }
 
-    /// Returns the largest id that this server handed out; `Null` if there is none.
+    /// Returns the largest id that this server handed out since it opened the sequence; `Null` if there is
+    /// none.
     fn get(&self, name: &[u8]) -> Outcome {
         let name = text(name)?;
         self.caller()?.may(Right::Draw, name)?;

@@ -73,7 +73,8 @@ impl<S> Drop for Connection<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self, ending: &CancellationToken) -> io::Result<()> {
         let mut ending = pin!(ending.cancelled());
-        // The deadline for the rest of a command or of a transaction. Further bytes do not extend it.
+        // The deadline for the rest of a command, or for the next command of a transaction. Only a complete
+        // command extends it.
         let mut due = None;
         // The deadline for a valid token. A wrong token or `RESET` does not extend it.
         let mut login = None;

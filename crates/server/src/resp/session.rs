@@ -23,7 +23,7 @@ pub(super) struct Session {
     pub(super) name: Vec<u8>,
     /// The protocol version: 2, unless the client requests 3.
     pub(super) version: u8,
-    /// Number of ids in the last answer.
+    /// Number of drawn ids that are not yet encoded.
     pub(super) drawn: u64,
     /// The open transaction, from `MULTI` to `EXEC`.
     pub(super) queue: Option<Queue>,

@@ -118,7 +118,7 @@ impl Layout {
         Some(high << COUNTED | (Self::MAX_LEN - left))
     }
 
-    /// Decodes a number; `None` if idmill did not write it.
+    /// Decodes a number; `None` if idmill cannot have written it.
     pub fn decode(number: u64) -> Option<Standing> {
         let part = |from: u32, bits: u32| number >> from & ((1 << bits) - 1);
         let (mark, scale) = (part(COUNTED + END, SMALL), part(COUNTED + END + SMALL, SMALL));

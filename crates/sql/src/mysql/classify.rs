@@ -53,10 +53,10 @@ fn number(fault: &Fault) -> Option<u16> {
 /// reference.
 fn classify_code(code: u16, asked: Asked) -> ErrorKind {
     match code {
-        // The transaction was rolled back or not begun. Lock errors: 1205 lock wait timeout, 1206 too many
-        // locks, 1213 a deadlock or, in Galera, a conflict with another node; 1020 the row was changed. The
-        // others: 1637 too many transactions, 3101 rolled back by a plugin, 1047 a Galera node that is not
-        // ready; no connections, no memory, no disk space.
+        // The statement or the transaction was rolled back, or not begun. Lock errors: 1205 lock wait
+        // timeout, 1206 too many locks, 1213 a deadlock or, in Galera, a conflict with another node; 1020 the
+        // row was changed. The others: 1637 too many transactions, 3101 rolled back by a plugin, 1047 a
+        // Galera node that is not ready; no connections, no memory, no disk space.
         1020 | 1205 | 1206 | 1213 | 1637 | 3101 | 1040 | 1203 | 1226 | 1047 | 1021 | 1037 | 1038 | 1041
         | 1114 => ErrorKind::Unavailable,
         _ if READ_ONLY.contains(&code) => ErrorKind::Unavailable,
@@ -66,7 +66,8 @@ fn classify_code(code: u16, asked: Asked) -> ErrorKind {
         | 3159 => ErrorKind::Denied,
         1046 => ErrorKind::InvalidInput,
         1049 | 1146 => ErrorKind::NotFound,
-        // The table has other columns, or a user's unique index, check, foreign key or trigger.
+        // The table has other columns, or a user's unique index, check, foreign key or trigger rejected the
+        // row.
         1054 | 1062 | 1136 | 1169 | 1348 | 1364 | 1369 | 1451 | 1452 | 1644 | 3819 | 4025 => {
             ErrorKind::Conflict
         }

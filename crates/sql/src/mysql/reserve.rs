@@ -180,7 +180,7 @@ pub(super) fn crowded() -> Error {
 
 /// The error in a transaction of the caller if the row can be neither inserted nor read.
 fn unseen() -> Error {
-    let message = "the row cannot be inserted or read, because of another unique index or an unknown format; \
+    let message = "the row cannot be inserted or read, because of another unique index; \
                    use a table created by idmill";
     Error::new(ErrorKind::Conflict, message)
 }

@@ -20,7 +20,7 @@ impl Table {
 }
 
 /// Returns the cursor of a page's last row: the bytes of the name, which may be invalid UTF-8.
-#[allow(clippy::unnecessary_wraps)] // not in each dialect
+#[allow(clippy::unnecessary_wraps)] // other dialects need `None`
 pub(super) fn cursor(row: &Row) -> Option<Cursor> {
     Some(paging::cursor(bytes(row, 0).unwrap_or_default()))
 }

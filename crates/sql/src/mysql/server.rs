@@ -11,9 +11,9 @@ use super::run::{read, text, try_read, try_write, unsigned};
 use super::table::{EARLIER_LAYOUT, LAYOUT, RECORDS_LAYOUT, Table};
 use crate::{Asked, Executor, Fault, Row, witness};
 
-/// Returns the first statement for each connection that an adapter opens. Each statement then
-/// commits, and the server stops waiting for a lock after half of the timeout, in whole seconds,
-/// with an error.
+/// Returns the first statement for each connection that an adapter opens. Each statement then commits, and
+/// the server stops waiting for a lock after half of the timeout, rounded down to seconds, at least 1 s, with
+/// an error.
 pub fn settings(timeout: Duration) -> String {
     let locks = (timeout.as_secs() / 2).max(1);
     format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}")
@@ -84,7 +84,7 @@ async fn columns_of<E: Executor>(executor: &mut E, table: &Table) -> Result<Opti
     let Some(row) = found.first() else { return Ok(None) };
     let engine = text(row, 0);
     if !engine.is_some_and(|engine| engine.eq_ignore_ascii_case("InnoDB")) {
-        let (name, engine) = (table.name(), engine.unwrap_or("none, as a view"));
+        let (name, engine) = (table.name(), engine.unwrap_or("NULL, as for a view"));
         let message = format!(
             "the engine of `{name}` is {engine}, not InnoDB; ALTER TABLE `{name}` ENGINE = InnoDB, \
              or use `table=NAME`"

@@ -77,7 +77,7 @@ impl Known {
     }
 }
 
-/// A table, qualified by its database, so that it stays the same if a connection changes its
+/// A table. [Qualified](Self::within) by its database, it stays the same if a connection changes its
 /// database. Its name was checked, since it becomes part of the SQL.
 ///
 /// ```

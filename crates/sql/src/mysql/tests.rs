@@ -249,7 +249,7 @@ async fn a_table_that_is_not_idmill_s_is_refused() {
     let answers = |more: Vec<Reply>| before.clone().into_iter().chain(more);
     for (mode, more, kind, hint) in [
         (Mode::Create, vec![found([texts(&["MyISAM"])])], ErrorKind::Unsupported, "ENGINE = InnoDB"),
-        (Mode::Create, vec![view], ErrorKind::Unsupported, "none, as a view"),
+        (Mode::Create, vec![view], ErrorKind::Unsupported, "NULL, as for a view"),
         (
             Mode::Create,
             vec![engine.clone(), other],

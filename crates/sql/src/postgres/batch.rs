@@ -79,7 +79,7 @@ impl Calls {
                 _ => break,
             }
         }
-        // Reserve for each absent row separately, to get its error.
+        // Reserve for each absent row separately, to create it or to get its error.
         let each = absent.iter().map(|&place| self.reserve_briefly(executor, &requests[place]));
         for (outcome, &place) in join_all(each).await.into_iter().zip(&absent) {
             outcomes[place] = Some(outcome);

@@ -92,7 +92,7 @@ impl NativeState {
         let number = |column| {
             text(column).parse::<i64>().map_err(|_| {
                 let message =
-                    format!("the sequence {:?} has an invalid {column}: {:?}", text(0), text(column));
+                    format!("the sequence {:?} has an invalid column {column}: {:?}", text(0), text(column));
                 Error::new(ErrorKind::StoreViolation, message)
             })
         };
@@ -114,10 +114,10 @@ impl NativeState {
         })
     }
 
-    /// Rejects a sequence that could return duplicate ids, or values that cannot be ids.
+    /// Rejects a sequence that could return duplicate ids, ids out of order, or values that cannot be ids.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict), with the statement that fixes the sequence.
+    /// [`Conflict`](ErrorKind::Conflict), with the statement that fixes the sequence, unless it is temporary.
     pub fn check(&self) -> Result<()> {
         let alter = match self {
             _ if self.persistence == "t" => "it is temporary: each session has its own",
@@ -193,7 +193,8 @@ impl NativeState {
         first.filter(|first| *first <= self.last)
     }
 
-    /// Whether the sequence is still in the noted file: a restart and each `ALTER SEQUENCE` change the file.
+    /// Whether the sequence is still in the noted file: a restart and each change of its parameters change
+    /// the file.
     fn is_as_noted(&self) -> bool {
         self.noted("file").and_then(|file| file.parse().ok()) == Some(self.file)
     }

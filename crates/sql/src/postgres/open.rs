@@ -33,7 +33,7 @@ pub(super) async fn find<E: Executor>(executor: &mut E, table: Table, mode: Mode
     Err(crowded())
 }
 
-/// Creates the table. Returns `false` if another process was faster.
+/// Creates the table. Returns `false` if another process creates it at the same time.
 async fn create<E: Executor>(executor: &mut E, table: &Table, mode: Mode) -> Result<bool> {
     if mode != Mode::Create {
         let message = format!("there is no table {}; {NEVER_MADE}", table.sql());

@@ -16,8 +16,8 @@ use crate::witness::{self, COLUMNS};
 use crate::{Executor, Row, Statement, Witnesses};
 
 impl Table {
-    /// Returns the statement that creates the table of the records unless it exists. A store runs
-    /// it before it writes the first record.
+    /// Returns the statement that creates the table of the records unless it exists. A store with `mode=rwc`
+    /// runs it before it writes the first record.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if that table's name would be too long.

@@ -62,7 +62,7 @@ pub(super) fn name(row: &Row) -> &str {
 }
 
 /// Returns the cursor of a page's last row.
-#[allow(clippy::unnecessary_wraps)] // not in each dialect
+#[allow(clippy::unnecessary_wraps)] // other dialects need `None`
 pub(super) fn cursor(row: &Row) -> Option<Cursor> {
     Some(Cursor::new(name(row)))
 }

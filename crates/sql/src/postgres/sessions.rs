@@ -1,8 +1,8 @@
 //! Sessions of an adapter, and the execution of one statement on one of them.
 //!
-//! A statement that locks a row first waits only briefly. If another transaction holds the row, the
-//! statement is run again with the full timeout, on a session that is reserved for waiting.
-//! Statements for other rows then do not wait with it.
+//! At first, a statement that locks a row waits only briefly. If another transaction holds the row, the
+//! statement is run again with the full timeout, under a separate limit. Statements for other rows then do
+//! not wait with it.
 
 use std::future::ready;
 use std::sync::Arc;

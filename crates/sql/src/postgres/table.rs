@@ -1,8 +1,7 @@
 //! The table and its SQL.
 //!
-//! Numbers are `numeric(20)`, which holds 2^64, one more than the largest id. So `next` is an
-//! ordinary number for an exhausted sequence too, and sums and comparisons in SQL cannot overflow.
-//! Numbers are sent as text.
+//! Ids are `numeric(20)`, which holds 2^64, one more than the largest id. So `next` is an ordinary number for
+//! an exhausted sequence too, and sums and comparisons in SQL cannot overflow. Numbers are sent as text.
 //!
 //! Every statement that writes sets its own commit durability and lock timeout. Settings of the
 //! session would not work: behind a pooler the next statement may run in another session, and the
@@ -317,8 +316,8 @@ pub fn ddl(schema: Option<&str>, table: &str) -> Result<String> {
     Ok(Table::new(schema, table)?.ddl())
 }
 
-/// Returns the statement that creates the table of the records, for migrations. A store runs it
-/// before it writes the first record.
+/// Returns the statement that creates the table of the records, for migrations. A store with `mode=rwc` runs
+/// it before it writes the first record.
 ///
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name, or one that is too long for the

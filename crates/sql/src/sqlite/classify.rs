@@ -43,7 +43,7 @@ fn classify_code(error: &EngineError) -> ErrorKind {
         | code::FULL
         | code::CANTOPEN
         | code::IOERR => ErrorKind::Unavailable,
-        // The file was moved while it had a rollback journal.
+        // The file was moved since it was opened, in a rollback journal mode.
         code::READONLY if extended == code::READONLY_DBMOVED => ErrorKind::StoreViolation,
         code::READONLY | code::PERM | code::AUTH => ErrorKind::Denied,
         // A user's check, unique index or trigger rejected the row.

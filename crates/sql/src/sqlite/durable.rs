@@ -18,7 +18,7 @@ const JOURNALS: [&str; 4] = ["wal", "delete", "truncate", "persist"];
 /// `may_create`, an empty database gets a write-ahead log. The journal mode of an existing database
 /// is not changed.
 ///
-/// Do not call it within a transaction: SQLite ignores these pragmas there.
+/// Do not call it within a transaction: there SQLite rejects `synchronous`, and ignores the others.
 ///
 /// # Errors
 /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable; any other error if the

@@ -15,7 +15,7 @@ const LOOK: &str = "SELECT type FROM pragma_table_list WHERE name = ?1 COLLATE N
 ///
 /// # Errors
 /// [`NotFound`](idmill::ErrorKind::NotFound) if there is no such column;
-/// [`Unsupported`](idmill::ErrorKind::Unsupported) if it holds anything but integers; the errors of
+/// [`Unsupported`](idmill::ErrorKind::Unsupported) if its largest value is not an integer; the errors of
 /// reading.
 pub async fn largest<E: Executor>(executor: &mut E, path: &ColumnPath) -> Result<Largest> {
     let (table, column) = path.table_and_column(quoted)?;

@@ -280,7 +280,7 @@ fn after_commit(error: Error) -> Error {
     if error.kind() == ErrorKind::StoreViolation {
         return error;
     }
-    let message = format!("committed, but cannot read the files' metadata: {error}");
+    let message = format!("committed, but cannot check the files: {error}");
     Error::new(ErrorKind::UnknownOutcome, message).because(error)
 }
 

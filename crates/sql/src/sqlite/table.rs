@@ -72,8 +72,8 @@ impl Table {
     /// Takes the write lock without writing, so that rows read next cannot change before they are
     /// written.
     ///
-    /// In a deferred transaction that has not read yet, SQLite waits for other writers here. After
-    /// a read, SQLite would find the snapshot stale and fail.
+    /// In a deferred transaction that has not read yet, SQLite waits for other writers here. After a read,
+    /// SQLite does not wait, and it fails if others have written since.
     pub(super) fn lock(&self) -> Statement<'static> {
         Statement::write(format!("UPDATE {} SET next = next WHERE 0", self.sql()), [])
     }

@@ -39,8 +39,8 @@ idmill_kit::options! {
         /// How connections are encrypted; the server's certificate must be valid for the host.
         ///
         /// By default connections are unencrypted: passwords are sent in a form that hides them, everything
-        /// else in the clear. If the process has no default cryptography for `rustls` yet, connecting makes
-        /// `aws-lc-rs` the default.
+        /// else in the clear. With TLS, if the process has no default cryptography for `rustls` yet,
+        /// connecting makes `aws-lc-rs` the default.
         pub tls: Tls,
     }
 
@@ -51,7 +51,7 @@ idmill_kit::options! {
     /// What happens to a sequence that another server wrote last. Default: `refuse`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
-    /// server stops waiting for a lock after half of this timeout.
+    /// server stops waiting for a lock after half of this timeout, but not before 1 s.
     pub timeout: Duration = "10s" in TIMEOUT;
 
     use tls as |entry| entry.among(&["tls", "ca"]);

@@ -62,10 +62,10 @@ const MOST_VALUES: u64 = 10_000;
 /// `values`. A sequence that cycles, counts down, caches, is unlogged or temporary is rejected too,
 /// with the statement that fixes it.
 ///
-/// A grant may be shorter than requested. The rest of a value's ids is kept for the next grant, and
-/// becomes a gap if this store is dropped. Ids end at 2^63 - 1. If the last ids before the maximum
-/// do not fill a block of `INCREMENT BY` ids, they are never granted. Clones share their
-/// connections: at most four, plus four that wait for locks.
+/// A grant may be shorter than requested. The rest of a value's ids is kept for the next grant, and becomes a
+/// gap if this store is dropped. Ids end at 2^63 - 1. With `values=last`, the last ids before the maximum are
+/// never granted if they do not fill a block of `INCREMENT BY` ids. Clones share their connections: at most
+/// four, plus four that wait for locks.
 #[derive(Clone)]
 pub struct NativeSequences {
     sessions: Sessions,
@@ -412,9 +412,9 @@ impl Kept {
         self.append(Grant::new(range, info.identity, info.bounds), &seen.name)
     }
 
-    /// Returns the block that begins with a value. Each `ALTER SEQUENCE` changes the identity. The last value
-    /// before the change was lower than this value by at least the current increment, and its block had the
-    /// length of the old increment.
+    /// Returns the block that begins with a value. Each change of the increment changes the identity. The
+    /// last value before the change was lower than this value by at least the current increment, and its
+    /// block had the length of the old increment.
     fn block_from(&mut self, seen: &NativeState, identity: Identity) -> (i64, i64) {
         let floor = match self.floor {
             Some((known, floor)) if known == identity => floor,

@@ -94,8 +94,8 @@ idmill_kit::options! {
     /// Whether a value of a native sequence is the first or the last id of its block, if the increment is
     /// above 1. Required for such a sequence unless idmill created it.
     ///
-    /// Sequences that idmill creates have [`Values::Last`] unless this option is set, and keep the value that
-    /// they were created with.
+    /// Sequences that idmill creates have [`Values::Last`] unless this option is set. A store with another
+    /// value then rejects them.
     pub values: Option<Values> = "" in words::<Values>();
     /// How the table is opened.
     pub mode: Mode = "rwc" in words::<Mode>();

@@ -46,7 +46,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
             "name a token with `idmill://:TOKEN@HOST`, `token_file=FILE` or `token_env=NAME`".into()
         }
         ("NOPERM", _) => {
-            "the token needs the right `reserve`; to create, set or remove sequences, it also needs \
+            "the token needs the right `reserve`; to create, set or remove sequences, it needs \
              `administer`"
                 .into()
         }

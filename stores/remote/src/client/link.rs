@@ -142,8 +142,8 @@ impl Link {
         let _ = self.preferred.compare_exchange(server, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Returns the most recently used idle and open connection to this server. Older connections can then
-    /// reach their idle timeout.
+    /// Returns the most recently used idle and open connection to this server. Older connections stay idle,
+    /// so that a proxy can close them.
     fn kept(&self, server: usize) -> Option<Line> {
         let mut idle = self.idle.lock();
         idle.retain(|line| !line.line.is_closed());
@@ -225,7 +225,7 @@ fn promises(can: Capabilities, known: Capabilities) -> bool {
         && all(can).into_iter().zip(all(known)).all(|(can, known)| can >= known)
 }
 
-/// Returns whether the reply shows a non-permanent failure of the store behind the server.
+/// Returns whether the reply shows a non-permanent failure of a call or of a reserve.
 fn in_trouble(said: &Said) -> bool {
     match said {
         Said::Failed(fault) => fault.status != Status::Permanent,

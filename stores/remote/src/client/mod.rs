@@ -53,7 +53,7 @@ impl RemoteStore {
     /// # Errors
     /// Returns [`Unavailable`](ErrorKind::Unavailable) if no server can be reached;
     /// [`Denied`](ErrorKind::Denied) if the token is missing or has neither the right `reserve` nor
-    /// `administer`; [`Unsupported`](ErrorKind::Unsupported) if the server is not an idmill server, or uses
+    /// `administer`; [`Unsupported`](ErrorKind::Unsupported) if the server is another Redis server, or uses
     /// another version of the protocol.
     pub async fn open_with(options: RemoteOptions) -> Result<Self> {
         let opened = async {

@@ -1,8 +1,8 @@
 //! The messages between a client and a server.
 //!
-//! A client sends the command `IDMILL.STORE VERSION REQUEST` in Redis' protocol. The reply is a bulk
-//! string, or a Redis error if the server rejects the version or the client. [`Request`] and [`Answer`] are
-//! JSON. An answer repeats the number of its request, so that a mismatched answer is detected.
+//! A client sends the command `IDMILL.STORE VERSION REQUEST` in Redis' protocol. The reply is a bulk string,
+//! or a Redis error if the server rejects the version, the client or the request. [`Request`] and [`Answer`]
+//! are JSON. An answer repeats the number of its request, so that a mismatched answer is detected.
 //!
 //! A request with unknown fields is rejected, and no part of it is executed. So a new field in a request
 //! needs a new [version](VERSION).
