@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use derive_more::Debug;
 use idmill::{Error, Operation, Result};
 use rustls::crypto::ring;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -51,7 +51,7 @@ impl Tls {
     pub fn from_files(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Self> {
         let chain = certificates(certificate)?;
         let expiry = Expiry::of(certificate, &chain);
-        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unreadable(key, &error))?;
+        let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| invalid_pem(key, &error))?;
         let provider = Arc::new(ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -135,14 +135,24 @@ pub(crate) async fn watch(tls: Option<&Tls>) {
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let found = CertificateDer::pem_file_iter(file).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let found = found.map_err(|error| unreadable(file, &error))?;
+    let found = found.map_err(|error| invalid_pem(file, &error))?;
     if found.is_empty() {
         return Err(unreadable(file, &"it has no certificate"));
     }
     Ok(found)
 }
 
-/// Returns an error for a file. The error's text contains nothing from the file.
+/// Returns an error for an invalid PEM file, without the line of the file that some errors contain: it may be
+/// the key.
+fn invalid_pem(file: &Path, error: &pem::Error) -> Error {
+    match error {
+        pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. } => {
+            unreadable(file, &"invalid PEM: write `BEGIN` and `END` on lines of their own")
+        }
+        other => unreadable(file, other),
+    }
+}
+
 fn unreadable(file: &Path, error: &dyn fmt::Display) -> Error {
     Error::invalid(format!("{} cannot be used for TLS: {error}", file.display())).during(Operation::Configure)
 }
@@ -192,6 +202,18 @@ impl Expiry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn key_on_one_line_is_rejected_and_not_printed() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("server.key");
+        std::fs::write(&key, "-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----").unwrap();
+        let error =
+            PrivateKeyDer::from_pem_file(&key).map_err(|error| invalid_pem(&key, &error)).unwrap_err();
+        let expected =
+            "server.key cannot be used for TLS: invalid PEM: write `BEGIN` and `END` on lines of their own";
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 
     #[test]
     fn certificate_warns_two_weeks_before_and_after_expiry() {

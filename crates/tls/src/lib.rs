@@ -12,7 +12,7 @@ use idmill::{Error, Result};
 use idmill_kit::options::Tls;
 use idmill_kit::refuse;
 use rustls::client::WantsClientCert;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
@@ -46,8 +46,8 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
     let unreadable =
         |error: &dyn std::fmt::Display| refuse(format!("{option}={shown:?} cannot be read: {error}"));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&error))? {
-        let certificate = certificate.map_err(|error| unreadable(&error))?;
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&reason(&error)))? {
+        let certificate = certificate.map_err(|error| unreadable(&reason(&error)))?;
         roots.add(certificate).map_err(|error| unreadable(&error))?;
     }
     if roots.is_empty() {
@@ -64,13 +64,23 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
 pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls) -> Result<ClientConfig> {
     let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(builder.with_no_client_auth()) };
     let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| unusable("cert", cert, &error))?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &error))?;
+    let chain = chain.map_err(|error| unusable("cert", cert, &reason(&error)))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &reason(&error)))?;
     builder.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
 }
 
 fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
     refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
+}
+
+/// Describes an error in a PEM file, without the line of the file that some errors contain: it may be a key.
+fn reason(error: &pem::Error) -> String {
+    match error {
+        pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. } => {
+            "invalid PEM: write `BEGIN` and `END` on lines of their own".to_owned()
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Implements the signature checks of rustls' `ServerCertVerifier` with the cryptography provider in this
@@ -103,4 +113,19 @@ macro_rules! signatures_by {
             self.$provider.signature_verification_algorithms.supported_schemes()
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_error_contains_no_line_of_the_file() {
+        for key in ["-----BEGIN PRIVATE KEY----- c2VjcmV0", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n"] {
+            let error = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap_err();
+            assert_eq!(reason(&error), "invalid PEM: write `BEGIN` and `END` on lines of their own");
+        }
+        let none = PrivateKeyDer::from_pem_slice(b"").unwrap_err();
+        assert_eq!(reason(&none), "no items found");
+    }
 }

@@ -113,7 +113,7 @@ fn of_tls(said: &str) -> Option<(ErrorKind, &'static str)> {
     } else if says("received fatal alert") {
         Some((ErrorKind::Denied, "if the nodes require a certificate, set `cert=FILE&key=FILE`"))
     } else if says("received corrupt message") {
-        Some((ErrorKind::Unsupported, "if the nodes do not use TLS, remove `tls`, `ca` and `cert`"))
+        Some((ErrorKind::Unsupported, "if the nodes do not use TLS, remove `tls`, `ca`, `cert` and `key`"))
     } else {
         None
     }

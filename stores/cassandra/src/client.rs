@@ -162,8 +162,8 @@ impl Client {
         first(answer, Asked::Read)
     }
 
-    /// Sends a conditional write. After any error except an unknown outcome, the write was not and will not
-    /// be applied.
+    /// Sends a conditional write. After any error except `UnknownOutcome` and `StoreViolation`, the write was
+    /// not and will not be applied.
     pub(super) async fn write(&self, statement: &Statement, values: Values) -> Result<bool> {
         self.swap(statement, values).await.map(|(applied, _)| applied)
     }
@@ -176,9 +176,9 @@ impl Client {
         })
     }
 
-    /// Sends a statement, and resends it if the node lacks the table. The table existed when the store was
-    /// opened, so either it was dropped since or this node has not received it yet. A statement that fails
-    /// in this way was not executed.
+    /// Sends a statement, and resends it if the node lacks the table. The store has found the table before,
+    /// so either it was dropped since or this node has not received it yet. A statement that fails in this
+    /// way was not executed.
     async fn execute(&self, statement: &Statement, values: Values) -> Result<QueryResult> {
         for _ in 1..TRIES {
             match self.execute_once(statement, values.clone()).await {
@@ -300,7 +300,8 @@ fn first(answer: QueryResult, asked: Asked) -> Result<Option<Cells>> {
     Ok(row.map(|row| Cells::new(rows.column_specs().iter(), row)))
 }
 
-/// Returns the outcome of a write, or an error if the write certainly was not, and will not be, applied.
+/// Returns the outcome of a write, or its error. After any error but `StoreViolation`, the write was not, and
+/// will not be, applied.
 pub(super) fn outcome(written: Result<bool>) -> Result<Outcome> {
     match written {
         Ok(true) => Ok(Outcome::Applied),

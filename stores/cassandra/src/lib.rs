@@ -16,9 +16,9 @@
 //! # Geo
 //!
 //! Each datacenter has a *window* for each sequence. A window is a range from which the datacenter's
-//! processes reserve at LOCAL_SERIAL, without contacting another datacenter. When the range runs low, the
-//! window preloads a second range from the global counter, which is accessed with SERIAL. [`Sizing`]
-//! computes how large a range must be.
+//! processes reserve at LOCAL_SERIAL. Once per `check`, a reserve first reads the global counter. When the
+//! range runs low, the window preloads a second range from the global counter, which is accessed with SERIAL.
+//! [`Sizing`] computes how large a range must be.
 //!
 //! # Guarantees
 //!
@@ -110,9 +110,9 @@ impl CassandraStore {
         opening.await.map_err(|error| error.during(Operation::Connect))
     }
 
-    /// Opens a store that uses the caller's session, with its addresses, credentials and TLS. The
-    /// addresses, credentials and TLS settings of the options are ignored. Every statement sets its own
-    /// consistency, routing, retries and timeout, and ignores the session's profile.
+    /// Opens a store that uses the caller's session, with its addresses, credentials and TLS. The addresses,
+    /// credentials and TLS settings of the options must be valid, but are not used. Every statement sets its
+    /// own consistency, routing, retries and timeout, and ignores the session's profile.
     ///
     /// # Errors
     /// Returns the errors of [`open`](Self::open).

@@ -220,8 +220,8 @@ impl Table {
             return Ok(());
         }
         let message = format!(
-            "the comment of table {} is {comment:?}, not {:?}: mixed modes repeat ids; use the table's \
-             mode, or another table",
+            "the comment of table {} is {comment:?}, not {:?}: mixed levels repeat ids; use the table's \
+             `serial`, or another table",
             self.display(),
             self.purpose
         );

@@ -214,8 +214,8 @@ impl Sequences {
     /// Determines whether a write of unknown outcome was applied, by its random numbers (the writer, or the
     /// incarnation of an insert), and never by comparing other values.
     ///
-    /// While the condition holds, the write is resent. At most one of its copies is applied, because any
-    /// applied write makes the condition fail for the remaining copies. If another writer has changed the
+    /// While the condition holds, the write is resent. At most one copy is applied, because it changes `next`
+    /// or the era. A copy that changes only `max` may be applied twice. If another writer has changed the
     /// row, this write may have been applied before that, so the outcome stays unknown.
     ///
     /// An insert is never resent: the row may have been created and removed in between. If a row of another

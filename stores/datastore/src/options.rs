@@ -58,7 +58,7 @@ idmill_kit::options! {
 
     /// The Datastore namespace. Default: the unnamed namespace.
     pub namespace: String = "" in NAMESPACE;
-    /// The kind of the entities. Each kind is a separate namespace.
+    /// The kind of the entities. Each kind holds separate sequences.
     pub kind: String = DEFAULT_KIND in KIND;
     /// The emulator to use, without TLS and credentials. Default: the environment variable
     /// `DATASTORE_EMULATOR_HOST`.
@@ -66,8 +66,8 @@ idmill_kit::options! {
     /// How long one request may take, including the access token. The first request of a process can take 3
     /// s.
     ///
-    /// A read that takes longer fails with [`Unavailable`](idmill::ErrorKind::Unavailable), and a commit with
-    /// [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
+    /// A read that takes longer fails with [`Unavailable`](idmill::ErrorKind::Unavailable), and a commit that
+    /// was sent, with [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
     pub timeout: Duration = "10s" in TIMEOUT;
 }
 

@@ -48,7 +48,7 @@ enum Meaning {
 pub(super) enum Fate {
     /// Not applied: any request may be sent to another member.
     Elsewhere,
-    /// Do not resend: not applied, or [settled](Failure::is_settled).
+    /// Do not resend: not applied, [settled](Failure::is_settled), or an unusable answer.
     Final,
     /// It may have been applied.
     Open,
@@ -205,7 +205,7 @@ fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
             "; set `ca=FILE` to the CA certificate, and check that the server's certificate is for this host",
         )
     } else if said.contains("tls handshake eof") || said.contains("corrupt message") {
-        (ErrorKind::Unavailable, "; if the server does not use TLS, remove `tls`, `ca` and `cert`")
+        (ErrorKind::Unavailable, "; if the server does not use TLS, remove `tls`, `ca`, `cert` and `key`")
     } else {
         (ErrorKind::Unavailable, "")
     };

@@ -25,7 +25,7 @@ use super::guard::Guard;
 use super::options::EtcdOptions;
 use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
 
-/// Less if the timeout is shorter: a failed connect should be detected before the request counts as lost.
+/// Limited to half of the timeout: a failed connect should be detected before the request counts as lost.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An answer, and whether an earlier copy of the request may have been applied before it.
@@ -38,7 +38,7 @@ pub(super) struct Answered<A> {
 /// A client for a cluster, through any of its members.
 pub(super) struct Client {
     members: Vec<Member>,
-    /// The member that answered last.
+    /// The member that the next call asks first.
     preferred: AtomicUsize,
     user: Option<(String, String)>,
     token: Mutex<Option<AsciiMetadataValue>>,

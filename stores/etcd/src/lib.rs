@@ -90,7 +90,8 @@ fn begin(options: &EtcdOptions) -> Result<Sequences> {
     Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
 }
 
-/// Whether the change only raises `next`. Such a change is safe even if the cluster went back.
+/// Whether the change only raises `next`, or the epoch too. Such a change is safe even if the cluster went
+/// back.
 fn only_raises(change: &Change) -> bool {
     change.next.is_some() && change.max.is_none() && !change.backwards
 }

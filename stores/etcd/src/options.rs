@@ -36,12 +36,13 @@ idmill_kit::options! {
         pub tls: Tls,
     }
 
-    /// The prefix of the keys. Each prefix is a separate namespace, even if one contains another.
+    /// The prefix of the keys. Each prefix is a separate namespace, even if one contains another, except
+    /// `PREFIXwitness/`.
     ///
     /// Up to 1000 bytes, with a slash at the end.
     pub prefix: String = "/idmill/" in PREFIX;
     /// How long to wait for one reply. An unanswered request that is safe to repeat is resent for at most
-    /// another `timeout`, so a call can take twice as long.
+    /// another `timeout`, so a call may take twice as long or more.
     ///
     /// etcd itself times out after 7 s during the election of a leader, which takes 1 to 2 s.
     pub timeout: Duration = "5s" in TIMEOUT;

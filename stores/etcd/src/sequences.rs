@@ -6,8 +6,8 @@
 //! is written or deleted, no later state has the same `mod_revision`. A transaction that requires a given
 //! `mod_revision` is therefore applied at most once, however many copies are sent and however late they
 //! arrive. If several transactions require the same `mod_revision`, at most one of them is applied. A
-//! transaction also requires the key's value. It contains a claim that is random and new for every write:
-//! after a restore, the same revision may be assigned again, but with another value.
+//! transaction also requires the key's value. The value contains a claim that is random and new for every
+//! write: after a restore, the same revision may be assigned again, but with another value.
 //!
 //! So the answer to one copy settles the others. If that copy was applied, the ids are ours. If it was not
 //! applied and the key holds our bytes, an earlier copy was applied, and the ids are ours. If the key holds
@@ -145,8 +145,8 @@ impl Sequences {
         }
     }
 
-    /// Settles a failed transaction by a read, if possible. If a transaction was sent once and not answered,
-    /// the read may find its bytes; otherwise, the transaction may still be applied later. After a
+    /// Settles a failed transaction by a read, if possible. If a transaction that creates a sequence was not
+    /// answered, the read may find its bytes; otherwise, the transaction may still be applied later. After a
     /// full-database error, the transaction cannot be applied later.
     async fn settle(
         &self,

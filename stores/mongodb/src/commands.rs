@@ -1,10 +1,10 @@
-//! Sends each command once, with the store's timeout. Writes must be confirmed by a majority.
+//! Sends each write once, and every command with the store's timeout. Writes must be confirmed by a majority.
 //!
 //! The driver's own methods resend a write if the client's `retryWrites` is on, which is the default. On a
-//! replica set this is safe: the server detects the second attempt by its transaction number, and returns
-//! the result of the first. But the final error may describe only the second attempt ("not primary")
-//! although the first attempt was applied. Commands that are run as documents are never resent after they
-//! may have arrived, whatever the client's options. So an error that means "not applied" is reliable.
+//! replica set this is safe: the server detects the second attempt by its transaction number, and returns the
+//! result of the first. But the final error may describe only the second attempt ("not primary") although the
+//! first attempt was applied. Commands that are run as documents are never resent after they may have been
+//! applied, whatever the client's options. So an error that means "not applied" is reliable.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -185,7 +185,7 @@ impl MongoOptions {
         commands.concern().await.map_err(failed)?;
         if self.must_exist && !commands.exists().await.map_err(failed)? {
             let message = format!(
-                "there is no collection `{}` at {self}; it is created by the first reserve",
+                "there is no collection `{}` at {self}; a reserve without `existing=true` creates it",
                 commands.namespace()
             );
             return Err(Error::new(ErrorKind::NotFound, message));

@@ -17,8 +17,8 @@ use super::classify::{Fault, failed};
 use super::commands::{Commands, Session};
 use super::schema;
 
-/// Maximum number of inserts that fail as duplicates although the document is missing. Either the document
-/// was removed each time, which is rare, or another unique index rejects it.
+/// Maximum number of retries after an insert failed as a duplicate although the document is missing. Either
+/// the document was removed each time, which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
 /// Whether a grant may have fewer ids than requested.

@@ -13,7 +13,8 @@ use mongodb::bson::{Bson, Document, doc};
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
 /// The largest id, because MongoDB's integers have 63 bits and a sign.
 pub(super) const LARGEST: u64 = i64::MAX.cast_unsigned();
-/// The layout version of a document. Writes do not match other versions, and reads reject them.
+/// The layout version of a document. Writes except a removal do not match other versions, and reads reject
+/// them.
 const FORMAT: i64 = 1;
 
 /// Returns the bounds with which a sequence is created. A max of `u64::MAX` is lowered to [`LARGEST`].
@@ -47,7 +48,7 @@ fn too_large(what: &str, id: u64) -> Error {
 /// The name of a collection, as an option.
 pub(super) const NAME: Kind = text(
     "NAME",
-    "1 to 120 bytes, without `$` or control characters, no dot at either end, not beginning with `system.`",
+    "1 to 120 bytes, without `$`, `..` or control characters, no dot at either end, not beginning with `system.`",
     is_collection,
 );
 /// Maximum length of the name of the records collection. It is above 120, so that the suffix fits.
@@ -135,8 +136,8 @@ pub(super) fn advance(count: u64) -> Document {
     doc! { "$inc": { "last": i64::try_from(count.max(1)).unwrap_or(i64::MAX) } }
 }
 
-/// Returns a filter that matches while the sequence is unchanged. A write with this filter cannot be
-/// applied twice.
+/// Returns a filter that matches while the sequence is unchanged. The filter can match again after a
+/// give-back: send a write only once.
 pub(super) fn unchanged(seen: &SequenceInfo) -> Document {
     doc! {
         "_id": seen.name.as_str(),
@@ -236,8 +237,8 @@ pub(super) fn decode_record(document: &Document, asked: &str) -> Result<String> 
     let found = shown(document);
     if found != asked {
         let message = format!(
-            "the document {found:?} was returned for {asked:?}, which the collation treats as equal; drop \
-             the records collection"
+            "the document {found:?} was returned for {asked:?}, which the collation treats as equal; use the \
+             simple collation"
         );
         return Err(Error::new(ErrorKind::StoreViolation, message));
     }

@@ -1,8 +1,8 @@
 //! Classifies errors by their effect on ids.
 //!
-//! Every script writes last and with one command, so an error with a known code from the server means that
-//! nothing was changed. Any other error may come from a proxy, or occur after the write, so the outcome is
-//! unknown.
+//! Every script changes a sequence last and with one command, so after an error with a known code from the
+//! server, no ids were reserved. Any other error may come from a proxy, or occur after the write, so the
+//! outcome is unknown.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(crate) const REDIS: Dialect = Dialect {
 
 fn of_code(code: &str, detail: &str) -> ErrorKind {
     match code {
-        // Returned before a command runs, or by a script's single write.
+        // Returned before a command runs, or by a script's first write.
         "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "BUSY" | "OOM" | "MISCONF"
         | "NOREPLICAS" | "NOSCRIPT" => ErrorKind::Unavailable,
         "MOVED" | "ASK" | "CROSSSLOT" => ErrorKind::Unsupported,
@@ -58,7 +58,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
              (default 16)"
         }
         (_, ErrorKind::Denied) => {
-            "check the login; grant EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, EXISTS, DEL, hash and set \
+            "check the login; grant EVALSHA, SCRIPT, INFO, CONFIG GET, WAIT, and keyspace, hash and set \
              commands under the prefix"
         }
         (_, ErrorKind::UnknownOutcome) => "the request may have been applied",

@@ -12,8 +12,8 @@
 //!
 //! The guide describes which settings make grants durable ([`Keeps`]), how a promoted replica is detected
 //! ([`Failover`]), and which cases are not detected. A reserve is one script on one hash. A script is sent
-//! again only if the server does not have it loaded. Ids go up to 2^64 - 1, since they never pass through a
-//! Lua number.
+//! again only if the server does not have it loaded. Ids go up to 2^64 - 1, since none passes through a
+//! single Lua number.
 //!
 //! # Cancellation
 //!

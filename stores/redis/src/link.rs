@@ -85,7 +85,7 @@ impl Answer {
         Fault::Garbled(format!("{:?}", self.words))
     }
 
-    /// Whether the script wrote. Other results leave nothing to replicate.
+    /// Whether replicas must acknowledge the script's write. For a claim, they need not.
     fn wrote(&self) -> bool {
         matches!(self.word(), "done" | "granted" | "ids")
     }

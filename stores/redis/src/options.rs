@@ -22,8 +22,8 @@ pub enum Keeps {
     /// `appendfsync always` and `no-appendfsync-on-rewrite no`.
     #[default]
     Disk,
-    /// `trust`: the server is assumed to keep its grants, without a check. For servers that do not answer
-    /// `CONFIG GET`.
+    /// `trust`: the server is assumed to have the settings of `disk`, without a check. For servers that do
+    /// not answer `CONFIG GET`.
     Trust,
     /// `process`: a crash may lose grants, which repeats ids.
     Process,
@@ -62,8 +62,8 @@ idmill_kit::options! {
     /// What happens on a promoted replica to a sequence that its master wrote last. Default: `allow` if
     /// `replicas` is set or with `durability=process`, otherwise `refuse`.
     ///
-    /// The store cannot detect a promotion if the server has restarted since then, has had no replica for an
-    /// hour, or was the second to be promoted in a row.
+    /// The store cannot detect a promotion if the server has restarted or has had no replica for an hour
+    /// since then.
     pub failover: Option<Failover> = "" in FAILOVER;
 
     use place;

@@ -16,7 +16,7 @@ pub(crate) enum Demands {
 }
 
 /// Rejects a server that does not meet the demands. `info` is the answer to INFO; `config` is the answer to
-/// `CONFIG GET *append*`, if that was sent.
+/// `CONFIG GET *append*`, empty if that failed.
 pub(crate) fn verify(demands: Demands, info: &str, config: &HashMap<String, String>) -> Result<()> {
     let is = |key: &str| {
         info.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).unwrap_or_default()

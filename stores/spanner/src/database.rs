@@ -311,8 +311,8 @@ pub(super) async fn while_it_passes<T, E, F: Future<Output = Result<T, E>>>(
     }
 }
 
-/// Returns the pauses between attempts of an aborted transaction: from 5 ms to 500 ms, doubling. Jitter
-/// keeps two transactions that collided from colliding again.
+/// Returns the pauses between attempts of an aborted transaction: from 5 ms to 500 ms, doubling, plus up to
+/// the same time at random. Jitter keeps two transactions that collided from colliding again.
 fn pauses() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(5))

@@ -4,7 +4,7 @@
 //! be altered while it is in use:
 //!
 //! - *full*, as created by this crate;
-//! - *plain*, the published table for Spanner, which has only a name and the next value. In a table that was
+//! - *plain*, as in published designs for Spanner, with only a name and the next value. In a table that was
 //!   altered from plain to full, each row stays plain until its max or epoch is changed.
 //!
 //! A `u64` is stored as the signed integer with the same 64 bits. SQL never compares or adds these values.
@@ -31,8 +31,8 @@ const ADDED: [&str; 4] = ["start_value", "max_value", "incarnation", "epoch"];
 /// The last id of a plain row: one below the largest integer, which `next_value` must hold once all ids are
 /// reserved.
 const PLAIN_MAX: u64 = i64::MAX as u64 - 1;
-/// The identity of every plain row. A plain row cannot show that it was created again, so this crate does
-/// not remove plain rows.
+/// The identity of every plain row. A plain row cannot show that it was created again, so this crate does not
+/// remove rows of a plain table.
 const PLAIN_IDENTITY: Identity = Identity { incarnation: 1, epoch: 0 };
 
 /// A table name that was checked, because it becomes part of the SQL.
@@ -161,7 +161,7 @@ impl Table {
     fn foreign(&self, fields: &[Field]) -> Error {
         let found: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         let message = format!(
-            "the table `{}` has the columns {}, but needs `name` STRING and `next_value` INT64; name another \
+            "the table `{}` has the columns {}, but needs `name` STRING and INT64 columns such as `next_value`; name another \
              with `?table=NAME`",
             self.0,
             found.join(", ")

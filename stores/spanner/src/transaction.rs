@@ -122,7 +122,7 @@ impl<T: Id> InTransaction<T> {
     /// If the future is dropped, roll the transaction back: ids may already have been taken.
     ///
     /// # Errors
-    /// No ids are taken in any of these cases.
+    /// No ids are taken in any of these cases if you roll back.
     ///
     /// - [`Exhausted`](ErrorKind::Exhausted) if fewer than `count` ids are left.
     /// - [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next id.

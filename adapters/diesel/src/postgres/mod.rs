@@ -1,5 +1,5 @@
-//! PostgreSQL: ids inside the transactions of a diesel connection, and a store that you can use
-//! with your pool.
+//! PostgreSQL: ids inside the transactions of a diesel connection, and a store with its own connections, next
+//! to your pool.
 //!
 //! The table is the same as in `idmill-postgres`: processes with either crate share its sequences.
 //!

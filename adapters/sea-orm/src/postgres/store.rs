@@ -13,8 +13,8 @@ use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend};
 /// The store opens its own connections: at most four, plus four that wait for locks. It uses the options and
 /// the search path of SeaORM's pool. Because the connections are its own, a refill never waits for a
 /// connection that callers hold while they wait for that refill. The connections stay open when the pool is
-/// closed, and are closed with the last clone of the store. To use the pool's connections instead, see
-/// [`PostgresOptions::share_pool`].
+/// closed, and are closed with the last clone of the store, unless [`PostgresOptions::close_with_pool`] is
+/// set. To use the pool's connections instead, see [`PostgresOptions::share_pool`].
 #[derive(Clone)]
 pub struct PostgresStore(Inner);
 

@@ -68,8 +68,9 @@ impl PostgresOptions {
     /// **This can deadlock.** A request may draw an id while it holds a connection, for example in a
     /// transaction. If the draw waits for a refill, the refill waits for a connection. If all connections are
     /// held in this way, no request can continue. The refill then fails after half of
-    /// [`timeout`](Self::timeout), with an error that explains the deadlock. So share a pool only if ids are
-    /// drawn before a connection is taken, or if the database allows no more connections.
+    /// [`timeout`](Self::timeout) or the pool's `acquire_timeout`, whichever is shorter; the error names
+    /// remedies. So share a pool only if ids are drawn before a connection is taken, or if the database
+    /// allows no more connections.
     ///
     /// Each write costs a second round trip, in which the store checks that no transaction was left
     /// open on the connection.

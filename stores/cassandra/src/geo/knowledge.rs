@@ -17,7 +17,7 @@ pub(super) struct Knowledge(Mutex<HashMap<SequenceName, Known>>);
 struct Known {
     /// Era of the global row at the last successful read.
     era: Option<Era>,
-    /// Start and result of the last check; `None` before the first check and after a local change.
+    /// Time and result of the last check; `None` before the first check and after a local change.
     checked: Option<Checked>,
     floor: Option<Floor>,
     /// Number of local changes to the sequence.
@@ -44,7 +44,8 @@ pub(super) enum Check {
 }
 
 impl Knowledge {
-    /// Returns whether a check is due. If it is, schedules the next check one interval later.
+    /// Returns whether a check is due. If it is, schedules the next check one interval later, except before
+    /// the first check.
     pub(super) fn due(&self, name: &SequenceName, interval: Duration) -> Check {
         let mut all = self.0.lock();
         let known = all.entry(name.clone()).or_default();
@@ -82,8 +83,8 @@ impl Knowledge {
         self.with(name, |known| known.era)
     }
 
-    /// Returns the lowest state that a window may have. Call this *before* reading the window to compare with
-    /// the floor.
+    /// Returns the lowest state that a window may have. Call this *before* you read the window that is
+    /// compared with it.
     pub(super) fn floor(&self, name: &SequenceName) -> Option<Floor> {
         self.with(name, |known| known.floor)
     }
@@ -94,7 +95,7 @@ impl Knowledge {
         });
     }
 
-    /// Delays the next early refill by `rest`, after an early refill that gained no ids.
+    /// Delays the next early refill by `rest`, after a claim that gained no ids.
     pub(super) fn refilled(&self, name: &SequenceName, rest: Duration) {
         self.with(name, |known| known.rest = Some(Instant::now() + rest));
     }

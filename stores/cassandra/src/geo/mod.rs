@@ -1,10 +1,10 @@
 //! Datacenter windows: every datacenter hands out ids from its own window, and contacts other datacenters
-//! only to get the next range.
+//! only to get the next range and to check for recalls.
 //!
 //! [`datacenter`](idmill_shared_cache::datacenter) describes the protocol and makes the decisions; this
-//! module executes them. The global counter is a partition that is only accessed with SERIAL. Each window
-//! is a partition that is only accessed with LOCAL_SERIAL. The two levels do not see each other's
-//! unfinished writes.
+//! module executes them. The global counter is a partition that is only accessed with SERIAL, except by
+//! `list`. Each window is a partition that is only accessed with LOCAL_SERIAL. The two levels do not see each
+//! other's unfinished writes.
 
 mod knowledge;
 mod windows;
@@ -100,7 +100,7 @@ impl Geo {
         }
     }
 
-    /// Returns the era of the global row. If the row can be read, the era is at most one check interval
+    /// Returns the era of the global row. If the last check succeeded, the era is at most one check interval
     /// old.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
@@ -174,7 +174,8 @@ impl Geo {
         for _ in 0..CLAIMS {
             let begun = self.knowledge.begin(name);
             let row = self.global.look_up(name).await.map_err(|error| self.used_up(error, token))?;
-            // The sequence was removed. The next draw reads the global row and creates it again.
+            // The sequence was removed. The next draw reads the global row, and creates it again if the
+            // request allows it.
             let Some(row) = row else {
                 self.knowledge.forget(name);
                 return Ok(Claimed::Stale);

@@ -17,7 +17,7 @@ use super::{CassandraOptions, PORT};
 use crate::classify::connect_failed;
 use crate::client::{AGREEMENT, per_node};
 
-/// Interval of the keepalive requests on each connection.
+/// Longest interval of the keepalive requests on each connection.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
 impl CassandraOptions {

@@ -62,7 +62,8 @@ idmill_kit::options! {
 
     /// How sequences are stored.
     pub mode: Mode = "flat" in words::<Mode>();
-    /// The datacenter whose nodes the store uses. Required for `geo` and `serial=local`.
+    /// The datacenter whose nodes the store prefers; windows and `serial=local` use only these. Required for
+    /// `geo` and `serial=local`.
     ///
     /// Without a datacenter, the store uses any node.
     pub datacenter ("dc"): Option<String> = "" in DATACENTER;
@@ -75,7 +76,7 @@ idmill_kit::options! {
     /// Geo only: how soon a process detects that a sequence was set or removed elsewhere.
     ///
     /// Until then, or longer while the global counter is unreachable, it can continue with its window. The
-    /// check costs one SERIAL read per interval.
+    /// check costs one SERIAL read per interval, process and sequence.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
     /// The table. Each table is a separate namespace. The windows are in `…_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;

@@ -272,7 +272,7 @@ async fn tables_keep_to_one_kind_of_agreement(cluster: &Cluster) {
     {
         let error = refusal("local", || CassandraStore::open(options.clone())).await;
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-        assert!(error.to_string().contains("mixed modes repeat ids"), "{error}");
+        assert!(error.to_string().contains("mixed levels repeat ids"), "{error}");
     }
     let error = refusal("dc3", || CassandraStore::open(cluster.options(0).geo("dc3", 5))).await;
     assert!(error.to_string().contains("no replicas in datacenter \"dc3\""), "{error}");

@@ -51,7 +51,7 @@ idmill_kit::options! {
     /// What happens to a sequence that another server wrote last. Default: `refuse`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
-    /// server stops waiting for a lock after half of this timeout, but not before 1 s.
+    /// server stops waiting for a lock after half of this timeout, in whole seconds, at least 1 s.
     pub timeout: Duration = "10s" in TIMEOUT;
 
     use tls as |entry| entry.among(&["tls", "ca"]);

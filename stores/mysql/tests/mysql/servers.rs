@@ -90,7 +90,7 @@ async fn a_table_of_another_kind_is_refused() {
     ];
     run(&mut root, &made).await;
     cannot_open(&url(address, "volatile_one", ""), ErrorKind::Unsupported, "ENGINE = InnoDB").await;
-    cannot_open(&url(address, "a_view", ""), ErrorKind::Unsupported, "as a view").await;
+    cannot_open(&url(address, "a_view", ""), ErrorKind::Unsupported, "as for a view").await;
     cannot_open(&url(address, "other", ""), ErrorKind::Conflict, "name varchar, next int").await;
     cannot_open(&url(address, "keyless", ""), ErrorKind::Conflict, "table=NAME").await;
 }
