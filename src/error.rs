@@ -72,14 +72,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 string_enum! {
     /// The kind of an error. See [`ErrorKind::status`] for whether to retry.
     pub enum ErrorKind, "kind of error" {
-        /// Memory holds no ids, and the call never waits. No ids were consumed. Await `next()`, or retry when
-        /// the refill has completed.
+        /// Memory holds too few ids, and the call never waits. No ids were consumed, except by `try_take`.
+        /// Await `next()`, or retry when the refill has completed.
         Empty = "empty",
-        /// The last id of the sequence's bounds has been reserved. Permanent, unless the sequence's max is
-        /// raised: ids never wrap and are never re-issued. The store is queried again after 30 s.
+        /// Too few ids are left within the sequence's bounds and the id type. Permanent, unless the
+        /// sequence's max is raised: ids never wrap and are never re-issued. The first call after 30 s
+        /// queries the store again.
         Exhausted = "exhausted",
-        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) callers are already waiting. No ids were
-        /// consumed.
+        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) callers are already waiting. A `take` may
+        /// have consumed ids.
         Overloaded = "overloaded",
         /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved
         /// for this caller go to other callers or become a gap.
@@ -99,7 +100,8 @@ string_enum! {
         NotFound = "not_found",
         /// A sequence of this name already exists.
         AlreadyExists = "already_exists",
-        /// The request conflicts with the stored sequence, or a guard rejected it. Nothing was changed.
+        /// The request conflicts with the stored sequence, an open allocator or a guard. Nothing was changed,
+        /// unless the message reports a change.
         Conflict = "conflict",
         /// The store denied access.
         Denied = "denied",
@@ -114,12 +116,12 @@ string_enum! {
 string_enum! {
     /// Whether a failed call can be retried.
     pub enum Status, "status" {
-        /// The same call may succeed later; nothing was lost by this one.
+        /// The same call may succeed later; this one may have left a gap.
         Transient = "transient",
         /// The same call will fail again until something is changed.
         Permanent = "permanent",
-        /// The call may or may not have been applied. A new call is safe, at the cost of a gap; assuming
-        /// either outcome is not.
+        /// The call may or may not have been applied. A new draw or reserve is safe, at the cost of a gap;
+        /// assuming either outcome is not.
         Unknown = "unknown",
     }
 }
@@ -224,7 +226,7 @@ impl Error {
         self.kind.status()
     }
 
-    /// Returns whether the same call may succeed later, and nothing was lost by this one.
+    /// Returns whether the same call may succeed later: the status is transient.
     pub fn is_retryable(&self) -> bool {
         self.status() == Status::Transient
     }

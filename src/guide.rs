@@ -1,4 +1,4 @@
-//! The examples of the pages in `docs/guide`, which are run as tests.
+//! Runs the examples of these pages in `docs/` as tests.
 
 #[doc = include_str!("../docs/guide/codecs.md")]
 mod codecs {}

@@ -129,7 +129,8 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 /// # Ok::<(), idmill::Error>(())
 /// ```
 ///
-/// Given only the name, it implements [`Id`] for a struct that you have defined, and nothing else:
+/// Given only the name and the inner type, it implements [`Id`] for a struct that you have defined, and
+/// nothing else:
 ///
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]

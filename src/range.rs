@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 
 use crate::id::Id;
 
-/// Consecutive ids `[start, start + len)`, reserved once, by one owner, never again.
+/// Consecutive ids `[start, start + len)`.
 ///
 /// Stored as start and length instead of start and end, so that a range can contain [`u64::MAX`]: all
 /// arithmetic is on offsets and cannot wrap. Iterating yields the ids in ascending order.

@@ -131,7 +131,7 @@ async fn detected_restore_raises_the_store_for_other_processes() {
     let backup = store.snapshot();
     all.extend(draw(&knows, 100).await);
     store.restore(&backup);
-    refuses(&knows, "but 110 was granted before: it went back in time; raising next above 110").await;
+    refuses(&knows, "but 110 was granted before: it went back in time; next must be above 110").await;
     all.extend(draw(&other, 50).await);
     all.extend(draw(&knows, 50).await);
     let count = all.len();

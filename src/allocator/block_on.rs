@@ -37,7 +37,7 @@ pub(crate) fn block_on_reply<T>(
 ) -> Result<T> {
     if would_wait_for_itself(runtime) {
         let message = format!(
-            "this thread drives the refills, so it cannot block on them; use {instead}, or \
+            "this thread drives the refills, so it cannot block on them; use the async {instead}, or \
              `SequencesBuilder::own_thread`"
         );
         return Err(Error::invalid(message));

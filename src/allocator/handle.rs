@@ -79,8 +79,7 @@ impl<T: Id> Allocator<T> {
 }
 
 /// A view of an [`Allocator`] for one thread. It caches the segment that it draws from, so a draw costs one
-/// atomic instruction. Ids increase across all handles of the process, as the sequence's [`Order`]
-/// guarantees.
+/// atomic instruction. Ids increase as the sequence's [`Order`] guarantees.
 ///
 /// A handle holds no ids: dropping it loses none.
 pub struct Handle<T: Id = u64> {

@@ -59,7 +59,8 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Returns the next id from memory; never waits for the store. It neither locks nor allocates while the
-    /// thread's cache holds ids. If memory holds no ids, this starts a refill.
+    /// thread's cache holds ids. If memory holds no ids, this starts a refill, except under
+    /// [`Order::Global`].
     ///
     /// # Errors
     /// [`ErrorKind::Empty`] if memory holds no ids (always, under [`Order::Global`]);

@@ -136,8 +136,8 @@ impl<T: Id> Blocking<&Allocator<T>> {
 /// reserves work.
 const QUESTION_SHARE: u32 = 4;
 
-/// Returns whether the store certainly has this many ids, even after the reserves of other processes since
-/// its last answer.
+/// Returns whether the store probably has this many ids, even after the reserves of other processes since its
+/// last answer.
 fn surely_left(core: &Core, want: u64) -> bool {
     want == 1 || core.stats.unreserved(core.settings.ceiling).is_some_and(|left| left / 2 >= want)
 }

@@ -143,7 +143,7 @@ impl Actor {
 
     /// Ends every sequence, and gives the remaining ids back if the store takes them.
     async fn put_away(&mut self) {
-        // The ids of unanswered reserves become a gap: no caller waits for them any more.
+        // The ids of unanswered reserves become a gap: `end` fails the callers that wait for them.
         self.under_way.clear();
         let rests = self.end();
         if self.config.can.gives_back {

@@ -53,8 +53,8 @@ pub(crate) struct Engine<W> {
     flight: Option<Box<InFlight>>,
     /// Whether memory is low and nothing has been reserved for that yet.
     low: bool,
-    /// Whether the outcome of the last reserve is unknown. Then the next one is as small as possible, since
-    /// its reply may be lost too.
+    /// Whether the outcome of a reserve since the last grant is unknown. Then the next one is as small as
+    /// possible, since its reply may be lost too.
     doubtful: bool,
     /// Why there are no more reserves: permanently, or until the time of the next attempt.
     ended: Option<ErrorKind>,
@@ -212,7 +212,8 @@ impl<W: Waiter> Engine<W> {
         // left.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
         let left = left.saturating_add(self.queue.held());
-        let message = || format!("{want} ids requested, {left} left; take fewer, or raise its max");
+        let message =
+            || format!("{want} ids requested, {left} left; take fewer, or raise the sequence's max");
         (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
     }
 

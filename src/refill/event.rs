@@ -9,9 +9,9 @@ use crate::store::{Change, Grant, Identity};
 pub(crate) enum Event<W> {
     /// A draw crossed the watermark, or memory may be low for another reason; `level` ids are left.
     Low { level: u64 },
-    /// A caller found no ids in memory. `want` 0 waits until memory has ids. `taken` contains ids from memory
-    /// that were too few; no larger ids can have been drawn. `known` is the number of ids that the store had
-    /// left to reserve, if no request has started or ended since this number was read.
+    /// A caller found too few ids in memory. `want` 0 waits until memory has ids. `taken` contains ids from
+    /// memory that were too few; no larger ids can have been drawn. `known` is the number of ids that the
+    /// store had left to reserve, if no request has started or ended since this number was read.
     Request { waiter: W, want: u64, taken: Ranges, known: Option<u64>, deadline: Time },
     /// The reserve in flight was granted; `level` ids are left in memory.
     Reserved { grant: Grant, level: u64 },

@@ -75,7 +75,7 @@ impl RoundTrip {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
                 // A conflict if another process has raised `next` further.
                 Ok(Ok(Err(error))) => {
-                    tracing::error!(%sequence, next, %error, "the store went back in time: the next id could not be raised");
+                    tracing::error!(%sequence, next, %error, "the store went back in time: raising the next id failed");
                 }
                 Ok(Err(_)) | Err(_) => {
                     tracing::error!(%sequence, next, "the store went back in time: the next id may have been raised");
@@ -148,7 +148,7 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
     match &outcome {
         Ok(true) => tracing::debug!(%sequence, ?rest, "returned the unused ids"),
         Ok(false) => {
-            tracing::debug!(%sequence, ?rest, "unused ids became a gap: other processes had reserved after them");
+            tracing::debug!(%sequence, ?rest, "unused ids became a gap: later ids were reserved, or the sequence was reset");
         }
         Err(error) => {
             tracing::warn!(%sequence, ?rest, %error, "unused ids became a gap: the store did not take them back");

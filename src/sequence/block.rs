@@ -10,7 +10,7 @@ use crate::sequence::stock::Stock;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) next: u64,
-    /// One past the last id, which wraps to 0 after `u64::MAX`: only compared for equality.
+    /// One past the last id, which wraps to 0 after `u64::MAX`: never compare it with `<`.
     pub(crate) end: u64,
     pub(crate) generation: u64,
 }

@@ -170,7 +170,7 @@ impl GrantHistory {
             let largest = self.largest_held().filter(|largest| same && range.start() <= *largest)?;
             format!("granted {range:?}, but {largest} was granted before")
         };
-        Some(format!("{fault}: it went back in time; raising next above {last}"))
+        Some(format!("{fault}: it went back in time; next must be above {last}"))
     }
 
     /// Returns the change that raises `next` above the ids granted before the store went back in time.

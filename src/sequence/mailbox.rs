@@ -62,8 +62,8 @@ impl Message {
         matches!(self, Self::Request(request) if request.reply.is_closed() && request.question.part.is_none())
     }
 
-    /// Whether the same message is already on its way. Call it under the lock: then that message is in the
-    /// queue, or has been received and will be handled.
+    /// Marks a revocation as sent; returns whether one is already on its way. Call it under the lock: then
+    /// that message is in the queue, or has been received and will be handled.
     fn is_repeated(&self) -> bool {
         matches!(self, Self::Revoked(core) if core.revocation_is_known())
     }

@@ -90,7 +90,7 @@ pub(crate) struct Known {
 
 pub(crate) enum Message {
     Request(Request),
-    /// The stock of this core was revoked: a reserve in flight was sent before that.
+    /// The stock of this core was revoked: a reserve in flight may have been sent before that.
     Revoked(Arc<Core>),
 }
 

@@ -69,7 +69,7 @@ pub(crate) struct Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Drawn {
     pub(crate) id: u64,
-    /// Whether this draw crossed the watermark: exactly one draw of a segment does.
+    /// Whether this draw crossed the watermark: at most one draw of a segment does.
     pub(crate) low: bool,
 }
 

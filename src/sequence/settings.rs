@@ -14,8 +14,8 @@ string_enum! {
     #[derive(Default)]
     pub enum Order, "order" {
         /// An id requested after another was returned, *anywhere*, is larger. Costs one round trip to the
-        /// store, shared by all callers that wait at that moment. Nothing is prefetched, and `try_next`
-        /// always fails with `Empty`.
+        /// store, shared by all callers that wait at that moment. Nothing is prefetched, and `try_next` never
+        /// returns an id.
         Global = "global",
         /// Ids grow within the process: an id requested after another was returned, in any thread, is larger.
         /// Costs nanoseconds.
@@ -151,7 +151,8 @@ impl Sizing {
         }
     }
 
-    /// Returns how many ids to reserve while replies are lost: each lost reply makes a gap of this size.
+    /// Returns how many ids to reserve while replies are lost: each lost reply makes a gap of at least this
+    /// size.
     pub(crate) fn least_step(&self) -> u64 {
         match *self {
             Self::Fixed { step, .. } => step.min(LEAST_STEP),
@@ -172,7 +173,7 @@ impl Sizing {
                 if min_step == 0 || min_step > max_buffered || max_buffered > MAX_LEN =>
             {
                 Err(format!(
-                    "invalid `max_buffered` {max_buffered}; it must be at least the minimum step {min_step} \
+                    "invalid `max_buffered` {max_buffered}; it must be above 0, at least the minimum step {min_step} \
                      and at most 2^48"
                 ))
             }

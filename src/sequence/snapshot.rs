@@ -7,7 +7,7 @@ use crate::sequence::parts::Core;
 use crate::sequence::settings::Order;
 use crate::store::{Bounds, Identity};
 
-/// Counters since the allocator was opened, current levels, and estimates. Returned by
+/// Counters since the sequence was opened in this process, current levels, and estimates. Returned by
 /// [`Allocator::snapshot`](crate::Allocator::snapshot).
 ///
 /// Each field is correct on its own, but they are not read at one instant.
@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub reserves: u64,
     /// Reserves that failed or whose outcome is unknown.
     pub failures: u64,
-    /// Calls that found memory empty and had to wait.
+    /// Calls that found too few ids in memory and had to wait.
     pub waits: u64,
     /// Total time during which at least one caller waited, up to now.
     pub empty_time: Duration,
@@ -70,8 +70,9 @@ pub struct Snapshot {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Gaps {
-    /// In memory when the sequence was revoked, closed or evicted, and not given back to the store. Ids that
-    /// are being given back are counted only after it is known that the store did not take them.
+    /// In memory when the sequence was revoked, closed or evicted, or above `max_buffered`, and not given
+    /// back to the store. Ids that are being given back are counted only after it is known that the store did
+    /// not take them.
     pub revoked: u64,
     /// Granted after their callers had given up, or after the sequence was revoked or reset.
     pub abandoned: u64,

@@ -200,8 +200,8 @@ impl Core {
     }
 
     /// Keeps the error until the store grants again. Returns whether it changes the state: the previous error
-    /// was of another kind, or there was none. All transient errors count as one kind: they alternate during
-    /// an outage.
+    /// was of another kind, or there was none. All errors that are not permanent count as one kind: they
+    /// alternate during an outage.
     pub(crate) fn note_error(&self, error: &Error) -> bool {
         #[cfg(not(idmill_loom))]
         {
@@ -234,7 +234,7 @@ impl Core {
         false
     }
 
-    /// Returns the error of the last reserve; `None` if it was granted.
+    /// Returns the last reserve's error, or the end of the sequence; `None` after any other grant.
     #[cfg(not(idmill_loom))]
     pub(crate) fn last_failure(&self) -> Option<Error> {
         self.failure.lock().as_deref().cloned()

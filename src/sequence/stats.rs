@@ -67,7 +67,7 @@ counters! {
     waits / add_waits,
     /// Nanoseconds during which at least one caller waited.
     empty_nanos / add_empty_nanos,
-    /// Ids lost in memory when the sequence was revoked, closed or evicted.
+    /// Ids lost in memory when the sequence was revoked, closed or evicted, or above the memory limit.
     revoked / gap_revoked,
     /// Ids that the store took back; they do not count as revoked.
     given_back / add_given_back,

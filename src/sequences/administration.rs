@@ -8,7 +8,7 @@ use crate::name::SequenceName;
 use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFuture};
 
 /// Administration of the store. Most methods call the [`Store`] method of the same name. All work from any
-/// executor: the store's work runs on the runtime of refills.
+/// executor: the store's work runs on the runtime of refills or on a dedicated thread.
 ///
 /// A call ends within the [store's timeout](crate::SequencesBuilder::store_timeout). After that, a read fails
 /// with [`ErrorKind::Deadline`], and a write with [`ErrorKind::UnknownOutcome`], since it may have been

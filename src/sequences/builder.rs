@@ -67,14 +67,14 @@ impl<T: Id> SequenceBuilder<T> {
         }
     }
 
-    /// Sets the first id, used if the sequence is created. Default: 1.
+    /// Sets the first id for creation; an existing sequence must have the same. Default: 1.
     pub fn start(mut self, start: u64) -> Self {
         self.start = Some(start);
         self
     }
 
-    /// Sets the last id, inclusive, used if the sequence is created. Default: the largest value of the id
-    /// type.
+    /// Sets the last id, inclusive, for creation; an existing sequence must have the same. Default: the
+    /// largest value of the id type.
     pub fn max(mut self, max: u64) -> Self {
         self.max = Some(max);
         self
@@ -101,10 +101,10 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets the maximum number of ids in memory. A crash wastes at most these, and the ids in blocks. Takes
-    /// precedence over the outage budget. Default: a ten-thousandth of the sequence, at most a million.
-    /// Excess ids that were reserved for a caller that gave up go back to a store that
-    /// [takes them](crate::store::Capabilities::gives_back), or become a gap.
+    /// Sets the maximum number of ids in memory. A crash wastes at most these, the ids in blocks, and a range
+    /// that callers wait for. Takes precedence over the outage budget. Default: a ten-thousandth of the
+    /// sequence, at most a million. Excess ids that were reserved for a caller that gave up go back to a
+    /// store that [takes them](crate::store::Capabilities::gives_back), or become a gap.
     pub fn max_buffered(mut self, ids: u64) -> Self {
         self.max_buffered = Some(ids);
         self
@@ -256,7 +256,7 @@ fn drop_all_of(identity: Option<Identity>, core: &Arc<Core>) {
     // Check for ids before reading the identity: an identity is noted before its ids are published.
     if core.holds_ids() && core.stats.identity() == identity {
         let ids = core.revoke();
-        tracing::warn!(sequence = %core.name, ids, "the sequence was reset or created again: dropped the ids in memory");
+        tracing::warn!(sequence = %core.name, ids, "the sequence was reset, revoked or created again: dropped the ids in memory");
     }
 }
 
@@ -274,8 +274,10 @@ fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> R
     if let Some(asked) = max.filter(|asked| *asked != has_max) {
         return differs("max", asked, has_max);
     }
-    if info.next.is_some_and(|next| next < T::MIN) {
-        return differs("a next id of", T::MIN, info.next.unwrap_or_default());
+    if let Some(next) = info.next.filter(|next| *next < T::MIN) {
+        let message =
+            format!("its next id {next} is below the id type's minimum {}; raise the next id", T::MIN);
+        return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(())
 }

@@ -67,7 +67,7 @@ impl Sequences {
     /// Returns the worst health of all open sequences, and the error of each one in trouble. For readiness
     /// probes.
     ///
-    /// It reads counters and never waits for the store. A sequence without draws counts as serving. For a
+    /// It reads counters and never waits for the store. A sequence without reserves counts as serving. For a
     /// sequence that has no ids because the store failed, this starts another attempt, as
     /// [`try_next`](crate::Allocator::try_next) does: so a service that gets no traffic because it is not
     /// ready becomes ready when the store is reachable again. The same holds for an exhausted sequence, at

@@ -52,5 +52,5 @@ fn runtime_thread(name: &str) -> io::Result<(RuntimeHandle, Keeper)> {
 }
 
 fn no_thread(error: io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "cannot start the refill actor's thread").because(error)
+    Error::new(ErrorKind::Unavailable, "cannot start a thread for refills or the store").because(error)
 }

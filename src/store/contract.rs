@@ -93,7 +93,7 @@ const INSPECTED_AT_ONCE: usize = 16;
 
 /// Keeps sequences. See the [module](super) for the contract of an implementation.
 pub trait Store: Send + Sync + fmt::Debug {
-    /// Returns the capabilities of this store. Called once, before any other method.
+    /// Returns the capabilities of this store. Callers may read them repeatedly, at any time.
     fn capabilities(&self) -> Capabilities;
 
     /// Reserves the next range of a sequence. Creates a missing sequence if the request
@@ -123,7 +123,7 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Takes back the unused rest of a range if no later id has been reserved: the next reserve grants it
     /// again. Returns `false` if a later id has been reserved, the identity differs, or the store cannot do
-    /// this; the rest is then a gap. Called only if [`Capabilities::gives_back`] is set.
+    /// this; the rest is then a gap. Allocators call this only if [`Capabilities::gives_back`] is set.
     ///
     /// This is one compare-and-set: `next` moves to `rest.start` on the condition that it *is* `rest.end` and
     /// that the identity is the same. It must reach the store at most once, and is never sent again: the
@@ -199,8 +199,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// incarnation.
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
 
-    /// Returns a description of the server or cluster that keeps this store, such as `etcd cluster 7`, for
-    /// error messages. A restore or a failover of that server reverts all its data, so a witness
+    /// Returns text that identifies the server or cluster that keeps this store, such as `etcd cluster 7`:
+    /// the guard compares it. A restore or a failover of that server reverts all its data, so a witness
     /// (`idmill-guard`) must be on another server. `None`, the default, if the store cannot determine it.
     ///
     /// # Errors

@@ -12,7 +12,8 @@ use crate::range::IdRange;
 pub struct Reserve {
     /// The sequence's name.
     pub name: SequenceName,
-    /// Number of ids, at least 1. The grant has fewer only at the end of the bounds or at the ceiling.
+    /// Number of ids, at least 1. The grant has fewer only at the end of the bounds or of a window, or at the
+    /// ceiling.
     pub count: u64,
     /// The largest id that the caller's type can hold. Nothing above it is granted, even if the sequence's
     /// max is larger.

@@ -4,7 +4,7 @@
 //!
 //! A store keeps, for each sequence, the *next* id to reserve, the bounds, and an [`Identity`]. It must keep
 //! the contract of [`Store::reserve`], even if a process crashes or a connection is lost: **two grants of one
-//! identity never share an id**. The rules follow from it:
+//! identity never share an id that was not given back**. The rules follow from it:
 //!
 //! - Return [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) only if the store certainly did not
 //!   reserve. If a reply was lost, a commit timed out, or a connection broke after the request may have been

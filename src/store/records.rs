@@ -8,8 +8,8 @@ use crate::name::SequenceName;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Records {
-    /// The records, ordered by name. If a store does not order names, the next page can contain names that
-    /// sort before these.
+    /// The records, in the store's order. If a store does not order names, the next page can contain names
+    /// that sort before these.
     pub records: Vec<(SequenceName, String)>,
     /// Rows that cannot be read as a record.
     pub unreadable: Vec<Unreadable>,

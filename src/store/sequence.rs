@@ -91,8 +91,8 @@ pub struct Change {
     /// The last id, inclusive.
     pub max: Option<u64>,
     /// Allow `next` to move backwards, or `max` to move below ids that are already reserved. Ids that were
-    /// handed out before can then be handed out again. The epoch is raised, so that running processes drop
-    /// the ids they hold.
+    /// handed out before can then be handed out again. Such a step raises the epoch, so that running
+    /// processes drop the ids they hold.
     pub backwards: bool,
     /// Raise the epoch even without a step backwards, so that running processes drop the ids they hold.
     #[cfg_attr(feature = "serde", serde(default))]
@@ -146,7 +146,7 @@ impl Change {
 
 fn apply(info: &mut SequenceInfo, change: &Change) -> Result<()> {
     if change.expect.is_some_and(|expected| expected != info.identity) {
-        return Err(refused("it was reset or created again since it was read; read it again"));
+        return Err(refused("it was reset, revoked or created again since it was read; read it again"));
     }
     let max = change.max.unwrap_or(info.bounds.max());
     if max < info.bounds.start() {

@@ -212,7 +212,11 @@ async fn rejected_change_is_withdrawn_and_unknown_stays_pending() {
         store.remove(&name()).await.unwrap();
         let refused = starts(&guarded, 1).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
-        assert_eq!(refused.to_string().contains("repeat `idmill remove NAME --yes`"), is_pending, "{refused}");
+        assert_eq!(
+            refused.to_string().contains("repeat `idmill remove NAME --yes`"),
+            is_pending,
+            "{refused}"
+        );
         assert!(guarded.remove(&name()).await.unwrap());
         assert_eq!(starts(&guarded, 1).await.unwrap(), 6);
     }

@@ -116,7 +116,7 @@ impl Driver {
         self.step(Event::Low { level: self.core.stock.remaining() }, now)
     }
 
-    /// A caller found no ids in memory; memory may have been filled since.
+    /// A caller found too few ids in memory; memory may have been filled since.
     pub(crate) fn request(&mut self, request: Request, now: Time) -> Option<Reserve> {
         let Request { question: Question { mut want, part, known }, deadline, reply, .. } = request;
         if reply.is_closed() && part.is_none() {
@@ -390,7 +390,7 @@ impl Driver {
             Effect::Distrust(error) => self.note_failure(&error),
             Effect::Discard => {
                 let forgotten = self.engine.history().forgotten();
-                tracing::warn!(sequence = %self.core.name, forgotten, "the sequence was reset or created again: dropping the ids in memory");
+                tracing::warn!(sequence = %self.core.name, forgotten, "the sequence was reset, revoked or created again: dropping the ids in memory");
                 self.core.revoke_stock(ErrorKind::Empty);
                 self.core.give_up_thread_blocks();
                 // Increment instead of reading the current generation: a concurrent revocation that is not

@@ -20,7 +20,7 @@ const COUNTERS: [(&str, Unit, &str); 10] = [
     ("idmill_granted_total", Unit::Count, "Ids that the store granted"),
     ("idmill_reserves_total", Unit::Count, "Reserves sent to the store"),
     (FAILURES, Unit::Count, "Reserves that failed or whose outcome is unknown"),
-    ("idmill_waits_total", Unit::Count, "Calls that found no ids in memory"),
+    ("idmill_waits_total", Unit::Count, "Calls that waited for ids"),
     (EMPTY, Unit::Milliseconds, "Time during which at least one caller waited, including the current wait"),
     ("idmill_given_back_total", Unit::Count, "Ids that the store took back"),
     ("idmill_gaps_total", Unit::Count, "Ids that will never be handed out, by reason"),
@@ -137,7 +137,7 @@ fn shared(core: &Core) -> Arc<str> {
     core.name.clone().into()
 }
 
-/// Infinite if nothing is drawn.
+/// Infinite if nothing is drawn or granted.
 fn seconds(duration: Option<Duration>) -> f64 {
     duration.map_or(f64::INFINITY, |duration| duration.as_secs_f64())
 }

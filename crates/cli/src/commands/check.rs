@@ -158,10 +158,7 @@ fn recommended(workload: &Workload) -> [(&'static str, String); 4] {
     let (rate, latency) = (workload.rate, digits(workload.latency.as_secs_f64() * 1e3));
     [
         ("watermark", format!("{} = {rate}/s x ({budget} + 4 x {latency} ms)", sizes.watermark)),
-        (
-            "step",
-            format!("{}: at least the watermark", sizes.step),
-        ),
+        ("step", format!("{}: at least the watermark", sizes.step)),
         ("waste", format!("at most {} ids if a process crashes", sizes.most_in_memory())),
         ("settings", settings(workload)),
     ]

@@ -66,8 +66,9 @@ fn schema(global: &Global, witness: bool) -> Outcome {
         None if witness => (url.to_string(), url.witness_ddl()?),
         _ => (url.to_string(), url.ddl()?),
     };
-    let none =
-        || format!("`schema` prints no statement for {place}; it is for SQLite, PostgreSQL, MySQL and Spanner");
+    let none = || {
+        format!("`schema` prints no statement for {place}; it is for SQLite, PostgreSQL, MySQL and Spanner")
+    };
     let ddl = ddl.ok_or_else(|| Failure::usage(none()))?;
     output::result(global.json, &serde_json::json!({ "ddl": ddl }), |_| format!("{ddl};\n"))
 }

@@ -41,6 +41,7 @@ pub(super) async fn write<E: Executor>(
 
 /// The error after too many concurrent changes; nothing was reserved.
 pub fn crowded() -> Error {
-    let message = format!("other processes changed the sequence or its table in each of {TRIES} attempts; try again");
+    let message =
+        format!("other processes changed the sequence or its table in each of {TRIES} attempts; try again");
     Error::new(ErrorKind::Unavailable, message)
 }

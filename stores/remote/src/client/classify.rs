@@ -45,11 +45,9 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
         ("NOAUTH", _) => {
             "name a token with `idmill://:TOKEN@HOST`, `token_file=FILE` or `token_env=NAME`".into()
         }
-        ("NOPERM", _) => {
-            "the token needs the right `reserve`; to create, set or remove sequences, it needs \
+        ("NOPERM", _) => "the token needs the right `reserve`; to create, set or remove sequences, it needs \
              `administer`"
-                .into()
-        }
+            .into(),
         ("ERR", ErrorKind::Denied) if detail.starts_with("this server") => "remove the token".into(),
         (UNKNOWN_VERSION, _) => format!(
             "this client has version {VERSION} of {COMMAND}; use a client and a server of the same release"
