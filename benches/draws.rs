@@ -1,9 +1,9 @@
 //! Measures the cost of a draw with criterion: time and throughput, with statistics and a comparison with the
 //! last run.
 //!
-//! `cargo bench -p idmill-bench --bench draws` measures the rows of `hot_path.rs` that have a goal, one
-//! after another. The harness of `hot_path.rs` alternates between all rows instead, so that a slow moment
-//! of the machine affects all of them. Ratios and goals are therefore taken from there.
+//! `cargo bench -p idmill-bench --bench draws` measures the rows of one sequence in `hot_path.rs`, one after
+//! another. The harness of `hot_path.rs` alternates between all rows instead, so that a slow moment of the
+//! machine affects all of them. Ratios and goals are therefore taken from there.
 
 #![allow(missing_docs)] // criterion's macros make undocumented items
 

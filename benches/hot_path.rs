@@ -20,7 +20,7 @@ use idmill_bench::{sequence, sequences, threads::together};
 const STEP: u64 = 1 << 44;
 const BARE: &str = "bare fetch_add";
 
-/// A row: `work` is called by each thread with a number of ids. Its goals are ratios to the bare
+/// A row: each thread calls `prepare`, then its result with a number of ids. Its goals are ratios to the bare
 /// instruction.
 fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
     name: &'static str,

@@ -235,9 +235,10 @@ names() {
     xargs grep -hm 1 '^name = ' | cut -d '"' -f 2
 }
 
-# use_oldest: sets OLDEST to the cargo of the oldest supported Rust. The steps clippy, doc, light and msrv use
-# it, so they share the builds of three hundred dependencies, and a new Rust brings no new lints. If it cannot
-# be installed, the current Rust is used; its lint clippy::incompatible_msrv covers only the standard library.
+# use_oldest: sets OLDEST to the cargo of the oldest supported Rust. The steps clippy, doc, light, msrv and
+# adapters use it: all but adapters share the builds of three hundred dependencies, and a new Rust brings no
+# new lints. If it cannot be installed, the current Rust is used; its lint clippy::incompatible_msrv covers
+# only the standard library.
 use_oldest() {
     local version
     version=$(sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)

@@ -2,10 +2,10 @@
 //!
 //! `cargo bench -p idmill-bench --features engines --bench reserve_cost [-- ENGINE…]`. The engines are
 //! started through `ci/engines`, each in a temporary directory. `TMPDIR=/dev/shm` avoids the disk, whose
-//! syncs otherwise take most of the time. Both alternate in one task, so a slow moment of the machine
-//! affects both alike. Each number is a median. `by hand` is the statement that a program would write for
-//! its own table, prepared, on a kept connection. `same row`, where it exists, does the same to a row of
-//! idmill's table, with its checks.
+//! syncs otherwise take most of the time. Reserves and statements alternate in one task, so a slow moment of
+//! the machine affects both alike. Each number is a median. `by hand` is the statement that a program would
+//! write for its own table, prepared, on a kept connection. `same row`, where it exists, does the same to a
+//! row of idmill's table, with its checks.
 
 mod documents;
 mod etcd;
@@ -162,7 +162,8 @@ async fn sqlite() -> Option<Costs> {
     Some(costs)
 }
 
-/// `HINCRBY`, because no command can do it under a condition. `same row` is the smallest script that can.
+/// `HINCRBY`, because no command can do it under a condition. `same row` is a script that only calls
+/// `HINCRBY`.
 async fn redis() -> Option<Costs> {
     let engine = Engine::start("redis").await?;
     let (url, mut costs) = (format!("redis://{}", engine.address()), Costs::default());

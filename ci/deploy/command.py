@@ -64,7 +64,7 @@ def variables():
 
 
 def metrics():
-    """The rules and the dashboard use only metrics that the page lists. A test compares that page with the code."""
+    """The rules and the dashboard use only metrics that the page lists. Tests check that page, except the server's metrics."""
     with open("docs/guide/metrics.md") as page:
         listed = set(re.findall(r"^\| `(idmill_\w+)`", page.read(), re.M))
     for name in ("prometheus/idmill.rules.yaml", "prometheus/idmill.test.yaml", "grafana/idmill.json"):

@@ -45,7 +45,7 @@ def messages(source):
 
 
 def comments(path, lead):
-    """Paragraphs in lines that are comments, with the line of the first. A table row is one. `#- ` is not a comment."""
+    """Paragraphs in lines that are comments, with the line of the first. A table row is a paragraph. `#- ` is not a comment."""
     run = []
     for number, line in enumerate([*open(path, errors='replace'), ''], 1):
         text = line.strip()
@@ -62,7 +62,7 @@ def comments(path, lead):
 
 
 def subjects():
-    """Those of the branch: since it left main, where there is one."""
+    """Subjects of the commits since the branch left main, if main exists."""
     git = lambda *words: subprocess.run(['git', *words], capture_output=True, text=True).stdout.strip()
     base = git('merge-base', 'HEAD', 'origin/main') or git('merge-base', 'HEAD', 'main')
     return [line.split(' ', 1) for line in git('log', '--no-merges', '--format=%h %s', f'{base}..HEAD').splitlines()]

@@ -75,7 +75,7 @@ struct Cause {
     /// Whether a caller was already answered.
     answered: bool,
     tick: bool,
-    /// Whether ids were left for memory, or more than that.
+    /// Whether ids were left that no caller needs: for memory, or to give back.
     left: bool,
     /// How the current grant must be handled, and how it was handled.
     deserves: Option<Judged>,
@@ -357,7 +357,7 @@ impl Oracle {
         self.now += Duration::from_micros(u64::from(bytes.byte()));
     }
 
-    /// An administrator sets the sequence back, or recreates it.
+    /// An administrator resets the sequence to any id, in the next epoch.
     fn reset(&mut self, bytes: &mut Bytes<'_>) {
         self.stored.identity.epoch += 1;
         let bounds = self.stored.bounds;

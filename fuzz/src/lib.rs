@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-/// Read while writing: unread answers would block the server.
+/// The pipe's size. The client reads while it writes: unread answers block the server.
 const BUFFER: usize = 16 * 1024;
 
 /// Returns the answer of a server over an empty store to these bytes, which arrive in parts of at most

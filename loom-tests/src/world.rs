@@ -155,7 +155,7 @@ impl Actor {
         self
     }
 
-    /// Processes all messages and signals. Returns `true` once the mailbox is closed.
+    /// Processes all messages, and at most one signal. Returns `true` once the mailbox is closed.
     fn turn(&mut self, refilled: &mut impl FnMut()) -> bool {
         let Arrived { messages, low, ending } = self.mailbox.receive(MOST_SIGNALS);
         // At most one event of a turn starts a reserve, since only one reserve can be in flight.
@@ -212,8 +212,8 @@ pub(crate) fn identity(epoch: u64) -> Identity {
     Identity { incarnation: 1, epoch }
 }
 
-/// loom's own would explore spurious wake-ups for each wait, and every change of its wakers' reference
-/// counts.
+/// loom's own `block_on` would explore spurious wake-ups for each wait, and every change of its wakers'
+/// reference counts.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -91,7 +91,7 @@ impl Options {
                 _ => return Err(format!("unknown option {argument}")),
             }
         }
-        let idmill = idmill.ok_or("which `idmill` is measured?")?;
+        let idmill = idmill.ok_or("`--idmill FILE` is missing")?;
         Ok(Asked::Measure(Self { idmill, rounds, seconds, plot }))
     }
 }

@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// What etcdutl does with snapshots: its own package main cannot be imported.
+// snapshots runs etcdutl's snapshot commands: etcdutl's package main cannot be imported.
 func snapshots() {
 	tool := &cobra.Command{Use: "etcdutl"}
 	tool.PersistentFlags().StringVarP(&etcdutl.OutputFormat, "write-out", "w", "simple", "how results are printed")

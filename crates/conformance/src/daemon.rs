@@ -171,8 +171,8 @@ impl Daemon {
         self.running.lock().as_ref().map(|running| running.process.child.id())
     }
 
-    /// Starts the server and waits until it is ready. Returns immediately if the server is already running.
-    /// Cancelling does not stop the start.
+    /// Starts the server and waits until it is ready. If the server is already running, only waits until it
+    /// is ready. Cancelling does not stop the start.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`], with the end of the server's output, if the server cannot be started,

@@ -36,7 +36,7 @@ pub(super) fn panicked(error: tokio::task::JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "a task was cancelled".to_owned() };
     let said =
         panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("a panic: {}", said.unwrap_or("without words"))
+    format!("a panic: {}", said.unwrap_or("without a message"))
 }
 
 /// Fails the trial.

@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(
             uneven,
             Duration::from_millis(4_666),
-            "in whole milliseconds, of which stores take the half"
+            "an even number of milliseconds, which stores halve"
         );
     }
 

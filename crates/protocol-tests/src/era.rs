@@ -205,7 +205,7 @@ impl Life {
     }
 
     fn writes(state: &mut State, p: usize, fate: Fate) {
-        let At::Writing(write) = state.processes[p].at else { unreachable!("offered there alone") };
+        let At::Writing(write) = state.processes[p].at else { unreachable!("offered only there") };
         let outcome = if fate == Fate::OnItsWay {
             state.flights.push(write);
             Outcome::Unknown

@@ -91,7 +91,7 @@ impl Protocol for Specimen {
             Step::Increments(p) => next.increment(p),
             Step::ReadsDurable(p) => next.processes[p].at = At::Put(state.durable),
             Step::PutsIfAbsent(p) => {
-                let At::Put(count) = state.processes[p].at else { unreachable!("offered there alone") };
+                let At::Put(count) = state.processes[p].at else { unreachable!("offered only there") };
                 next.cache.get_or_insert(count);
                 next.processes[p].at = At::Increment;
             }

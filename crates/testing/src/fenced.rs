@@ -54,8 +54,8 @@ pub enum Draw {
     Busy,
 }
 
-/// Takes up to `count` ids, none above `ceiling`. If the window has no valid entry at this server, claims
-/// it with `token`.
+/// Takes up to `count` ids, none above `ceiling`. If the window has no ids at this server and no other claim,
+/// claims it with `token`.
 pub fn draw<Fence: Clone + PartialEq>(
     kept: &mut Option<Kept<Fence>>,
     here: &Fence,

@@ -144,7 +144,7 @@ fn distinct(ids: &[u64]) -> BTreeSet<u64> {
 }
 
 /// Two processes and their clients: no order's id is a duplicate, and no invoice's number is missing,
-/// although half of the transactions roll back.
+/// although two of three transactions roll back.
 pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let shops = [Service::start(program, &engine), Service::start(program, &engine)];
@@ -169,7 +169,7 @@ pub async fn ids_are_unique_and_invoices_gapless(program: &str) {
 }
 
 /// Clients that disconnect at different moments of a request: their invoices are written or not, and no
-/// number is missing. A client of another process is not blocked until this process gets its next request.
+/// number is missing. An aborted transaction of one process does not block the clients of another.
 pub async fn clients_may_disconnect(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let (left, shop) = (Service::start(program, &engine), Service::start(program, &engine));

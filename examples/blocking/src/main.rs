@@ -31,7 +31,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Draws some ids one by one, and some more as a block.
+/// Draws some ids one by one, and some more with one call.
 fn draw(orders: &Allocator<u64>) -> Result<()> {
     for _ in 0..5 {
         println!("{}", orders.blocking(TIMEOUT).next()?);

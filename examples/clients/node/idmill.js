@@ -8,7 +8,7 @@ import { createClient, ErrorReply, RESP_TYPES } from 'redis';
 // was lost, the server is shutting down, or the server is full. All others (EXHAUSTED, NOTFOUND, WRONGPASS, NOPERM, …)
 // are permanent.
 const TRANSIENT = /^(TRYAGAIN|UNKNOWN|CLOSED|ERR max number of clients)/;
-const TRIES = 10; // about ten seconds in all, if no server answers
+const TRIES = 10; // 3 to 17 seconds in all, if no server is reachable
 const [PAUSE, LONGEST_PAUSE] = [20, 2000];
 const TIMEOUT = 7000; // longer than the server's --timeout (5 s), after which it returns TRYAGAIN
 

@@ -12,7 +12,7 @@ from redis.retry import Retry
 # was lost, the server is shutting down, or the server is full. All others (EXHAUSTED, NOTFOUND, NOPERM, …) are
 # permanent.
 TRANSIENT = ("TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients")
-TRIES = 10  # about ten seconds in all, if no server answers
+TRIES = 10  # 3 to 17 seconds in all, if no server is reachable
 PAUSE, LONGEST_PAUSE = 0.02, 2.0  # seconds
 
 

@@ -1,5 +1,5 @@
-//! Sequences in a JSON file, `toy:PATH`. A store needs only this: its capabilities, a read, a conditional
-//! write, and its URLs.
+//! Sequences in a JSON file, `toy:PATH`. A store needs only this: its capabilities, a read, a list, a
+//! conditional write, and its URLs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,7 @@ impl ToyStore {
     ) -> Result<R> {
         let path = self.path.clone();
         let done = tokio::task::spawn_blocking(move || work(&path)).await;
-        done.map_err(|error| Error::new(ErrorKind::UnknownOutcome, "it panicked").because(error))?
+        done.map_err(|error| Error::new(ErrorKind::UnknownOutcome, "the blocking task panicked").because(error))?
     }
 }
 

@@ -1,8 +1,7 @@
 //! Checks that `take` stays within the available ids, across segments and at the end of the sequence.
 //!
 //! *Threads*: two threads that take several ids, or all of them, and one that draws; the actor, which takes
-//! the ids in memory. Unbounded, except for takes that meet at a segment's end, which would run for
-//! minutes.
+//! the ids in memory. Unbounded, except for takes across segments, which would run for minutes.
 //!
 //! *Bugs it catches*: a cursor that overflows after a large take; a take that is not cut at the end, or
 //! loses the ids that it found; a take that exceeds the sequence's end and uses up the last ids.

@@ -8,7 +8,7 @@
 //! | [`ArcSwap`] | arc-swap 1.9.3 | `lib.rs` and `strategy/hybrid.rs`, all four operations used here |
 //! | [`Notify`] | tokio 1.54 | `sync/notify.rs`: one permit; `notify_one` synchronises with the waiter |
 //! | [`oneshot`] | tokio 1.54 | `sync/oneshot.rs`: the same bits, with the same orderings |
-//! | [`SegQueue`] | crossbeam-queue 0.3.12 | `seg_queue.rs`: the slot's `WRITE` bit links a push to its pop |
+//! | [`SegQueue`] | crossbeam-queue 0.3 | `seg_queue.rs`: the slot's `WRITE` bit links a push to its pop |
 //! | [`Map`] | papaya 0.2 | a change synchronises with the `get` that sees it; look-ups do not |
 //!
 //! Values are kept in std containers that loom does not see, so storing a value synchronises nothing: only

@@ -91,8 +91,8 @@ impl Gate {
     }
 
     /// Waits until at least one message was held back, and all held messages were written to their receivers.
-    /// The receiver may not have read it yet. Waits forever if a held message was lost with its connection.
-    /// Cancel safe.
+    /// The receivers may not have read them yet. Waits forever if a held message was lost with its
+    /// connection. Cancel safe.
     pub async fn passed(&self) {
         self.until(|state| state.passed > 0 && state.passed == state.caught).await;
     }

@@ -41,13 +41,13 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     check!(grant.range.start() == 1, "a reset through the guard had no effect: {grant:?}");
 
     // Remove the sequence without the guard, as if the database had been emptied or replaced.
-    check!(client.remove(&name).await??, "it is not there");
+    check!(client.remove(&name).await??, "remove did not find the sequence");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     match guarded.reserve(&request).await? {
         Err(error) if error.kind() == ErrorKind::StoreViolation => {}
         other => fail!("expected store_violation for a recreated sequence, got {other:?}"),
     }
-    check!(guarded.remove(&name).await??, "it is not there");
+    check!(guarded.remove(&name).await??, "remove did not find the sequence");
     client.create(&name, Bounds::new(1, 1_000_000)?).await??;
     let next = guarded.reserve(&request).await??;
     check!(

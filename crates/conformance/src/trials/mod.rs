@@ -197,7 +197,7 @@ pub fn trials() -> &'static [Trial] {
         }
         guard {
             is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is \
-                                rejected; a removed one starts above the old ids."
+                                rejected; a removed sequence starts above the old ids."
             guards_another [Records Durable] "As a witness, the store prevents duplicates when the guarded store is restored, at any moment."
         }
         callers {
@@ -214,10 +214,10 @@ pub fn trials() -> &'static [Trial] {
         }
         engines {
             killed_engine [Kill] "After the engine is killed, earlier grants are kept, and clients recover without a restart."
-            paused_engine [Pause] "While the engine is paused, errors are transient; then clients recover without a restart."
+            paused_engine [Pause] "While the engine is paused, no error is permanent; then clients recover without a restart."
         }
         connections {
-            unreachable [Connection] "While the engine is unreachable, errors are transient and correct; then the client recovers."
+            unreachable [Connection] "While the engine is unreachable, no error is permanent or wrong; then the client recovers."
             cut_before_arrival [Connection] "When a connection is cut before a request arrives, the store reports the outcome correctly."
             cut_after_arrival [Connection] "When a connection is cut after a request arrives, the store reports the outcome correctly."
             cut_before_the_reply [Connection] "When a connection is cut as the reply arrives, the store reports the outcome correctly."

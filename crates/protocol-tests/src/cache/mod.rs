@@ -1,12 +1,12 @@
 //! The cache window: every process runs the decisions of `idmill_shared_cache::cache`, over a cache that
 //! loses items and restarts.
 //!
-//! The cache numbers each written item (cas). A restart resets these numbers, and breaks all connections. It
-//! may lose the item at any time, which also models a stub that expires. A reply may be lost, and a command
-//! whose sender gave up may still be executed later. The two commands of a clear run one after the other, and
-//! other steps may come between them. A process may stop between any two steps, even forever. The task that
-//! prepares the next range runs independently of its process. Another client may reserve from the store
-//! directly; such ids need not grow.
+//! The cache numbers each written item (cas). A restart resets these numbers, and breaks all connections. The
+//! cache may lose the item at any time, which also models a stub that expires. A reply may be lost, and a
+//! command whose sender gave up may still be executed later. The two commands of a clear run one after the
+//! other, and other steps may come between them. A process may stop between any two steps, even forever. The
+//! task that prepares the next range runs independently of its process. Another client may reserve from the
+//! store directly; such ids need not grow.
 
 mod ahead;
 mod server;
@@ -231,7 +231,7 @@ impl CacheWindow {
             }
             Next::Wait if self.bug == Bug::WaiterGoesToTheStore => At::GoingToTheStore,
             Next::Draw | Next::Wait => At::Adding,
-            Next::Send(_) | Next::Foreign | Next::Unnumbered => unreachable!("after neither"),
+            Next::Send(_) | Next::Foreign | Next::Unnumbered => unreachable!("not after an add or a look"),
         };
     }
 
@@ -290,7 +290,7 @@ impl CacheWindow {
 
     fn puts_if_absent(&self, state: &mut State, process: usize) {
         let Process { at: At::PuttingIfAbsent(number, own), server, .. } = state.processes[process] else {
-            unreachable!("offered there alone")
+            unreachable!("offered only there")
         };
         let server = &mut state.servers[usize::from(server)];
         if server.item.is_some() {
@@ -378,7 +378,7 @@ impl Protocol for CacheWindow {
             Step::Reserves { process } => self.reserves(&mut next, process),
             Step::Waits { process, longer } => {
                 let At::Awaiting(on, cas) = state.processes[process].at else {
-                    unreachable!("offered there alone")
+                    unreachable!("offered only there")
                 };
                 next.processes[process].at = if longer { At::Looking } else { At::Clearing(on, cas) };
             }

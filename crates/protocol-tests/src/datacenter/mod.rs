@@ -335,7 +335,7 @@ impl Protocol for Windows {
                 };
             }
             Step::LooksAhead { datacenter, process } => {
-                let token = self.window(state, datacenter).low(self.threshold).expect("offered then alone");
+                let token = self.window(state, datacenter).low(self.threshold).expect("offered only then");
                 next.processes[datacenter][process] =
                     Process::Claiming { token: Refilling::of(&token), blindly: false };
             }

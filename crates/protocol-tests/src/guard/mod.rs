@@ -348,7 +348,7 @@ impl Guard {
                 state.left.witness_backs -= 1;
                 state.ledger = state.ledgers[to].clone();
             }
-            _ => unreachable!("a process's own"),
+            _ => unreachable!("a step of a process"),
         }
     }
 }

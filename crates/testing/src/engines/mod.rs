@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// The exit code of a script that must not install a missing engine.
+/// The exit code of a script whose engine is missing and cannot be installed.
 const SKIPPED: i32 = 77;
 /// The time limit for an engine's start: a guard against hanging.
 const LONG: Duration = Duration::from_secs(240);

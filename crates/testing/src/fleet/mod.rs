@@ -5,7 +5,7 @@
 //! let recorder = Recorder::new();
 //! let fleet = Fleet::new(3);
 //! fleet.put(0, Server::start(&mut command));
-//! let load = Load::start(&recorder, &fleet, Pace { clients: 8, ..Pace::default() });
+//! let load = Load::start(&recorder, &fleet, &Pace { clients: 8, ..Pace::default() });
 //! fleet.take(0).kill();
 //! let waits = load.end().await;
 //! recorder.none_twice_and_in_order();

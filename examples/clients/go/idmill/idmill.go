@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	tries        = 10 // about ten seconds in all, if no server answers
+	tries        = 10 // 3 to 17 seconds in all, if no server is reachable
 	pause        = 20 * time.Millisecond
 	longestPause = 2 * time.Second
 	// Longer than the server's --timeout (5 s), after which it returns TRYAGAIN.

@@ -16,9 +16,9 @@ use std::time::Duration;
 use table::{MUTANTS, Mutant};
 use tree::{Outcome, Tree};
 
-/// Many times the duration of the slowest model, because the machine may be busy.
+/// Three times the duration of the slowest model, because the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(600);
-/// For a model that is expected to hang: still several times the duration of a model that ends.
+/// For a model that is expected to hang: longer than a pass of all but the slowest models.
 const HANGS: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {

@@ -44,8 +44,8 @@ impl Drop for Planted {
 impl Tree {
     pub(crate) fn copy() -> Result<Self, String> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no workspace above this crate")?;
-        // <target>/<profile>/mutants. The copy has its own target directory, because it builds programs
-        // with the same names.
+        // `this` is <target>/<profile>/mutants. The copy has its own target directory, because it builds
+        // programs with the same names.
         let this = std::env::current_exe().map_err(|error| error.to_string())?;
         let built = this.parent().ok_or("not run by cargo")?;
         let target = built.with_file_name("mutants");

@@ -32,7 +32,7 @@ public final class Ids implements AutoCloseable {
      */
     private static final List<String> TRANSIENT = List.of("TRYAGAIN", "UNKNOWN", "CLOSED", "ERR max number of clients");
 
-    private static final int TRIES = 10; // about ten seconds in all, if no server answers
+    private static final int TRIES = 10; // 3 to 17 seconds in all, if no server is reachable
     private static final int PAUSE = 20, LONGEST_PAUSE = 2000; // milliseconds
     private static final int TIMEOUT = 7000; // longer than the server's --timeout (5 s)
 
