@@ -170,8 +170,8 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// No ids are taken, unless MySQL had ended the transaction.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
-    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold
-    ///   the next id, or the connection is not in a transaction that its library began;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the next id is below the type's
+    ///   smallest, or the connection is not in a transaction that its library began;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
     ///   server, see [`failover`](Self::failover), or if the transaction had already ended;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the transaction has to be restarted or

@@ -127,7 +127,9 @@ fn describe(kind: ErrorKind, said: impl std::fmt::Display) -> Error {
              credentials"
         }
         ErrorKind::NotFound => "check whether the table was dropped",
-        ErrorKind::Conflict => "the table is not idmill's; name another with `table=NAME`",
+        ErrorKind::Conflict => {
+            "name another table with `table=NAME` if the table is not idmill's, or correct `create_keyspace`"
+        }
         ErrorKind::Unsupported => {
             "lightweight transactions are required; for ScyllaDB create the keyspace with `tablets = \
              {'enabled': false}`"

@@ -35,8 +35,8 @@
 //!
 //! # Cancellation
 //!
-//! Any call can be dropped. A request that was already sent may still be applied, and its ids then become a
-//! gap.
+//! Any call can be dropped. A request that was already sent may still be applied. Ids that it takes for the
+//! caller then become a gap.
 
 mod classify;
 mod client;

@@ -52,7 +52,7 @@ impl CassandraStore {
         records.swap(name, [seen, Some(wanted)], values).await
     }
 
-    /// Lists the records in ring order, like the sequences.
+    /// Lists the records in ring order, without sorting the pages.
     pub(super) async fn try_list_records(&self, page: &Page) -> Result<Kept> {
         let Records { client, table, serial, .. } = &*self.records;
         if !self.records.is_there().await? {
@@ -130,8 +130,8 @@ impl Records {
             }
             match self.client.write(statement, values.clone()).await {
                 Ok(true) => return Ok(true),
-                // The first attempt or another write was applied, so the retry was refused; or the outcome of
-                // the retry is unknown too.
+                // The first attempt or another write was applied, so the retry was refused; or the retry
+                // failed.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }

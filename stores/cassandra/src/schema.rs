@@ -74,7 +74,7 @@ impl Part {
     }
 
     /// Finds the keyspace or table, and looks a second time if it is missing. The queried node may not have
-    /// it yet, so it counts as missing only after the nodes agree on the schema.
+    /// it yet, so it counts as missing only after waiting for the nodes to agree on the schema.
     async fn find(&self, client: &Client) -> Result<Option<Cells>> {
         let found = self.look(client).await?;
         if found.is_some() {
@@ -220,8 +220,8 @@ impl Table {
             return Ok(());
         }
         let message = format!(
-            "the comment of table {} is {comment:?}, not {:?}: mixed levels repeat ids; use the table's \
-             `serial`, or another table",
+            "the comment of table {} is {comment:?}, not {:?}: mixed levels repeat ids; use its `serial` and \
+             `dc`, or another table",
             self.display(),
             self.purpose
         );

@@ -1,6 +1,6 @@
-//! The table of sequences. Each sequence is a partition that is read and written at a serial level. In flat
-//! mode, ids are reserved from it. In geo mode, it holds the global counter and the last claim of every
-//! datacenter.
+//! The table of sequences. Each sequence is a partition that is read and written at a serial level, except by
+//! `list`. In flat mode, ids are reserved from it. In geo mode, it holds the global counter and the last
+//! claim of every datacenter.
 //!
 //! The store caches the last state of each sequence, and bases the next write on it. A refused write
 //! returns the columns of the condition, which contain the whole state of the sequence. So a reserve costs
@@ -231,8 +231,8 @@ impl Sequences {
             }
             match self.client.write(write.statement, write.values.clone()).await {
                 Ok(true) => return Ok(Swapped::Done),
-                // The first attempt or another write was applied, so the retry was refused; or the outcome of
-                // the retry is unknown too.
+                // The first attempt or another write was applied, so the retry was refused; or the retry
+                // failed.
                 _ if contest.lost(None).await.is_err() => break,
                 _ => {}
             }

@@ -1,10 +1,10 @@
 //! Classifies etcd's errors by their effect on ids.
 //!
-//! A failed read reserves nothing. A transaction was certainly not applied only if etcd rejected it with a
-//! definite error. After etcd's own timeouts, an answer from another server, or no answer, the outcome is
-//! unknown. The same holds for a full database: the transaction that fills it is applied, and gets the
-//! error that rejects all later ones. A gRPC code proves little, because connections and proxies use the
-//! same codes.
+//! A failed read reserves nothing. A transaction was certainly not applied only if it was not sent, or etcd
+//! rejected it with a definite error. After etcd's own timeouts, an answer from another server, or no answer,
+//! the outcome is unknown. The same holds for a full database: the transaction that fills it is applied, and
+//! gets the error that rejects all later ones. A gRPC code proves little, because connections and proxies use
+//! the same codes.
 
 use std::error::Error as StdError;
 
@@ -22,7 +22,7 @@ pub(super) enum Failure {
     Unsent(Box<dyn StdError + Send + Sync>),
     /// An error answer.
     Refused(Box<Status>),
-    /// Sent, but without a valid answer.
+    /// Possibly sent, but without a valid answer.
     Lost(Box<dyn StdError + Send + Sync>),
     /// An answer that must not be used.
     Violation(Error),

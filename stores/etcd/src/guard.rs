@@ -20,8 +20,8 @@ struct State {
     cluster: Option<u64>,
     /// The highest revision of any answer.
     revision: i64,
-    /// Why every answer is rejected. Never cleared: the new history's revision will eventually exceed the
-    /// old one's, and then the problem would no longer show.
+    /// Why every new request is rejected. Never cleared: the new history's revision will eventually exceed
+    /// the old one's, and then the problem would no longer show.
     broken: Option<Error>,
 }
 
@@ -71,7 +71,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Rejects everything from now on: the value under `key` is older than one that was seen there before.
+    /// Rejects every new request from now on: the value under `key` is older than one that was seen there
+    /// before.
     pub(super) fn rewind(&self, key: &str, seen: i64, found: i64) -> Error {
         let message = format!("the key {key:?} was at revision {seen}, but is now at {found}: {REWOUND}");
         self.0.lock().broken.insert(Error::new(ErrorKind::StoreViolation, message)).clone()

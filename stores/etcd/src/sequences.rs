@@ -48,7 +48,7 @@ impl Sequences {
         self.client.guard().floor().is_err()
     }
 
-    /// The cluster that answered first, for messages; answers from others are rejected.
+    /// The cluster that answered first, as text that a guard compares; answers from others are rejected.
     pub(super) fn cluster(&self) -> Option<String> {
         Some(format!("etcd cluster {:x}", self.client.guard().cluster()?))
     }

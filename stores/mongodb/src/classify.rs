@@ -1,8 +1,8 @@
 //! Classifies the errors of the driver and the server by their effect on ids.
 //!
 //! A write that may have been applied is not resent ([`super::commands`]), so its error always describes a
-//! single attempt. A write has an unknown outcome unless it certainly was not applied: a server may step
-//! down, shut down or time out after the write and before the reply.
+//! single attempt. A write has an unknown outcome, unless it certainly was not applied or its reply is
+//! invalid: a server may step down, shut down or time out after the write and before the reply.
 
 use std::fmt;
 use std::io;

@@ -212,7 +212,7 @@ async fn listed<P: Fill>(
         let found = commands.find_some(matching, paging::limit(page)).await;
         found.map_err(|fault| failed(&fault, Asked::Read))
     };
-    // Documents without a name are returned once, with the first page of an unfiltered listing.
+    // Up to one page of documents without a name is returned, with the first page of an unfiltered listing.
     let first = page.after.is_none() && page.prefix.is_empty();
     let mut all: Vec<Document> = if first { read(schema::unnamed()).await? } else { Vec::new() };
     let found: Vec<Document> = read(schema::within_page(page)).await?;

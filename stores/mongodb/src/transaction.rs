@@ -128,8 +128,8 @@ impl<T: Id> InTransaction<T> {
     /// No ids are taken in any of these cases if you abort the transaction.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left.
-    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the type cannot hold the next id,
-    ///   or the session is not in a transaction.
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the next id is below the type's
+    ///   smallest, or the session is not in a transaction.
     /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server has no transactions.
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if another transaction reserved first or the
     ///   server cannot be reached.

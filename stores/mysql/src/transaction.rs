@@ -111,8 +111,8 @@ impl<T: Id> InTransaction<T> {
     /// No ids are taken in any of these cases, except for the second `Conflict`.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
-    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
-    ///   the next id;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's
+    ///   smallest;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if other transactions locked the sequence for too
     ///   long, if the server chose this transaction to end a deadlock (which is possible when several
     ///   transactions create one sequence at the same time), or if the server is unreachable;

@@ -105,8 +105,8 @@ pub(super) fn not_created(status: Status) -> Error {
     Error::new(ErrorKind::InvalidInput, message).because(status)
 }
 
-/// Converts the error of COMMIT, which is never resent. The commit may have been applied unless Spanner
-/// rejected it.
+/// Converts the error of COMMIT, which the store never resends. The commit may have been applied unless
+/// Spanner rejected it.
 pub(super) fn commit_failed(status: Status) -> Error {
     if is_refusal(status.code()) {
         return failed(status);

@@ -20,7 +20,7 @@
 //! | --- | --- |
 //! | in-transaction, one value | [`next_in`], [`InTransaction`] |
 //! | in-transaction, several values with one read and one write | [`SequenceTransaction`] |
-//! | asynchronous: each value in its own transaction | [`Order::Global`], or [`step(1).watermark(0)`][step] |
+//! | asynchronous: one transaction for all waiting callers | [`Order::Global`], or [`step(1).watermark(0)`][step] |
 //! | batch | [`step(200).watermark(0)`](idmill::SequenceBuilder::watermark) |
 //! | asynchronous batch | [`step(200).watermark(50)`](idmill::SequenceBuilder::watermark) |
 //!
@@ -200,7 +200,7 @@ impl SpannerStore {
             info.apply(&change)?;
             let beyond = (info.bounds, info.identity) != (before.bounds, before.identity);
             if beyond && stored.layout == Layout::Plain {
-                return Err(table.lacks_columns(&wanted, "a new max, or for a step backwards"));
+                return Err(table.lacks_columns(&wanted, "a new max, a step backwards or a revocation"));
             }
             let write = if beyond { table.update(&info, stored.layout) } else { table.advance(&info) };
             Ok((info, vec![write]))

@@ -125,7 +125,8 @@ impl<T: Id> InTransaction<T> {
     /// No ids are taken in any of these cases if you roll back.
     ///
     /// - [`Exhausted`](ErrorKind::Exhausted) if fewer than `count` ids are left.
-    /// - [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold the next id.
+    /// - [`InvalidInput`](ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's
+    ///   smallest.
     /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner cannot be reached, or has aborted the
     ///   transaction. Run an aborted transaction again, as the driver's `read_write_transaction` and
     ///   [`until_committed`] do.
@@ -344,9 +345,9 @@ impl fmt::Debug for SequenceTransaction {
     }
 }
 
-/// Runs `transaction` until Spanner does not abort it, with growing pauses and jitter. An aborted
-/// transaction was certainly not applied. The driver's own loop fails after five aborts, which can happen
-/// on a contended sequence.
+/// Runs `transaction` until Spanner does not abort it, with growing pauses and jitter. An aborted transaction
+/// was certainly not applied. The driver's own loop fails after six aborts, which can happen on a contended
+/// sequence.
 ///
 /// There is no limit on the number of attempts: use a timeout around the call.
 ///

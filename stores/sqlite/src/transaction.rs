@@ -97,8 +97,8 @@ impl<T: Id> InTransaction<T> {
     /// No ids are taken in any of these cases.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
-    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the type cannot hold
-    ///   the next id;
+    /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's
+    ///   smallest;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the database is locked;
     /// - [`Denied`](idmill::ErrorKind::Denied) if the database is read-only;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.

@@ -104,8 +104,8 @@ impl Knowledge {
         self.with(name, |known| known.rest).is_none_or(|until| Instant::now() >= until)
     }
 
-    /// Records a local change, and requires a check before the next draw. The floor of the window stays
-    /// valid.
+    /// Records a local change or a detected removal, and requires a check before the next draw. The floor of
+    /// the window stays valid.
     pub(super) fn forget(&self, name: &SequenceName) {
         self.with(name, |known| {
             (known.checked, known.rest) = (None, None);

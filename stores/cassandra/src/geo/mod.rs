@@ -100,8 +100,8 @@ impl Geo {
         }
     }
 
-    /// Returns the era of the global row. If the last check succeeded, the era is at most one check interval
-    /// old.
+    /// Returns the last known era of the global row. If a check is due, reads the row first; in the
+    /// background if the last check failed.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
         match self.knowledge.due(name, self.settings.check) {

@@ -69,9 +69,10 @@ idmill_kit::options! {
     pub datacenter ("dc"): Option<String> = "" in DATACENTER;
     /// Flat only: which replicas must agree.
     pub serial: Serial = "serial" in words::<Serial>();
-    /// Geo only, required: how many ids a window takes from the global counter at a time.
+    /// Geo only, required: how many ids a window takes from the global counter at a time; more if a reserve
+    /// requests more.
     pub range: Option<u64> = "" in whole(1, u64::MAX);
-    /// Geo only: the next range is preloaded when this percentage of the current one is left.
+    /// Geo only: the next range is preloaded when this percentage of `range` is left.
     pub threshold: u8 = "50" in whole(1, 100);
     /// Geo only: how soon a process detects that a sequence was set or removed elsewhere.
     ///
@@ -84,7 +85,8 @@ idmill_kit::options! {
     ///
     /// If a node does not answer a request within a quarter of this time, the store uses other nodes.
     pub timeout: Duration = "10s" in TIMEOUT;
-    /// Whether missing tables are created. If not, opening fails with an error that contains the CQL.
+    /// Whether missing tables are created. If not, opening, or writing the first record, fails with an error
+    /// that contains the CQL.
     pub create_tables ("create"): bool = "true" in words::<bool>();
     /// Creates a missing keyspace with these replicas. Default: opening fails with an error that contains the
     /// CQL.
