@@ -197,7 +197,7 @@ pub fn trials() -> &'static [Trial] {
         }
         guard {
             is_guarded [Exact] "Ids repeat only after a reset through the guard; an emptied store is \
-                                rejected; a removed sequence starts above the old ids."
+                                rejected; removed sequences start above old ids."
             guards_another [Records Durable] "As a witness, the store prevents duplicates when the guarded store is restored, at any moment."
         }
         callers {
