@@ -20,7 +20,7 @@
 //! | --- | --- |
 //! | in-transaction, one value | [`next_in`], [`InTransaction`] |
 //! | in-transaction, several values with one read and one write | [`SequenceTransaction`] |
-//! | asynchronous: one transaction for waiting callers | [`Order::Global`], or [`step(1).watermark(0)`][step] |
+//! | asynchronous: one transaction for waiting callers | [`Order::Global`]; [`step(1).watermark(0)`][step] |
 //! | batch | [`step(200).watermark(0)`](idmill::SequenceBuilder::watermark) |
 //! | asynchronous batch | [`step(200).watermark(50)`](idmill::SequenceBuilder::watermark) |
 //!

@@ -161,7 +161,7 @@ impl Table {
     fn foreign(&self, fields: &[Field]) -> Error {
         let found: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
         let message = format!(
-            "the table `{}` has the columns {}, but needs `name` STRING and INT64 columns (`next_value`); name another \
+            "the table `{}` has the columns {}, but needs `name` STRING and `next_value` INT64; name another \
              with `?table=NAME`",
             self.0,
             found.join(", ")
