@@ -76,25 +76,25 @@ string_enum! {
         /// Await `next()`, or retry when the refill has completed.
         Empty = "empty",
         /// Too few ids are left within the sequence's bounds and the id type. Permanent, unless the
-        /// sequence's max is raised: ids never wrap and are never re-issued. The first call after 30 s
-        /// queries the store again.
+        /// sequence's max is raised or ids are given back: ids never wrap. The first call after 30 s queries
+        /// the store again.
         Exhausted = "exhausted",
-        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) callers are already waiting. A `take` may
-        /// have consumed ids.
+        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) callers were waiting until the deadline. A
+        /// `take` may have consumed ids.
         Overloaded = "overloaded",
         /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved
-        /// for this caller go to other callers or become a gap.
+        /// for this caller serve later calls, go back to the store or become a gap.
         Deadline = "deadline",
         /// The store is unreachable or busy, and certainly reserved nothing. Callers keep waiting for ids
         /// until their deadline, unless the store [marks](Error::refusing_waiters) the error.
         Unavailable = "unavailable",
-        /// The store did not answer a request: it may or may not have reserved ids. The allocator never
+        /// The store did not answer a request, which it may or may not have applied. The allocator never
         /// assumes either outcome.
         UnknownOutcome = "unknown_outcome",
-        /// The allocator was closed, or this process was forked from the one that opened it. A fork must open
-        /// its own.
+        /// The allocator, its runtime or the store's pool was closed, or this process was forked from the one
+        /// that opened it. A fork must open its own.
         Closed = "closed",
-        /// A name, bound, URL or setting is invalid. Nothing was changed.
+        /// An argument, URL or setting is invalid, or a call would block itself. Nothing was changed.
         InvalidInput = "invalid_input",
         /// No such sequence, table, file or database.
         NotFound = "not_found",
@@ -105,10 +105,10 @@ string_enum! {
         Conflict = "conflict",
         /// The store denied access.
         Denied = "denied",
-        /// The store does not support this operation.
+        /// The store does not support this operation or this stored format.
         Unsupported = "unsupported",
-        /// The store broke its contract: a range out of bounds or granted before, or a corrupt file. The
-        /// whole answer was rejected.
+        /// The store broke its contract: a range out of bounds or granted before, a lost sequence, or a
+        /// corrupt file. The whole answer was rejected.
         StoreViolation = "store_violation",
     }
 }

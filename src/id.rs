@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 ///
 /// Ids are never negative: signed types hold `0..=MAX`.
 pub trait Id: Copy + Send + Sync + 'static {
-    /// The smallest id that the type can hold. Independent of the start of a sequence, which defaults to 1.
+    /// The smallest id that the type can hold. The builder rejects a lower start; the default start is 1, or
+    /// this if larger.
     const MIN: u64;
     /// The largest id that the type can hold.
     const MAX: u64;

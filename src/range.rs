@@ -26,7 +26,7 @@ pub struct IdRange<T = u64> {
 }
 
 impl<T: Id> IdRange<T> {
-    /// Returns `len` ids from `start` on; `None` if the type cannot hold all of them.
+    /// Returns `len` ids from `start` on; `None` if the type cannot hold `start` or all of them.
     ///
     /// A range has at most 2^64 - 1 ids, so it cannot hold every `u64`.
     pub fn new(start: u64, len: u64) -> Option<Self> {

@@ -65,7 +65,7 @@ impl<T: Id> TryFrom<ops::Range<u64>> for IdRange<T> {
     }
 }
 
-/// The ids must fit `T`. A range that ends before it starts is an error.
+/// The ids must fit `T`. `5..=4` is empty, as in Rust; `5..=3` is an error.
 impl<T: Id> TryFrom<ops::RangeInclusive<u64>> for IdRange<T> {
     type Error = Error;
 

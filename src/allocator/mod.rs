@@ -59,11 +59,11 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Returns the next id from memory; never waits for the store. It neither locks nor allocates while the
-    /// thread's cache holds ids. If memory holds no ids, this starts a refill, except under
-    /// [`Order::Global`].
+    /// thread's cache holds ids, except at the watermark. If memory holds no ids, this starts a refill,
+    /// except under [`Order::Global`].
     ///
     /// # Errors
-    /// [`ErrorKind::Empty`] if memory holds no ids (always, under [`Order::Global`]);
+    /// [`ErrorKind::Empty`] if memory holds no ids, as always under [`Order::Global`];
     /// [`ErrorKind::Exhausted`], after which the store is queried again at most every 30 s;
     /// [`ErrorKind::Closed`], permanently.
     #[allow(clippy::inline_always)] // a call, and the error it returns by memory, cost as much as the draw
@@ -114,9 +114,9 @@ impl<T: Id> Allocator<T> {
     /// or use [`blocking`](Self::blocking), which also checks the caller's clock.
     ///
     /// # Errors
-    /// [`ErrorKind::Deadline`] after the sequence's [`timeout`](crate::SequenceBuilder::timeout), by
-    /// default 30 s, with the store's last error as its source; [`ErrorKind::Overloaded`] if too many callers
-    /// are already waiting. Before the deadline: permanent errors of the store, errors that the store
+    /// [`ErrorKind::Deadline`] after the sequence's [`timeout`](crate::SequenceBuilder::timeout), by default
+    /// 30 s, with the store's last error, if any, as its source; [`ErrorKind::Overloaded`] if too many
+    /// callers are already waiting. Before the deadline: permanent errors of the store, errors that the store
     /// [marks](Error::refusing_waiters), such as [`ErrorKind::Unavailable`] from a standby,
     /// [`ErrorKind::Exhausted`] and [`ErrorKind::Closed`].
     #[inline]

@@ -44,14 +44,14 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Returns exactly `n` ids from memory; never waits. If memory holds fewer and the level is below the
-    /// watermark, this starts a refill. Use [`take`](Self::take) for more ids than one step.
+    /// watermark, this starts a refill (not under `Order::Global`). Use [`take`](Self::take) for more ids
+    /// than one step.
     ///
     /// If concurrent draws leave too few ids, the ids that this call has already taken become a gap.
     ///
     /// # Errors
-    /// [`ErrorKind::Empty`] if memory holds fewer than `n` ids; otherwise those of
-    /// [`try_next`](Self::try_next), and [`ErrorKind::InvalidInput`] for more
-    /// than [`max_take`](crate::SequenceBuilder::max_take) ids.
+    /// Those of [`try_next`](Self::try_next); [`ErrorKind::Empty`] if memory holds ids, but fewer than `n`;
+    /// and [`ErrorKind::InvalidInput`] for more than [`max_take`](crate::SequenceBuilder::max_take) ids.
     pub fn try_take(&self, n: u64) -> Result<Ranges<T>> {
         match self.take_from_memory(n)? {
             Ok(ids) => Ok(ids.cast()),

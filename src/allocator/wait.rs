@@ -1,4 +1,4 @@
-//! Waiting for the actor, for callers that find no ids in memory.
+//! Waiting for the actor, for callers that find too few ids in memory.
 //!
 //! A caller first takes one of a limited number of places and keeps it until it is answered or gives up. This
 //! bounds the mailbox. Further callers wait for a place outside the mailbox, in order, and get `Overloaded`

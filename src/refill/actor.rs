@@ -3,7 +3,7 @@
 //! It makes no decisions: it passes events to the drivers, sends their reserves to the store, and passes the
 //! answers back as events. Reserves that are due together share one round trip if the store supports batches.
 //! Otherwise each is sent separately, so that no sequence waits for another. A sequence that was unavailable
-//! while others in its batch were granted is reserved separately until it is available again.
+//! while others in its batch were granted is reserved separately until it gets another answer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::{Future, poll_fn};
@@ -48,7 +48,7 @@ const MOST_SIGNALS: usize = 256;
 pub(crate) struct ActorConfig {
     /// How long a store may take to answer before the outcome counts as unknown.
     pub(crate) store_timeout: Duration,
-    /// How long a sequence without users is kept.
+    /// The time between two searches for idle sequences.
     pub(crate) idle: Option<Duration>,
     /// The store's capabilities.
     pub(crate) can: Capabilities,
@@ -311,7 +311,7 @@ impl Actor {
         }
     }
 
-    /// Evicts sequences that have had no users and no draws for a while.
+    /// Evicts sequences that have no users, and no draws since the last search.
     fn sweep(&mut self) {
         let (Some(idle), Some(due)) = (self.config.idle, self.sweep.due) else { return };
         let now = self.clock.now();

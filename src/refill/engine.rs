@@ -6,9 +6,9 @@
 //! - waiting callers get the head of a range, in the order of their arrival; the rest is published before
 //!   they are answered, so that an answered caller finds ids in memory;
 //! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in
-//!   ascending order; ids above the memory limit are returned to the store;
+//!   ascending order; ids above the memory limit are returned to the store or become a gap;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
-//! - no id of a range is used twice, and unused ids are counted as a gap;
+//! - no id of a range is used twice, and unused ids are returned or counted as a gap;
 //! - a range whose outcome is unknown is never used;
 //! - with a watermark of 0, ids are only reserved for calls, including calls that never wait; under
 //!   [`Order::Global`] a range serves only callers that were waiting before it was requested.
@@ -51,7 +51,7 @@ pub(crate) struct Engine<W> {
     queue: Queue<W>,
     /// Boxed, since most sequences usually have none.
     flight: Option<Box<InFlight>>,
-    /// Whether memory is low and nothing has been reserved for that yet.
+    /// Whether memory is low and nothing has been granted for that yet.
     low: bool,
     /// Whether the outcome of a reserve since the last grant is unknown. Then the next one is as small as
     /// possible, since its reply may be lost too.
@@ -94,8 +94,8 @@ impl<W: Waiter> Engine<W> {
         match event {
             // Ignored after the end: a low signal would keep the sequence from ever being idle.
             Event::Low { .. } if self.ended.is_some() => {}
-            // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found no ids
-            // signals.
+            // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found too few
+            // ids signals.
             Event::Low { level } => {
                 self.low |= self.prefetches() && level < self.policy.plan().watermark.max(1);
             }
@@ -135,7 +135,7 @@ impl<W: Waiter> Engine<W> {
         }
     }
 
-    /// Returns the change to send if the store itself detected that it went back in time.
+    /// Returns the change to send if the store violated its contract: it may have gone back in time.
     fn noticed(&self, error: &Error) -> Option<Change> {
         if error.kind() == ErrorKind::StoreViolation { self.history.raise_unseen() } else { None }
     }
@@ -212,8 +212,9 @@ impl<W: Waiter> Engine<W> {
         // left.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
         let left = left.saturating_add(self.queue.held());
-        let message =
-            || format!("{want} ids requested, {left} left; take fewer, or raise the sequence's max");
+        let message = || {
+            format!("{want} ids requested, {left} left; take fewer, or raise the sequence's max or id type")
+        };
         (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
     }
 
@@ -380,7 +381,7 @@ impl<W: Waiter> Engine<W> {
             // Drop held ids under `Order::Global`: they were reserved before later callers started to wait.
             return self.lose_held(out);
         }
-        // On close, publish all held ids: they are given back together with the ids in memory.
+        // On close, publish all held ids: they are then handled like the ids in memory.
         let closed = self.ended == Some(ErrorKind::Closed);
         let most = if closed { MAX_LEN } else { self.settings.sizing.most_in_memory() };
         let room = most.saturating_sub(level);

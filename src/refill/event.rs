@@ -17,7 +17,7 @@ pub(crate) enum Event<W> {
     Reserved { grant: Grant, level: u64 },
     /// The reserve in flight failed, or its outcome is unknown.
     Failed(Error),
-    /// A returned range has reached the store, or is lost.
+    /// The give-back of a range has ended, with any outcome.
     Returned,
     /// The raise of `next` has ended, with any outcome: see [`Effect::Raise`]. `level` ids are left in
     /// memory.
@@ -42,8 +42,8 @@ pub(crate) struct Output<W> {
 #[derive(Debug)]
 pub(crate) enum Effect<W> {
     /// The store went back in time: raise its `next` above the known ids, and answer with `Raised`. Callers
-    /// get the error only afterwards, since they may end this process on it, and other processes may have
-    /// seen fewer grants.
+    /// get the error only afterwards, since a caller may then exit, and other processes may know too few
+    /// grants to detect the loss.
     Raise(Change),
     /// The grant is valid: each of its ids will be used, given back to the store or counted as a gap.
     Accept(Grant),

@@ -10,14 +10,13 @@
 //!               and rate × budget + pace × half a latency    and reserves more if the load has just grown
 //! ```
 //!
-//! The watermark is never above the step. Both are bounded by `max_buffered`: a restart loses at most the ids
-//! in memory, which are at most watermark + step. The step grows at most fourfold from one refill to the
-//! next.
+//! The watermark is never above the step. Together they are at most `max_buffered`, which also bounds the ids
+//! in memory that a restart loses. The step grows at most fourfold from one refill to the next.
 //!
-//! *A burst is demand, not rate.* B ids drawn in one burst raise the rate by B per two seconds, and the pace
-//! by B per latency. This enlarges the step by half of B, and the watermark, which the step bounds, by the
-//! same amount. So memory never holds more than 2 × rate × max(budget + 4 latencies, 0.1 s, 20 latencies) + B
-//! ids, where the rate includes the burst's share.
+//! *A burst is demand, not rate.* B ids drawn in one burst raise the rate by B per two seconds (in a new
+//! sequence, up to 2.6 times that), and the pace by B per latency. This enlarges the step by half of B, and
+//! the watermark, which the step bounds, by the same amount. So memory never holds more than 2 × rate ×
+//! max(budget + 4 latencies, 0.1 s, 20 latencies) + B ids, where the rate includes the burst's share.
 //!
 //! *A load that grows tenfold and stays costs one wait.* One unit here is the number of ids drawn in one
 //! latency at the old rate R. The step is 20 units. When the waiting callers have been served, at most 6

@@ -7,7 +7,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use crate::error::Error;
 use crate::sequence::time::Time;
 
-/// Empty from a grant to the next failure. Boxed, since most sequences usually have no failure.
+/// Empty from a valid grant to the next failure or end. Boxed, since most sequences usually have no failure.
 pub(super) struct Retry(Option<Box<Failed>>);
 
 struct Failed {

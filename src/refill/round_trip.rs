@@ -28,7 +28,7 @@ pub(super) struct RoundTrip(Pin<Box<dyn Future<Output = Landed> + Send>>);
 pub(super) enum Landed {
     /// Reserves were answered.
     Answers(Vec<(Arc<Core>, Result<Grant>)>),
-    /// A rest is back in the store, or lost.
+    /// The give-back of a rest has ended, with any outcome.
     Returned(Arc<Core>),
     /// The raise of a sequence's `next` has ended, with any outcome.
     Raised(Arc<Core>),
@@ -75,7 +75,7 @@ impl RoundTrip {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
                 // A conflict if another process has raised `next` further.
                 Ok(Ok(Err(error))) => {
-                    tracing::error!(%sequence, next, %error, "the store went back in time: raising the next id failed");
+                    tracing::error!(%sequence, next, %error, "the store may have gone back in time: raising the next id failed");
                 }
                 Ok(Err(_)) | Err(_) => {
                     tracing::error!(%sequence, next, "the store went back in time: the next id may have been raised");
@@ -85,7 +85,7 @@ impl RoundTrip {
         }))
     }
 
-    /// Gives back ids above the memory limit. No caller waits for this.
+    /// Gives back ids above the memory limit. Callers wait for this only at the end of the sequence.
     pub(super) fn give_back(
         runtime: RuntimeHandle,
         store: Arc<dyn Store>,
@@ -151,7 +151,7 @@ pub(super) async fn give_back(runtime: &RuntimeHandle, store: Arc<dyn Store>, id
             tracing::debug!(%sequence, ?rest, "unused ids became a gap: later ids were reserved, or the sequence was reset");
         }
         Err(error) => {
-            tracing::warn!(%sequence, ?rest, %error, "unused ids became a gap: the store did not take them back");
+            tracing::warn!(%sequence, ?rest, %error, "unused ids count as a gap: giving them back failed");
         }
     }
     if outcome.is_ok_and(|is_back| is_back) {

@@ -27,7 +27,7 @@ pub(crate) struct Reached {
 pub(crate) struct GrantHistory {
     /// The identity of the last grant, and how far it was granted.
     present: Option<Present>,
-    /// Boxed: only used if a sequence is created again, or other processes draw from it.
+    /// Boxed: only used if a sequence is created again, or a grant does not follow the last one.
     rare: Option<Box<Rare>>,
 }
 

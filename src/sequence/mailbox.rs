@@ -1,10 +1,11 @@
 //! Messages from callers to the refill actor, and its wake-up.
 //!
 //! There are two queues. *Low-water signals* come from the hot path, through a lock-free queue that holds
-//! each sequence at most once. *Messages* come from callers that have to wait anyway, first in, first out,
-//! under a short lock. Both are bounded. A sequence signals once until the actor returns its permit, and
-//! reports a revocation once until the actor has handled it. Each waiting caller holds one of a limited
-//! number of places (see `allocator::wait`), and callers that gave up are removed before the queue grows.
+//! each sequence at most once. *Messages* come from revocations and from callers that have to wait, first in,
+//! first out, under a short lock. Both are bounded. A sequence signals once until the actor returns its
+//! permit, and reports a revocation once until the actor has handled it. Each waiting caller holds one of a
+//! limited number of places (see `allocator::wait`), and callers that gave up are removed before the queue
+//! grows.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -70,8 +71,8 @@ impl Message {
 }
 
 impl Inbox {
-    /// Before the queue grows, removes the messages of callers that gave up. A growing queue doubles, so that
-    /// the cost per message stays constant.
+    /// Before the queue grows, removes the messages that have no effect any more. A growing queue doubles, so
+    /// that the cost per message stays constant.
     fn make_room(&mut self) {
         if self.queue.len() == self.queue.capacity() {
             self.queue.retain(|message| !message.is_idle());

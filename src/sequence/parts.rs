@@ -71,7 +71,7 @@ pub(crate) struct Question {
 }
 
 /// Ids that a `take` got before others drew the rest. If the call fails, the actor puts them back into
-/// memory, unless larger ids were handed out. On drop they become a gap.
+/// memory, unless larger ids were granted. On drop they become a gap.
 pub(crate) struct Part {
     pub(super) core: Arc<Core>,
     pub(super) ids: Ranges,
@@ -97,7 +97,7 @@ pub(crate) enum Message {
 /// Why no more messages will follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// All senders are gone.
+    /// No caller closed the sequences.
     Abandoned,
     /// A caller closed the sequences, and waits until the unused ids are given back.
     Asked,

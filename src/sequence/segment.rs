@@ -16,7 +16,7 @@
 //!   (release/acquire, see [`stock`](crate::sequence::stock)) or created it.
 //!
 //! The watermark's single signal relies on the same atomicity: the offsets `[0, len)` are assigned to draws
-//! without overlap, so exactly one draw gets the offset `mark`.
+//! without overlap, so at most one draw gets the offset `mark`.
 
 use crate::error::ErrorKind;
 use crate::range::IdRange;

@@ -40,9 +40,9 @@ pub struct Snapshot {
     pub given_back: u64,
     /// Ids that were reserved and will never be handed out.
     pub gaps: Gaps,
-    /// Ids drawn per second, as estimated by the refill policy.
+    /// Ids drawn per second, as estimated at the last refill.
     pub rate: f64,
-    /// How long ids in memory last at that rate without the store; `None` while nothing is drawn.
+    /// How long ids in memory last at that rate without the store; `None` while the rate is 0.
     pub time_to_empty: Option<Duration>,
     /// How long the whole sequence lasts at that rate, if this is its only process; `None` while that is
     /// unknown.

@@ -88,8 +88,8 @@ impl Core {
         self.left().saturating_sub(self.stats.dropped())
     }
 
-    /// Returns how many ids left memory by draws, or were sent to waiting callers. This count never
-    /// decreases.
+    /// Returns how many ids left memory by draws, or were sent to waiting callers. A `take` can lower this
+    /// count.
     pub(crate) fn left(&self) -> u64 {
         let stats = &self.stats;
         // Under the lock: ids that are being revoked would otherwise be counted as drawn.
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// Passes the actor a permit to refill. Called by the one draw that crosses the watermark, and by callers
-    /// that find memory empty.
+    /// that find too few ids.
     #[cold]
     fn signal_low(self: &Arc<Self>) {
         if self.stock.is_forked() {
@@ -223,7 +223,7 @@ impl Core {
     }
 
     /// Whether the store last reported the sequence as exhausted, and memory is empty. The next caller may
-    /// start a reserve after a while; until the store grants, the sequence stays exhausted.
+    /// start a reserve after a while; until that reserve is answered, the sequence stays exhausted.
     pub(crate) fn is_exhausted(&self) -> bool {
         #[cfg(not(idmill_loom))]
         {

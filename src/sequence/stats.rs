@@ -63,7 +63,7 @@ counters! {
     published / add_published,
     /// Ids handed to waiting callers by the actor.
     replied / add_replied,
-    /// Calls that found memory empty and waited.
+    /// Calls that found too few ids in memory and waited.
     waits / add_waits,
     /// Nanoseconds during which at least one caller waited.
     empty_nanos / add_empty_nanos,
@@ -109,7 +109,7 @@ impl Stats {
         self.reached.store(grant.range.last().unwrap_or_default(), Ordering::Relaxed);
     }
 
-    /// Notes that the sequence was seen in the store: this process never creates it again.
+    /// Notes that the sequence was seen in the store: this core never creates it again.
     pub(crate) fn meet(&self) {
         let _ = self.incarnation.compare_exchange(0, MET, Ordering::Relaxed, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@
 //!
 //! # Orderings
 //!
-//! `ArcSwap` stores with release and loads with acquire. This is the only synchronisation here: the actor
+//! `ArcSwap` stores with release and loads with acquire. Segments need no other synchronisation: the actor
 //! builds a segment, then links it (release); a caller that loads the link or `current` (acquire) sees the
 //! complete segment. `compare_and_swap` on `current` does both, so a caller that loads a promoted segment
 //! sees it completely too.

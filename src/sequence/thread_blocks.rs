@@ -1,5 +1,5 @@
 //! The blocks that threads hold of a sequence under [`Order::Thread`](crate::Order::Thread), for `&self`
-//! callers: the draws of different threads share no cache line.
+//! callers: the draws of different threads write to no common cache line.
 //!
 //! A thread that ends leaves its block to the next thread in its [slot](super::thread_slot), which draws from
 //! it first. So short-lived threads waste no ids, and there are no more blocks than threads alive at one

@@ -13,8 +13,9 @@ use crate::store::{Bounds, Change, Listing, Page, SequenceInfo};
 /// The minimum timeout of `close`, which usually returns immediately.
 const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
 
-/// Each method blocks on the [`Sequences`] method of the same name, and returns its errors, or
-/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills.
+/// Each method blocks on the [`Sequences`] method of the same name, and returns its errors;
+/// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills; or
+/// [`Deadline`](crate::ErrorKind::Deadline) if no thread does, even for an applied write.
 #[allow(clippy::missing_errors_doc, reason = "the impl's documentation lists the errors")]
 impl Blocking<&Sequences> {
     /// Creates a sequence in the store.

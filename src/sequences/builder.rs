@@ -80,8 +80,9 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Reserves this many ids, 1 to 2^48, or more if waiting callers need more, instead of adapting to the
-    /// load. The [`watermark`](Self::watermark) then defaults to half of it.
+    /// Reserves this many ids, 1 to 2^48, or more if callers need more, instead of adapting to the load;
+    /// fewer after a lost reply and under [`Order::Global`]. The [`watermark`](Self::watermark) then defaults
+    /// to half of it.
     pub fn step(mut self, ids: u64) -> Self {
         self.step = Some(ids);
         self
@@ -124,9 +125,9 @@ impl<T: Id> SequenceBuilder<T> {
     }
 
     /// Sets how long `next` and `take` wait at most while memory is empty and the store does not grant. Then
-    /// they return [`ErrorKind::Deadline`], with the store's last error as its source. Opening waits for the
-    /// longer of this and the [store's timeout](crate::SequencesBuilder::store_timeout). The timer belongs to
-    /// the runtime that drives the refills. Default: 30 s.
+    /// they return [`ErrorKind::Deadline`], with the store's last error, if any, as its source. Opening waits
+    /// for the longer of this and the [store's timeout](crate::SequencesBuilder::store_timeout). The timer
+    /// belongs to the runtime that drives the refills. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self
@@ -265,7 +266,7 @@ fn agrees<T: Id>(info: &SequenceInfo, start: Option<u64>, max: Option<u64>) -> R
     let (has_start, has_max) = (info.bounds.start(), info.bounds.max());
     let differs = |what, asked: u64, has| {
         let message =
-            format!("it exists with {what} {has}, not {asked}; omit {what}, or change the stored sequence");
+            format!("it exists with {what} {has}, not {asked}; omit {what}, or use the stored value");
         Err(Error::new(ErrorKind::Conflict, message))
     };
     if let Some(asked) = start.filter(|asked| *asked != has_start) {

@@ -32,9 +32,9 @@ pub struct Trouble {
     pub name: SequenceName,
     /// The sequence's health.
     pub health: Health,
-    /// The error of the last failed reserve.
+    /// The last reserve's error, or why the sequence ended.
     pub error: Error,
-    /// Time until memory is empty without the store, at the current rate; `None` while nothing is drawn.
+    /// Time until memory is empty without the store, at the current rate; `None` while that rate is 0.
     pub time_to_empty: Option<Duration>,
     /// How long ago the store last granted ids; `None` before the first grant.
     pub since_grant: Option<Duration>,
@@ -71,7 +71,8 @@ impl Sequences {
     /// sequence that has no ids because the store failed, this starts another attempt, as
     /// [`try_next`](crate::Allocator::try_next) does: so a service that gets no traffic because it is not
     /// ready becomes ready when the store is reachable again. The same holds for an exhausted sequence, at
-    /// most every 30 s: it is [`Health::Ended`] until the store grants again.
+    /// most every 30 s, but not under `Order::Global`: it is [`Health::Ended`] until a reserve has another
+    /// outcome.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {

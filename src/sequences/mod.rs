@@ -65,11 +65,11 @@ impl Sequences {
         }
     }
 
-    /// Closes all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The ids left in memory
-    /// go back to a store that [can take them](crate::store::Capabilities::gives_back), if no later ids are
-    /// reserved; the next reserve gets the returned ids. All other ids become a gap: ids held by blocks and
-    /// thread blocks, a refill in flight, and ids that could not be given back within the
-    /// [store's timeout](SequencesBuilder::store_timeout).
+    /// Closes all allocators: waiting and later calls fail with [`ErrorKind::Closed`]. The last range in
+    /// memory goes back to a store that [can take it](crate::store::Capabilities::gives_back), if no later
+    /// ids are reserved; the next reserve gets the returned ids. All other ids become a gap: earlier ranges
+    /// in memory, ids held by blocks and thread blocks, a refill in flight, and ids that could not be given
+    /// back within the [store's timeout](SequencesBuilder::store_timeout).
     ///
     /// Returns when the actor has ended, or immediately in a forked process. Cancelling this call does not
     /// undo it. If you drop the last clone instead, nothing is given back.
@@ -86,7 +86,7 @@ impl Sequences {
         while ended.changed().await.is_ok() {}
     }
 
-    /// Returns a view for threads outside any async runtime. Its calls wait up to the [store's
+    /// Returns a view for threads outside any async runtime. Its calls except `close` wait up to the [store's
     /// timeout](SequencesBuilder::store_timeout).
     pub fn blocking(&self) -> Blocking<&Self> {
         Blocking { of: self, timeout: self.shared.store_timeout }

@@ -23,7 +23,7 @@ impl Bounds {
         Ok(Self { start, max })
     }
 
-    /// Returns the default bounds for this id type: 1 to the type's largest value.
+    /// Returns the default bounds for this id type: 1, or its smallest value if larger, to its largest.
     pub fn of<T: Id>() -> Self {
         // A type that only holds 0 has a sequence of that one id.
         Self { start: T::MIN.max(1).min(T::MAX), max: T::MAX }

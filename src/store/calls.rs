@@ -3,7 +3,7 @@
 /// Implements the listed calls of [`Store`](crate::store::Store).
 ///
 /// Each call boxes the future of the store's own method, whose name has the prefix `try_`. Its errors get the
-/// operation and the sequence's name:
+/// operation and, if there is one, the sequence's name:
 ///
 /// ```ignore
 /// impl Store for ToyStore {

@@ -12,15 +12,15 @@ use super::{
 use crate::error::{Error, ErrorKind, Operation, Result, string_enum};
 use crate::name::SequenceName;
 
-/// The return type of every [`Store`] call: a boxed future, so that the trait is object-safe. The allocation
-/// is negligible compared with the round trip of a refill.
+/// The return type of every async [`Store`] call: a boxed future, so that the trait is object-safe. The
+/// allocation is negligible compared with the round trip of a refill.
 pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 string_enum! {
     /// How long a grant survives. More durable variants compare as larger.
     #[derive(PartialOrd, Ord)]
     pub enum Durability, "durability" {
-        /// A grant survives until the process ends.
+        /// A grant survives until the store's process ends.
         Process = "process",
         /// A returned grant survives a crash of the machine.
         Disk = "disk",
@@ -131,7 +131,7 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// again.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve). After any error, the rest is a gap.
+    /// Those of [`reserve`](Self::reserve). After any error, count the rest as a gap.
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         let _ = back;
         Box::pin(async { Ok(false) })
@@ -168,8 +168,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// the docs states otherwise.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`] for a cursor of another store; any other error if the store cannot be
-    /// read.
+    /// [`ErrorKind::InvalidInput`] for a cursor that the store cannot parse; any other error if the store
+    /// cannot be read.
     fn list<'a>(&'a self, page: &'a Page) -> StoreFuture<'a, Result<Listing>>;
 
     /// Returns all sequences, ordered by name. Only for a small number of sequences: all are held in memory.
@@ -230,8 +230,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// [`Records::LONGEST`] bytes of printable ASCII.
     ///
     /// # Errors
-    /// Those of [`set`](Self::set) if nothing was written; [`ErrorKind::UnknownOutcome`] if it may have been
-    /// written; [`ErrorKind::Unsupported`] if this store keeps no records.
+    /// [`ErrorKind::Unavailable`] or a permanent kind if nothing was written; [`ErrorKind::UnknownOutcome`]
+    /// if it may have been written; [`ErrorKind::Unsupported`] if this store keeps no records.
     fn swap_record<'a>(
         &'a self,
         name: &'a SequenceName,

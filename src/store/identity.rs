@@ -9,9 +9,9 @@ use std::hash::{BuildHasher, RandomState};
 /// identities may overlap, so an allocator whose sequence's identity changes drops all ids in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Random, set when the sequence is created.
+    /// Set at creation: random, or an oid for native sequences.
     pub incarnation: u64,
-    /// Counts resets and revocations of this incarnation, from 0.
+    /// Grows with resets and revocations of this incarnation; usually counts them, from 0.
     pub epoch: u64,
 }
 

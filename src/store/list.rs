@@ -18,7 +18,7 @@ pub struct Page {
     /// Where the previous page ended; `None` for the first page. A cursor is only valid for the store and the
     /// prefix that it came from.
     pub after: Option<Cursor>,
-    /// How many rows to read, at least 1. A store may read a few more or fewer.
+    /// How many rows to read, at least 1. A store may return more, or fewer.
     pub limit: usize,
 }
 
@@ -52,7 +52,7 @@ impl Default for Page {
     }
 }
 
-/// Where a page ended. Only the store that created it can read it.
+/// Where a page ended. Use it only with the store that created it.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Cursor(Box<str>);
 

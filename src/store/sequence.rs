@@ -92,9 +92,10 @@ pub struct Change {
     pub max: Option<u64>,
     /// Allow `next` to move backwards, or `max` to move below ids that are already reserved. Ids that were
     /// handed out before can then be handed out again. Such a step raises the epoch, so that running
-    /// processes drop the ids they hold.
+    /// processes drop their ids at the next refill.
     pub backwards: bool,
-    /// Raise the epoch even without a step backwards, so that running processes drop the ids they hold.
+    /// Raise the epoch even without a step backwards, so that running processes drop their ids at the next
+    /// refill.
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
     /// Leave the store's history as it is. After a failover, a store may reject reserves until a person sets

@@ -45,7 +45,7 @@ struct Report {
     message: String,
     causes: Vec<String>,
     hint: Option<String>,
-    /// Number of ids that were printed; `null` for commands that print none.
+    /// Number of ids that were printed; `null` or 0 if none were printed.
     printed: Option<u64>,
 }
 

@@ -21,6 +21,7 @@ mod planning;
 mod plot;
 mod suggest;
 
+use std::future::pending;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ const UNBROKEN: Duration = Duration::from_secs(5);
 /// Held during an uninterruptible change.
 static WRITING: Mutex<()> = Mutex::const_new(());
 
-/// Runs `work` to completion, even if a signal arrives: the signal then waits for at most [`UNBROKEN`].
+/// Runs `work`. A signal that arrives meanwhile takes effect after `work`, or after [`UNBROKEN`].
 pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
     let _held = WRITING.lock().await;
     work.await
@@ -88,7 +89,8 @@ async fn until_done_or_told(cli: Cli) -> Outcome {
         outcome = &mut command => {
             return outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
-        stopped = signalled(), if !ends_itself => stopped,
+        // Not `, if !ends_itself`: the macro would still call `signalled`, and then ignore signals.
+        stopped = async { if ends_itself { pending().await } else { signalled().await } } => stopped,
     };
     let _unbroken = tokio::time::timeout(UNBROKEN, WRITING.lock()).await;
     command.abort();
@@ -107,7 +109,7 @@ fn signalled() -> impl Future<Output = Failure> {
     async {
         let Ok((mut interrupt, mut terminate)) = heard else {
             // Without a handler, signals end the process immediately.
-            return std::future::pending().await;
+            return pending().await;
         };
         tokio::select! {
             _ = interrupt.recv() => Failure::signal("interrupted", 130),

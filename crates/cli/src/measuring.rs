@@ -26,7 +26,7 @@ pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 /// The condition under which a thread is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// Do this number of steps per thread.
+    /// Do this number of steps (ids in `draws`) per thread.
     Count(u64),
     Time(Duration),
 }

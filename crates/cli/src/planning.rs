@@ -9,7 +9,8 @@ pub(crate) const LONGEST_RANGE: u64 = 1 << 48;
 /// Ratio of the budget to the outage. The excess covers the error of the measured rate.
 const HEADROOM: f64 = 1.02;
 /// The longest pause between two attempts of a reserve, with jitter. The store's return is detected after at
-/// most this pause. The pauses begin at 10 ms and double, each with a jitter of up to its own length.
+/// most this pause, if requests do not hang. The pauses begin at 10 ms and double, each with a jitter of up
+/// to its own length.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// The rate at which one process draws from one sequence, and the outage it must survive.

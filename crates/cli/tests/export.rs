@@ -116,14 +116,15 @@ fn import_rejects_differing_bounds_and_continues() {
         ran.err
     );
     assert!(
-        ran.err.contains("hint: `idmill set small --next 3 --max 3 --store sqlite:other.db`"),
+        ran.err.contains("hint: `idmill set small --next 4 --max 3 --store sqlite:other.db`"),
         "{}",
         ran.err
     );
     assert!(ran.err.contains("hint: `idmill set 'a b' --next 8 --store sqlite:other.db`"), "{}", ran.err);
     assert_eq!(place.json(&["show", "small", "--json", "--store", OTHER])["max"], 2);
-    // The suggested command works.
-    assert_eq!(place.run(&["set", "small", "--next", "3", "--max", "3", "--store", OTHER]).code, 0);
+    // The suggested command works. All ids of `small` were reserved in the file, so it hands out none.
+    assert_eq!(place.run(&["set", "small", "--next", "4", "--max", "3", "--store", OTHER]).code, 0);
+    assert_eq!(place.run(&["next", "small", "--store", OTHER]).code, 3);
     assert!(import(&place, &["--store", OTHER], &lines).err.contains("1 refused"));
 }
 

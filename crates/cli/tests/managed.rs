@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -126,6 +127,19 @@ fn unusable_passed_listener_is_rejected_with_a_remedy() {
         assert_eq!(ran.code, 2, "{names}: {ran:?}");
         assert!(ran.err.contains(words), "{names}: {ran:?}");
     }
+}
+
+/// The store accepts the connection and sends no reply.
+#[cfg(feature = "full")]
+#[test]
+fn sigterm_ends_a_server_that_waits_for_its_store() {
+    let place = Place::new();
+    let (store, address) = listener();
+    let mut command = place.command(&["serve", "--store", &format!("redis://{address}")]);
+    let mut server = Running(command.stderr(Stdio::null()).spawn().unwrap());
+    let _silent = store.accept().unwrap();
+    server.tell("-TERM");
+    assert_eq!(server.0.wait().unwrap().signal(), Some(15));
 }
 
 /// The inherited variables are for another process, so they are ignored.

@@ -12,7 +12,7 @@ use idmill_kit::secrets;
 use idmill_kit::{CONNECT_TIMEOUT, ColumnPath, Largest};
 use idmill_url::{Schemes, StoreUrl};
 
-/// A column with the ids of a sequence, in any database that a store crate can read.
+/// A column with the ids of a sequence, in a SQLite, PostgreSQL, MySQL, MariaDB or MongoDB database.
 ///
 /// The URL is that of the database with the option `column=[SCHEMA.]TABLE.COLUMN`, as in
 /// `sqlite:shop.db?column=orders.id`. Put a name that contains a dot in double quotes: `"a.b".id`.
@@ -50,7 +50,7 @@ impl ColumnUrl {
     /// [`NotFound`](ErrorKind::NotFound) if there is no such database, table or column;
     /// [`Unsupported`](ErrorKind::Unsupported) if the column does not hold integers, or if this kind of
     /// database is not supported; [`Unavailable`](ErrorKind::Unavailable) after 30 s; the errors of
-    /// connecting.
+    /// connecting and reading.
     pub async fn largest(&self) -> Result<Largest> {
         let limit = CONNECT_TIMEOUT;
         let looked = tokio::time::timeout(limit, self.database.target().largest(&self.path)).await;

@@ -28,8 +28,9 @@ const CLAIMED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Examines the sequences of a store, and compares them with independent records.
 ///
-/// The records are read first and the store afterwards, so ids that are handed out in between raise no
-/// alarm. An examination is read-only. It needs memory for one page of sequences and for the findings.
+/// The records are read before the store, so ids that are handed out in between raise no alarm. Only the
+/// check for missing ledgers reads the store first. An examination is read-only. It needs memory for one page
+/// of sequences and for the findings.
 #[derive(Clone, Debug)]
 pub struct Doctor {
     store: Arc<dyn Store>,
@@ -87,8 +88,8 @@ impl Reached {
         self.ids.insert(stored.name.clone(), (stored.identity, stored.reached()));
     }
 
-    /// Returns the ids per second since this record; `None` for a new sequence, or one that was set
-    /// backwards.
+    /// Returns the ids per second since this record; `None` for a new sequence, or one whose identity has
+    /// changed.
     fn rate(&self, stored: &SequenceInfo) -> Option<f64> {
         let (identity, before) = self.ids.get(&stored.name)?;
         let drawn = stored.reached().checked_sub(*before).filter(|_| *identity == stored.identity)?;
@@ -266,7 +267,8 @@ impl Doctor {
     }
 
     /// Reports sequences whose reserved ids above the ledger's claims are still unclaimed after a while. If
-    /// the ledger changes, the sequence is used through the guard and is not reported.
+    /// the ledger changes, the sequence is used through the guard and is not reported. Nor is it reported if
+    /// a read fails.
     async fn look_for_claims(
         &self,
         witness: &dyn Witness,
@@ -416,7 +418,7 @@ impl Doctor {
         let Some(witness) = &self.witness else { return };
         let names: Vec<_> = sequences.iter().map(|stored| stored.name.clone()).collect();
         for (stored, ledger) in sequences.iter().zip(witness.read_many(&names).await) {
-            // An unreachable witness was already reported.
+            // Most errors of the witness were already reported.
             if matches!(ledger, Ok(None)) {
                 findings.extend(judge::unguarded(stored));
             }

@@ -51,8 +51,9 @@ string_enum! {
         Unreadable = "unreadable",
         /// The store loses its grants when its process or its machine stops.
         LosesWrites = "loses_writes",
-        /// The store cannot be opened, because its settings lose writes, or its table is ambiguous or
-        /// foreign. Also: the store rejects each reserve of a sequence after a failover or a restore.
+        /// The store or the witness cannot be opened, for example because it loses writes, or its table is
+        /// ambiguous or foreign. Also: the store rejects each reserve of a sequence after a failover or a
+        /// restore.
         Refused = "refused",
         /// The database has another object with the store's name, which others may draw from.
         Ambiguous = "ambiguous",

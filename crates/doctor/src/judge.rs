@@ -177,7 +177,7 @@ pub(super) fn against(
 }
 
 /// Reports an announcement that the store has not confirmed. The announcement alone does not permit lower
-/// ids, so ids continue above all claims.
+/// ids: ids continue above all claims, or are rejected if the sequence is gone.
 fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
     let (what, remedy) = match ledger.announced.filter(|announced| announced.is_pending())? {
         Announced::Resetting { start } => (
@@ -189,7 +189,9 @@ fn pending(name: &SequenceName, ledger: &Ledger) -> Option<Finding> {
         ),
         _ => (
             "a removal".to_owned(),
-            format!("repeat `idmill remove {name} --yes`, or do nothing to keep the sequence"),
+            format!(
+                "repeat `idmill remove {name} --yes`; if the store still has the sequence, you can also keep it"
+            ),
         ),
     };
     let found = format!("{what} was announced, but the store did not confirm it");

@@ -143,7 +143,7 @@ fn lowers(seen: &Ledger, stored: SequenceInfo, change: &Change) -> Option<(Seque
 
 fn unconfirmed(error: Error) -> Error {
     let message =
-        "the store was changed, but the witness was not; repeat the change when the witness is writable";
+        "the store has the change, but the witness may not; repeat the change when the witness is writable";
     Error::new(error.kind(), message).because(error)
 }
 
@@ -159,7 +159,7 @@ impl Announced {
     pub(super) const fn repeated(self) -> &'static str {
         match self {
             Self::Resetting { .. } => {
-                "a reset was announced but not confirmed; repeat `idmill set NAME --next ID --backwards`"
+                "a reset was announced but not confirmed; repeat `idmill set NAME --next ID --backwards --yes`"
             }
             _ => "a removal was announced but not confirmed; repeat `idmill remove NAME --yes`",
         }

@@ -31,8 +31,8 @@ impl Ledger {
     }
 
     /// Returns the ledger after the store confirmed the reset to `start` under the identity `now`. Returns
-    /// `None` if the ledger no longer has the announced identity `known`, because others claimed under a
-    /// higher epoch.
+    /// `None` if the ledger no longer has the announced identity `known`, for example because others claimed
+    /// under a higher epoch.
     pub fn reset(&self, known: Identity, now: Identity, start: u128) -> Option<Self> {
         (self.identity == known).then(|| Self {
             identity: now,

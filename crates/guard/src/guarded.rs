@@ -32,15 +32,15 @@ const PENDING: Contention = Contention::new()
 /// are in the refill, so draws do not wait for them while ids are in memory. A batch of reserves waits for no
 /// more round trips than a single one. While the witness is unreachable, reserves fail with
 /// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim with an unknown outcome makes the
-/// range a gap. After a claim that definitely failed, the range is returned to the store. No more ids are
-/// then reserved until the witness is writable.
+/// range a gap. After a claim that definitely failed, the range is returned to the store, or is a gap if the
+/// store takes none. No more ids are then reserved until the witness is writable.
 ///
-/// If ids were claimed before and the sequence has the same identity, the store went back in time. Its next
-/// id is raised above all claims. [`healed`](Self::healed) counts this, an error is logged, and ids continue
-/// from there. A claim that arrived too late, after many others, is also rejected. It is neither counted nor
-/// logged, and another range is reserved.
+/// If ids were claimed before and the sequence has the same incarnation and no earlier epoch, the store went
+/// back in time. Its next id is raised above all claims. [`healed`](Self::healed) counts this, an error is
+/// logged, and ids continue from there. A claim that arrived too late, after many others, is also rejected.
+/// It is neither counted nor logged, and another range is reserved.
 ///
-/// For another incarnation, or an epoch from before a reset, manual action is required: reserves fail with
+/// For another incarnation, or an earlier epoch, manual action is required: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).
 ///
 /// Claimed ids stay claimed, unless they are given back. Only two other calls lower the claims, after the
@@ -73,7 +73,7 @@ pub struct Guarded {
     pub(super) witness: Arc<dyn Witness>,
     healed: AtomicU64,
     /// Whether a write must prove that the witness is writable before the next reserve: a claim failed, or
-    /// the store does not accept returned ids and no write has succeeded yet.
+    /// the store does not accept returned ids and no such write has succeeded yet.
     is_doubtful: AtomicBool,
 }
 
@@ -92,7 +92,7 @@ impl Guarded {
         Self { store, witness, healed: AtomicU64::new(0), is_doubtful }
     }
 
-    /// Returns how many times the store had gone back in time and was raised above all claims.
+    /// Returns how many times the store was found to have gone back in time.
     pub fn healed(&self) -> u64 {
         // Relaxed: a counter that nothing else depends on.
         self.healed.load(Ordering::Relaxed)
@@ -324,7 +324,7 @@ impl Guarded {
         tracing::error!(
             sequence = %name,
             "the store went back in time: it repeated ids from {again} on; none was used, and ids continue \
-             from {top}"
+             from {top} or above"
         );
     }
 
@@ -356,7 +356,7 @@ fn replaced(grant: &Grant, known: Identity) -> String {
 
 fn behind_reset(grant: &Grant, known: Identity) -> String {
     format!(
-        "the store lost a reset: it has epoch {}, the claims epoch {}; restore a later backup, or reset the \
+        "the store lost a reset or revoke: it has epoch {}, the claims {}; restore a later backup, or reset the \
          sequence again",
         grant.identity.epoch, known.epoch
     )
@@ -377,14 +377,14 @@ fn all_claimed(name: &SequenceName, grant: &Grant, refusal: Refusal) -> Error {
     }
     let message = format!(
         "a removed sequence of this name used all ids up to {max}; raise `max`, or run `idmill remove \
-         --forget` to reuse its ids"
+         NAME --yes --forget`"
     );
     Error::new(ErrorKind::Exhausted, message)
 }
 
 fn claimed_before(grant: &Grant, top: u128) -> Error {
     let message = format!(
-        "the store granted ids from {} on, but all ids below {top} were already claimed; the grant was not \
+        "the store granted ids from {} on, but ids below {top} were already claimed; the grant was not \
          used",
         grant.range.start()
     );

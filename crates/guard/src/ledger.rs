@@ -75,12 +75,12 @@ impl Announced {
 #[non_exhaustive]
 pub enum Refusal {
     /// The ledger belongs to another incarnation. The store was emptied, restored to a state before the
-    /// sequence was created, or is a different store.
+    /// sequence was created, or is a different store; or the sequence was removed without the guard.
     Replaced {
         /// The identity of the ledger.
         known: Identity,
     },
-    /// The sequence was reset, and the store has an epoch from before the reset.
+    /// The sequence was reset or revoked, and the store has an epoch from before that.
     BehindReset {
         /// The identity of the ledger.
         known: Identity,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// A witness in any store that keeps [records](idmill::store::Store::swap_record). The store must be on
 /// another server than the guarded one, so that both are not restored or promoted together. `guard=URL`
-/// checks that.
+/// checks this if both name their server.
 ///
 /// ```
 /// # use idmill::store::Store;

@@ -15,7 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// Stores the ledger of each sequence, durably and separately from the store. It records claims and never
 /// grants an id.
 pub trait Witness: Send + Sync + fmt::Debug {
-    /// Reads the ledger of a sequence. Returns `None` if nothing was claimed yet.
+    /// Reads the ledger of a sequence. Returns `None` if there is none.
     ///
     /// # Errors
     /// [`Unavailable`](ErrorKind::Unavailable) if the witness is unreachable; a permanent kind if a retry

@@ -55,7 +55,7 @@ fn is_name(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// Accepts a link-local address with a zone after a percent sign.
+/// Accepts any IPv6 address, with or without a zone after a percent sign.
 fn is_ipv6(inner: &str) -> bool {
     let (address, zone) = inner.split_once('%').unwrap_or((inner, "0"));
     address.parse::<Ipv6Addr>().is_ok() && is_name(zone)

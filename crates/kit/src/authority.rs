@@ -13,7 +13,7 @@ use super::{Address, query, refuse};
 pub struct Authority {
     /// The user name; `None` if it is missing or empty.
     pub user: Option<String>,
-    /// The password. It is never printed.
+    /// The password. `Display` and `Debug` hide it.
     pub password: Option<String>,
     /// The hosts as given: `HOST` or `HOST:PORT`.
     pub hosts: Vec<String>,

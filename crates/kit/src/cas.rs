@@ -1,4 +1,4 @@
-//! Implements a store on top of conditional writes. This module has the only copy of the loop "read, decide,
+//! Implements a store on top of conditional writes. Stores that use this module share its loop "read, decide,
 //! write if unchanged".
 
 use std::fmt;

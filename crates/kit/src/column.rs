@@ -9,7 +9,7 @@ use idmill::{Error, ErrorKind, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Largest {
-    /// The largest value; `None` if there are no rows. A column may hold values below 0 and above 2^64.
+    /// The largest value; `None` if there are no values. A column may hold values below 0 and above 2^64.
     pub id: Option<i128>,
     /// The type of the column as its database names it; empty if it has none.
     pub of_type: String,

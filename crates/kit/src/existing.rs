@@ -1,4 +1,4 @@
-//! A store that does not create sequences implicitly.
+//! A store that does not create sequences.
 
 use std::slice;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use idmill::{Error, ErrorKind, Operation, Result};
 /// [`NotFound`](ErrorKind::NotFound) and does not create a new sequence. All calls except reserves and
 /// `create` are unchanged.
 ///
-/// The option in a store's URL is `existing=true`.
+/// In URLs that `idmill-url` parses, the option is `existing=true`.
 ///
 /// ```
 /// # async fn demo() -> idmill::Result<()> {

@@ -23,7 +23,7 @@
 //!   of another type.
 //!
 //! - [`Target`]: the store that a URL names. Its [`Scheme`] selects the parser, and [`connect`] opens it.
-//! - [`Existing`]: a store that never creates a sequence implicitly.
+//! - [`Existing`]: a store that never creates a sequence.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 
 mod address;

@@ -43,7 +43,7 @@ pub fn cursor(bytes: &[u8]) -> Cursor {
 /// Returns the bytes of a [`cursor`].
 ///
 /// # Errors
-/// The error of [`foreign`] for a cursor that was not made from bytes.
+/// The error of [`foreign`] for a cursor that is not hexadecimal.
 pub fn bytes(cursor: &Cursor) -> Result<Vec<u8>> {
     let digits = cursor.as_str().as_bytes().chunks(2);
     let bytes = digits.map(|pair| u8::from_str_radix(str::from_utf8(pair).ok()?, 16).ok());

@@ -7,9 +7,9 @@ use idmill::{Error, ErrorKind, Operation, Result};
 /// The maximum number of attempts when others change the sequence concurrently.
 const TRIES: usize = 16;
 
-/// Raises a sequence so that no id below `to` is granted. Returns the sequence after the change. If it is
-/// already at `to` or beyond, nothing changes, so a late or repeated call is harmless. `to` may be one past
-/// the sequence's max, even 2^64; then all ids are used.
+/// Raises a sequence so that no id below `to` is granted. Returns the sequence after the change. If `seen` is
+/// already at `to` or beyond, it is returned without a request. A late or repeated call is harmless. `to` may
+/// be one past the sequence's max, even 2^64; then all ids are used.
 ///
 /// The history of the store is unchanged: after a failover that makes the store reject reserves, it continues
 /// to reject them ([`Change::keep_history`]).
@@ -31,7 +31,8 @@ const TRIES: usize = 16;
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) if `to` is more than one past the sequence's max;
 /// [`Conflict`](ErrorKind::Conflict) if the sequence was reset or recreated since it was read;
-/// [`NotFound`](ErrorKind::NotFound) if it was removed; those of [`Store::set`] and [`Store::inspect`].
+/// [`NotFound`](ErrorKind::NotFound) if it was removed; those of [`Store::set`], [`Store::inspect`] and
+/// [`Store::reserve`].
 pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<SequenceInfo> {
     let mut now = seen.clone();
     let end = u128::from(now.bounds.max()) + 1;
@@ -54,7 +55,8 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 }
 
 /// Creates a sequence that grants no id below `to`. If a sequence of this name and with the same bounds
-/// exists, and `to` is above its start, raises that sequence. `to` may be one past the max.
+/// exists, and `to` is above its start, raises that sequence. `to` may be one past the max; a larger `to`
+/// fails, and uses up a new sequence.
 ///
 /// This is one step, a reserve that creates the sequence: the sequence never exists below `to`. A window, and
 /// a server that rejects the reserve, need two steps. Ids below `to` can be drawn between the two.
@@ -70,8 +72,8 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 /// ```
 ///
 /// # Errors
-/// [`AlreadyExists`](ErrorKind::AlreadyExists) if it exists, and its bounds differ or `to` is not above its
-/// start; those of [`raise`], [`Store::create`] and [`Store::reserve`].
+/// [`AlreadyExists`](ErrorKind::AlreadyExists) if it exists, and its bounds (if unused: its start) differ, or
+/// `to` is not above its start; those of [`raise`], [`Store::create`] and [`Store::reserve`].
 pub async fn create_at(
     store: &dyn Store,
     name: &SequenceName,

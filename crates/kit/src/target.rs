@@ -22,7 +22,7 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
-    /// Returns the same store in a mode that creates nothing. Opening a store that does not exist is
+    /// Returns the same store in a mode that creates nothing. Opening a missing table or file is
     /// [`NotFound`](idmill::ErrorKind::NotFound).
     fn existing(&self) -> Arc<dyn Target>;
 
@@ -31,8 +31,8 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         true
     }
 
-    /// Returns the statement that creates the store's table, for use in migrations; `None` for a store
-    /// without a table.
+    /// Returns the statement that creates the store's table, for use in migrations; `None` if there is no
+    /// such statement.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid table name.
@@ -62,9 +62,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Returns the sequences whose next reserve the store would reject, each with the error, up to one page.
-    /// They were last written in another [history](crate::history). Read-only. The default returns none: the
-    /// store never rejects, or cannot detect this before a reserve.
+    /// Returns the sequences whose next reserve the store would reject, each with the error, about one page
+    /// at most. They were last written in another [history](crate::history). Read-only. The default returns
+    /// none: the store never rejects, or cannot detect this before a reserve.
     ///
     /// # Errors
     /// Those of reading.
@@ -72,8 +72,8 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Returns the statement that creates the table of records, for use in migrations; `None` for a store
-    /// without one. If the store may create tables, it runs the statement before it writes the first record.
+    /// Returns the statement that creates the table of records, for use in migrations; `None` if there is no
+    /// statement. If the store may create tables, it runs the statement before it writes the first record.
     ///
     /// # Errors
     /// As [`ddl`](Self::ddl).
@@ -143,8 +143,8 @@ pub trait WindowTarget: fmt::Debug + fmt::Display + Send + Sync {
 /// A read-only view of a window.
 pub trait WindowView: fmt::Debug + Send + Sync {
     /// Returns the end of the window: one past the last id of this sequence, with this identity, that was put
-    /// into it. Returns `None` if the window is empty. The store has granted all earlier ids, unless it was
-    /// restored to an older state. Read-only.
+    /// into it. Returns `None` if no ids were put into it, or it lost them. The store has granted all earlier
+    /// ids, unless it was restored to an older state. Read-only.
     ///
     /// # Errors
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the cache does not reply; a permanent kind if a

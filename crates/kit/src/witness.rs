@@ -10,7 +10,7 @@ const SUFFIX: &str = "_witness";
 /// table keeps the case of `idmill`, so that an engine that ignores case has one records table.
 ///
 /// # Errors
-/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a name of more than `longest` bytes.
+/// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if this name has more than `longest` bytes.
 pub fn witness_beside(table: &str, longest: usize) -> Result<String> {
     let name = match table.split_at_checked("idmill".len()) {
         Some((idmill, _)) if table.eq_ignore_ascii_case(DEFAULT_TABLE) => idmill.to_owned() + SUFFIX,

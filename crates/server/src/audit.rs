@@ -1,7 +1,7 @@
 //! The audit log: events of the target `idmill::audit` with the caller, the act and its outcome.
 //!
-//! Completed acts are always logged. Refusals are limited: a refused client can retry without end, and must
-//! not fill a disk.
+//! Completed acts are logged, unless the client disconnects before the answer. Refusals are limited: a
+//! refused client can retry without end, and must not fill a disk.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -24,7 +24,7 @@ const LONGEST: usize = 500;
 /// An attempt to change a sequence, or to authenticate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Act<'a> {
-    /// The caller; `None` without a valid token.
+    /// The caller; `None` if it is unknown.
     pub(crate) by: Option<&'a Caller>,
     pub(crate) peer: &'a Peer,
     pub(crate) did: &'static str,
@@ -37,7 +37,7 @@ pub(crate) struct Act<'a> {
 pub(crate) enum Outcome<'a> {
     /// Done, with the sequence afterwards; `None` if it was removed.
     Done(Option<&'a SequenceInfo>),
-    /// Not done: the caller lacks a right, or the request is invalid.
+    /// Not done: the token does not allow it, or the request is invalid or conflicts with the store.
     Refused(&'a dyn Display),
     /// The store failed. The reason states whether the change may have been made.
     Failed(&'a dyn Display),
@@ -62,7 +62,7 @@ fn done(act: Act<'_>, info: Option<&SequenceInfo>) {
     );
 }
 
-/// Logs an act that was not done. Empty fields are omitted.
+/// Logs an act that was refused or failed. Empty fields are omitted.
 fn not_done(act: Act<'_>, outcome: &'static str, why: &dyn Display, unlogged: Option<u64>) {
     let sequence = Some(act.sequence).filter(|sequence| !sequence.is_empty());
     tracing::warn!(

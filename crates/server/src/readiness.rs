@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// Interval and timeout of probes of the store.
 const ASK: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a readiness probe waits for the store's first answer. Kubernetes gives a probe one second.
+/// How long a readiness probe waits for an answer of the store. Kubernetes gives a probe one second.
 const MOMENT: Duration = Duration::from_millis(500);
 /// The sequence that probes inspect. The sequence need not exist.
 const NAME: &str = "readyz";
@@ -28,13 +28,13 @@ pub(crate) struct Readiness {
     doubted: AtomicBool,
 }
 
-/// The store's answer to the last probe.
+/// The last known state of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ProbeResult {
     /// No answer since the start.
     #[default]
     Nothing,
-    /// The store answered. No sequence has run low or failed to open since.
+    /// The store answered. No sequence has run low or temporarily failed to open since.
     Answer,
     /// The store did not answer.
     Silence,

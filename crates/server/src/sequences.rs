@@ -27,7 +27,7 @@ const MOST_IDS: u64 = 1_000_000;
 /// A sequence that is exhausted within this time at its current rate counts as ending soon.
 const SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// An open sequence. Ids are at most 2^63 − 1, because every client has an integer of that size.
+/// An open sequence. Ids are at most 2^63 − 1, the largest integer of the Redis protocol.
 #[derive(Debug)]
 pub(crate) struct OpenSequence {
     allocator: Allocator<i64>,

@@ -107,14 +107,15 @@ setters! {
     /// connect.
     access(self, access: Access) { self.access = access }
 
-    /// Sets how long a client waits for an id that is not in memory. Default: [`Server::TIMEOUT`].
+    /// Sets how long a client waits for an id that is not in memory. Opening the sequence may take longer.
+    /// Default: [`Server::TIMEOUT`].
     timeout(self, time: Duration) { self.timeout = time }
 
     /// Requires TLS for both protocols. Default: connections are not encrypted.
     tls(self, tls: Tls) { self.tls = Some(tls) }
 
-    /// Sets the maximum number of connected clients. Further clients get an error. Default:
-    /// [`Server::MAX_CONNECTIONS`].
+    /// Sets the maximum number of connected clients. Further clients get an error, or with TLS are
+    /// disconnected. Default: [`Server::MAX_CONNECTIONS`].
     max_connections(self, connections: usize) { self.max_connections = connections }
 
     /// Sets how long pending requests may take after the shutdown has begun. Default:
@@ -211,9 +212,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Default address of the Redis protocol. Only this machine can connect to it.
+    /// Default address of the Redis protocol in `idmill serve`. Only this machine can connect to it.
     pub const RESP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7380);
-    /// Default address of HTTP. Only this machine can connect to it.
+    /// Default address of HTTP in `idmill serve`. Only this machine can connect to it.
     pub const HTTP: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7381);
     /// Default time that a client waits for an id that is not in memory.
     pub const TIMEOUT: Duration = Duration::from_secs(5);
@@ -270,7 +271,8 @@ impl Server {
     /// Returns the HTTP routes, to be mounted in your service's own [`Router`].
     ///
     /// Poll [`run`](Self::run) while the routes are served: it probes the store, and gives ids back at the
-    /// end. So end your own listener first.
+    /// end. So end your own listener first, and limit this time: a stream of `/v1/events` ends only with
+    /// `run`.
     ///
     /// A mounted router does not know the client's connection: audit lines lack the address, the delay after
     /// wrong tokens does not grow, and a token's `max_connections` has no effect. Without
@@ -318,11 +320,12 @@ impl Server {
     /// timeout](ServerBuilder::shutdown_timeout) plus the store's own timeout.
     ///
     /// # Cancellation
-    /// Dropping the future ends the server immediately. The ids in memory are then a gap.
+    /// Dropping the future disconnects the clients of its listeners. Ids in memory that nothing else draws
+    /// are a gap.
     pub async fn run(self, ended: impl Future<Output = ()>) {
         counters::describe();
         let (state, clients) = (&self.state, &self.clients);
-        // Dropping this future disconnects all clients.
+        // Dropping this future disconnects the clients of the listeners.
         let _cut = clients.cut.clone().drop_guard();
         let resp = resp_of(state.clone(), self.ids.clone());
         let http = http_of(self.router.clone(), state.ending.clone());

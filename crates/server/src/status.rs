@@ -85,7 +85,7 @@ pub(crate) struct Row {
     pub(crate) reached: Option<u64>,
     pub(crate) waiting: usize,
     pub(crate) to_empty: Option<Duration>,
-    /// The median and the 99th percentile of the durations of recent reserves.
+    /// The median and the 99th percentile of sampled durations of recent reserves.
     pub(crate) latency: Option<[Duration; 2]>,
     pub(crate) gaps: Gaps,
     /// The reserved part of the sequence, 0 to 1.

@@ -1,8 +1,8 @@
 //! Access to the store for processes that use this server as their store.
 //!
 //! Every answer comes from the store, not from memory. Reserves that arrive while the maximum number of
-//! batches is in flight are sent to the store as one batch. So a thousand processes cause only a few
-//! statements in the database. Without batches, a thousand statements would wait for each other's locks.
+//! batches is in flight are sent to the store in batches of up to 256. So a thousand processes cause only a
+//! few statements in the database. Without batches, a thousand statements would wait for each other's locks.
 
 use std::sync::Arc;
 

@@ -8,18 +8,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WindowStats<N = u64> {
-    /// Connections opened; 0 if they are not counted.
+    /// Attempts to connect; 0 if they are not counted.
     pub connections: N,
     /// Commands or scripts sent. A pipelined batch counts once.
     pub round_trips: N,
     /// Ranges installed into an empty window while others waited, or handed out without the window.
     pub refills: N,
-    /// Ranges installed before the window was empty, so that no caller waited.
+    /// Ranges whose refill began before the window was empty, so that callers waited less.
     pub ahead: N,
     /// How many times a draw waited for another client's refill.
     pub waits: N,
-    /// Reserved ids that fit neither the window nor its caller: a gap. This happens only at the end of a
-    /// sequence, or if another client reserves from the store directly, sets the sequence, or raises its max.
+    /// Reserved ids that fit neither the window nor its caller: a gap. This happens at the end of a sequence,
+    /// or if another client reserves only its own ids or reserves directly, sets the sequence, or raises its
+    /// max.
     pub abandoned: N,
     /// Ids that may have been drawn for a caller that got no reply; they are a gap, or another caller has
     /// them.

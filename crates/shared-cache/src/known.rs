@@ -68,7 +68,7 @@ impl Known {
         since
     }
 
-    /// Records that another client holds the stub.
+    /// Records that a draw waits for another client.
     pub fn found_busy(&mut self) {
         self.busy = self.busy.wrapping_add(1);
     }

@@ -50,7 +50,8 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
     /// Identifies the state of the window that was read. An install is rejected after the state has changed.
     type Token: Clone + fmt::Debug + Send + Sync + 'static;
 
-    /// Draws up to `count` ids. Returns fewer at the end of the window's range, and never ids of two ranges.
+    /// Draws up to `count` ids. May return fewer, for example at the end of the window's range. The ids are
+    /// consecutive.
     ///
     /// # Errors
     /// Those of [`Store::reserve`]. An unknown outcome is returned as such; the ids, if any, are a gap.
@@ -87,9 +88,9 @@ pub trait Window: Send + Sync + fmt::Debug + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// Empties the window after `next` was set in the source; `sequence` is the state after that. A range
-    /// that others reserved before and have not yet installed must not enter the window. Does nothing for a
-    /// window that detects the change itself.
+    /// Empties the window after `next` was set or ids were revoked in the source; `sequence` is the state
+    /// after that. A range that others reserved before and have not yet installed must not enter the window.
+    /// Does nothing for a window that detects the change itself.
     ///
     /// # Errors
     /// After any error, the remaining ids of the window may still be handed out.
@@ -160,7 +161,7 @@ pub enum Claimed {
     },
     /// The window has changed since the token was read. Draw again.
     Stale,
-    /// All ids are reserved. Any remaining ids are in the window.
+    /// All ids are reserved. Any remaining ids are in windows.
     Nothing,
 }
 

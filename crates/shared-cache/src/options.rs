@@ -19,14 +19,15 @@ idmill_kit::options! {
     #[derive(Debug)]
     pub struct WindowOptions {}
 
-    /// Maximum number of ids in the window, unless one call requests more. If the cache loses the window, at
-    /// most this many ids are skipped. With `1`, none are skipped, but each id costs a write to the store.
+    /// Maximum number of ids in the window, unless one call requests more or memcached rounds the end up, far
+    /// from the start. If the cache loses the window, at most these ids are skipped. With `1`, none are
+    /// skipped, but each id costs a write to the store.
     pub block: u64 = "1000" in whole(1, Layout::MAX_LEN);
-    /// Limits the window to the number of ids drawn in this time, if that is less than `block`. `none`: no
-    /// such limit.
+    /// Limits the window to about the number of ids drawn in this time, if that is less than `block`. `none`:
+    /// no such limit.
     pub max_skip: Option<Duration> = "5s" in duration("10ms", "1h").or_none();
-    /// How long other processes wait for one that died during a refill. A reserve that takes longer fails,
-    /// and its ids become a gap. The next claim then lasts twice that reserve's duration.
+    /// Minimum time that a refill blocks other processes if its process died. A reserve that takes longer
+    /// fails, and its ids become a gap. The next claim then lasts twice that reserve's duration.
     pub stub: Duration = "5s" in WAIT;
     /// How often the window checks a sequence in use against the store. A process can use a removed or reset
     /// sequence for this long.
@@ -55,9 +56,9 @@ impl WindowOptions {
 macro_rules! window_setters {
     () => {
         idmill_kit::setter! {
-            /// The maximum number of ids in the window, 1 to 2^20, unless a caller requests more in one call.
-            /// A cache that loses the window wastes at most this many. Default 1000. With 1, no id is wasted,
-            /// and each id costs a write to the store.
+            /// The maximum number of ids in the window, 1 to 2^20, unless a caller requests more in one call,
+            /// or memcached rounds the end up, far from the start. A cache that loses the window wastes at
+            /// most these. Default 1000. With 1, no id is wasted, and each id costs a write to the store.
             pub block = window.block: u64
         }
         idmill_kit::setter! {
@@ -67,7 +68,7 @@ macro_rules! window_setters {
             pub max_skip = window.max_skip: Option<Duration>
         }
         idmill_kit::setter! {
-            /// How long others wait for a process that died during a refill, at most 1 h. A reserve from the
+            /// Minimum time that a refill blocks others if its process died, at most 1 h. A reserve from the
             /// store that takes longer is wasted and fails; the next may take twice as long. Default 5 s.
             pub stub = window.stub: Duration
         }

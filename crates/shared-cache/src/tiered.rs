@@ -21,11 +21,11 @@ const LONGEST_WAIT: u32 = 8;
 /// A reserve draws from the window. An empty or low window is refilled from the source. A process runs at
 /// most one early refill per sequence. Administration goes to the source.
 ///
-/// A reserve has no timeout of its own; drop the future to limit it. Ids in progress then become a gap. At
-/// the end of the window's range, a grant has fewer ids than requested.
+/// A reserve has no timeout of its own; drop the future to limit it. Ids in progress then become a gap. A
+/// grant may have fewer ids than requested, for example at the end of the window's range.
 ///
 /// Callers of every id type share the window, so a refill ignores the caller's [`ceiling`](Reserve::ceiling).
-/// If a caller draws ids above its ceiling, they become a gap and it gets
+/// Ids that a caller draws above its ceiling become a gap. If it drew no others, it gets
 /// [`Exhausted`](idmill::ErrorKind::Exhausted): the sequence has passed the range of its type.
 #[derive(Debug)]
 pub struct Tiered<S, W> {
@@ -287,7 +287,8 @@ impl<S: Source<W::Token>, W: Window> Store for Tiered<S, W> {
 }
 
 fn not_recalled(name: &SequenceName, error: Error) -> Error {
-    let message =
-        format!("the next id is set, but the window may still hand out earlier ids; set it again: {error}");
+    let message = format!(
+        "the change was made, but the window may still hand out earlier ids; repeat the change: {error}"
+    );
     Error::new(ErrorKind::UnknownOutcome, message).because(error).of(name).during(Operation::Set)
 }

@@ -267,7 +267,7 @@ impl Schemes {
     /// Opens the store at `url` and its sequences on the current tokio runtime.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open).
+    /// Those of `open` and [`Sequences::new`].
     pub async fn connect(&self, url: &str) -> Result<Sequences> {
         Sequences::new(self.open(url).await?)
     }

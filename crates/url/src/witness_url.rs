@@ -117,7 +117,7 @@ impl WitnessUrl {
         if is_same { Err(self.not_opened(is_itself())) } else { Ok(()) }
     }
 
-    /// Opens the witness if it exists. Creates nothing.
+    /// Opens the witness if it exists. Creates no witness.
     pub(crate) async fn find(&self) -> Result<Option<Found>> {
         self.sought(How::Find).await.map_err(|error| self.not_opened(error))
     }

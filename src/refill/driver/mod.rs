@@ -105,7 +105,7 @@ impl Driver {
         &self.core
     }
 
-    /// A draw crossed the watermark, and passed the permit to the actor.
+    /// A draw crossed the watermark, or a caller found too few ids, and passed the permit to the actor.
     pub(crate) fn low(&mut self, now: Time) -> Option<Reserve> {
         self.has_permit = true;
         if !self.engine.is_low() {
@@ -244,7 +244,7 @@ impl Driver {
         self.step(Event::Raised { level: self.core.stock.remaining() }, now)
     }
 
-    /// A returned range has reached the store, or is lost.
+    /// The give-back of a range has ended, with any outcome.
     pub(crate) fn returned(&mut self, now: Time) -> Option<Reserve> {
         self.step(Event::Returned, now)
     }
@@ -256,8 +256,8 @@ impl Driver {
         self.step(Event::Tick { level: self.core.stock.remaining() }, now)
     }
 
-    /// Ends the refills; waiting callers fail with `Closed`. Returns the rest of the ids that were granted
-    /// last: they can no longer be drawn.
+    /// Ends the refills; waiting callers get held ids or fail with `Closed`. Returns the rest of the ids that
+    /// were granted last: they can no longer be drawn.
     pub(crate) fn close(&mut self, now: Time) -> Option<PendingGiveBack> {
         let _ = self.step(Event::Close, now);
         self.take_excess()
@@ -285,7 +285,7 @@ impl Driver {
         self.armed
     }
 
-    /// Whether no caller waits and nothing is in flight.
+    /// Whether no caller waits, nothing is in flight and no reserve is due.
     pub(crate) fn is_idle(&self) -> bool {
         self.engine.is_idle()
     }

@@ -70,7 +70,9 @@ impl MemcachedOptions {
 /// Parses an address. The port is optional if there is a default, as in a URL, and required otherwise.
 fn server(address: &str, default: Option<u16>) -> Result<Address> {
     if address.contains('@') {
-        return Err(refuse("memcached does not support user and password; restrict its network instead"));
+        return Err(refuse(
+            "the window does not support user and password; restrict memcached's network instead",
+        ));
     }
     Address::parse(address, default).ok_or_else(|| {
         refuse(format!("{address:?} is not HOST:PORT of a memcached server, such as 10.0.0.7:11211"))

@@ -88,9 +88,10 @@ impl RedisStore {
     /// Connects to a server and checks that it keeps its grants. Creates nothing.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if it does not keep them, with the settings to change;
-    /// [`Unavailable`](ErrorKind::Unavailable) if it cannot be reached, or is a replica;
-    /// [`Denied`](ErrorKind::Denied) if the server rejects the login or a command.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for invalid options; [`Unsupported`](ErrorKind::Unsupported)
+    /// if it does not keep them, with the settings to change; [`Unavailable`](ErrorKind::Unavailable) if it
+    /// cannot be reached, or is a replica; [`Denied`](ErrorKind::Denied) if the server rejects the login or a
+    /// command.
     pub async fn open_with(options: RedisOptions) -> Result<Self> {
         let opened = async {
             options.check()?;

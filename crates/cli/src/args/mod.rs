@@ -116,8 +116,8 @@ pub(crate) struct Global {
     /// claimed there before it is used, and ranges that were claimed before are rejected. Use a file on
     /// another disk (`file:/mnt/other/ids.witness`) for the processes of one machine, or a store on another
     /// server (`postgres://HOST/DATABASE`). Every process that uses the store must use the same witness;
-    /// `guard=URL` in the store's URL sets it, too. If ids were reserved before, a missing witness is an
-    /// error: add `?new=true` to its URL once to create it.
+    /// `guard=URL` in the store's URL sets it instead (not both). If ids were reserved before, a missing
+    /// witness is an error: add `?new=true` to its URL once to create it.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) guard: Option<String>,
     /// Print JSON: results on stdout, errors and notes on stderr, one per line
@@ -138,11 +138,11 @@ pub(crate) struct Global {
 pub(crate) enum Command {
     /// Print the next ids of a sequence, one per line
     ///
-    /// Only ids go to stdout. The first use creates the sequence and its store and reports this on stderr;
-    /// --existing requires that they exist.
+    /// Only ids go to stdout. The first use creates the sequence and a missing file or table, and reports a
+    /// new sequence or file on stderr; --existing requires that they exist.
     ///
-    /// Without --step, only the printed ids are reserved, at most 100,000 at a time. An id is printed only
-    /// after its range is durable in the store.
+    /// Without --step, `next` requests only the ids to print, at most 100,000 at a time. An id is printed
+    /// only after its range is durable in the store.
     #[command(after_long_help = include_str!("help/next.txt"))]
     Next(Next),
     /// Create a sequence
@@ -153,8 +153,8 @@ pub(crate) enum Command {
     /// List the sequences of the store
     ///
     /// Sorted by name and streamed. Cassandra, Datastore and Redis do not order names, so only each page of a
-    /// thousand is sorted. Records that cannot be read as a sequence are reported on stderr and by the exit
-    /// code.
+    /// thousand is sorted. Records that cannot be read as a sequence are reported on stderr (with --json, in
+    /// `unreadable`) and by the exit code.
     #[command(visible_alias = "ls", after_long_help = include_str!("help/list.txt"))]
     List(List),
     /// Show one sequence

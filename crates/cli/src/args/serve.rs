@@ -1,5 +1,5 @@
-//! The arguments of `idmill serve` and `idmill token`. Every build parses them, so that all builds have
-//! the same help.
+//! The arguments of `idmill serve` and `idmill token`. Every build parses them, so that the help of both
+//! commands is the same.
 
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
@@ -84,7 +84,7 @@ pub(crate) struct Keys {
     #[arg(long, alias = "patience", value_name = "DURATION", env = "IDMILL_SERVE_TIMEOUT", value_parser = duration)]
     #[serde(default, alias = "patience", deserialize_with = "duration_in_file")]
     pub(crate) timeout: Option<Duration>,
-    /// Maximum age of ids since they were reserved or confirmed
+    /// Drop ids that were not reserved or confirmed within this time
     #[arg(long, alias = "freshness", value_name = "DURATION", env = "IDMILL_SERVE_MAX_AGE", value_parser = duration)]
     #[serde(default, alias = "freshness", deserialize_with = "duration_in_file")]
     pub(crate) max_age: Option<Duration>,
@@ -177,7 +177,7 @@ pub(crate) struct Token {
     /// Maximum connections with this token
     #[arg(long, value_name = "CONNECTIONS")]
     pub(crate) max_connections: Option<NonZeroU32>,
-    /// Maximum sequences created per day by drawing, with `serve --create`
+    /// Average sequences per day that draws and reserves create, with `serve --create`
     #[arg(long, value_name = "SEQUENCES")]
     pub(crate) new_sequences: Option<u32>,
     /// Expire the token after this time

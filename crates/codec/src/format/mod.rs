@@ -88,7 +88,7 @@ impl Mapping {
 /// # Reading
 ///
 /// Reading is strict: [`decode`](Self::decode) accepts exactly the text that [`encode`](Self::encode) writes
-/// for an id. With `crockford`, it ignores case (also in prefix and suffix) and hyphens between digits, and
+/// for an id. With `crockford`, it ignores case (also in prefix and suffix) and hyphens around digits, and
 /// reads `O`, `I` and `L` as digits.
 ///
 /// # Printing

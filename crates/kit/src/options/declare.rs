@@ -138,7 +138,7 @@ macro_rules! tls_setters {
         }
     };
     (@ tls [$($field:ident).+]) => {
-        /// Turns TLS on, with the system's authorities.
+        /// Turns TLS on, with the system's authorities or those of `ca`.
         #[must_use]
         pub fn tls(mut self) -> Self {
             self.$($field).+.on = Some(true);

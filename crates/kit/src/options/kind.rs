@@ -78,8 +78,8 @@ pub const ADDRESS: Kind =
     text("HOST:PORT", "HOST:PORT, as in `localhost:9010`", |text| Address::parse(text, None).is_some());
 
 impl Kind {
-    /// Also allows `none`. The field must be an `Option`; `None` stands for `none`, even if the default is a
-    /// duration.
+    /// For a duration, also allows `none`. The field must be an `Option`; `None` stands for `none`, even if
+    /// the default is a duration.
     #[must_use]
     pub const fn or_none(self) -> Self {
         match self {
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// Requires a multiple of `step`.
+    /// For a duration, requires a multiple of `step`.
     #[must_use]
     pub const fn in_steps_of(self, step: &'static str) -> Self {
         match self {

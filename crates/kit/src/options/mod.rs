@@ -115,14 +115,14 @@ pub trait Options: Clone {
     fn unknown(&self, key: &str) -> Error {
         if key == "failover" {
             return refuse(
-                "unknown option `failover`: this store does not detect failovers; set `guard=URL` to prevent \
-                 duplicates after a restore",
+                "unknown option `failover`: this store detects no failovers; use `idmill-guard` or `guard=URL` against \
+                 repeated ids",
             );
         }
         refuse(format!("unknown option `{key}`; use one of: {}", self.known()))
     }
 
-    /// Lists all options for messages, each with its default or its placeholder: `timeout=5s, ca=FILE`.
+    /// Lists all options for messages, each with its words, default or placeholder: `timeout=5s, ca=FILE`.
     fn known(&self) -> String {
         let mut known = String::new();
         for Entry { about: Described { key, kind, default, .. }, .. } in self.clone().entries() {

@@ -202,7 +202,7 @@ impl Access {
     }
 
     /// Replaces the tokens, also for open connections. The usage of each token is kept. An audit line names
-    /// the added and the removed tokens.
+    /// the added and the removed tokens, but not changed rights.
     pub fn replace(&self, tokens: impl IntoIterator<Item = Token>) {
         let (old, new) = self.exchange(tokens);
         let (came, went) = (new.names_beside(&old), old.names_beside(&new));

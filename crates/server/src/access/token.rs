@@ -74,9 +74,9 @@ pub struct Token {
     pub hash: TokenHash,
     /// The rights.
     pub rights: Rights,
-    /// The sequences for which the rights hold.
+    /// The sequences of the rights; `/metrics` shows all sequences.
     pub sequences: Vec<Pattern>,
-    /// Maximum number of ids per request; `None` for the server's own limit.
+    /// Maximum number of ids per request; `None` for the server's own limit, which only draws have.
     pub max_ids: Option<u64>,
     /// Maximum number of requests per second, on average. Each command of a pipeline counts.
     pub requests_per_second: Option<NonZeroU32>,

@@ -128,7 +128,7 @@ impl Iterator for Parts {
 }
 
 impl Drop for Parts {
-    /// Counts the ids that could not be written.
+    /// Counts the ids of the parts that the connection did not take.
     fn drop(&mut self) {
         if self.left > 0 {
             metrics::counter!(crate::counters::UNREAD).increment(self.left);

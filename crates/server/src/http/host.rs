@@ -41,8 +41,8 @@ impl Hosts {
     }
 }
 
-/// Refuses requests for an unknown host. As HTTP/1.1 requires, also refuses requests without `Host` or with
-/// several.
+/// Refuses requests whose `Host` header names an unknown host. As HTTP/1.1 requires, also refuses requests
+/// without `Host` or with several.
 pub(super) fn refused(known: &Hosts, is_open: bool, request: &Request) -> Option<Problem> {
     let mut found = request.headers().get_all(header::HOST).iter();
     match (found.next().map(|host| host.to_str().unwrap_or_default()), found.next()) {

@@ -1,4 +1,4 @@
-//! The HTTP API: ids, administration, health and metrics, in JSON.
+//! The HTTP API: ids and administration in JSON, health and metrics as text.
 
 mod administration;
 mod body;

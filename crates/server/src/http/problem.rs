@@ -40,7 +40,7 @@ fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result
 }
 
 impl Problem {
-    /// Creates a permanent error.
+    /// Creates an error. Its outcome is that of `kind`.
     pub(super) fn new(status: StatusCode, kind: ErrorKind, detail: impl Into<String>) -> Self {
         let of = format!("urn:idmill:problem:{kind}");
         let title = status.canonical_reason().unwrap_or("Error");
@@ -50,7 +50,7 @@ impl Problem {
             status,
             detail: detail.into(),
             kind,
-            outcome: Status::Permanent,
+            outcome: kind.status(),
             refused: None,
             retry_after: 1,
             ends: false,
@@ -103,7 +103,7 @@ impl From<Refusal> for Problem {
         };
         let (refused, retry_after) = (Some(refusal.reason()), refusal.retry_after());
         let kind = refusal.kind();
-        Self { outcome: kind.status(), refused, retry_after, ..Self::new(status, kind, refusal.to_string()) }
+        Self { refused, retry_after, ..Self::new(status, kind, refusal.to_string()) }
     }
 }
 

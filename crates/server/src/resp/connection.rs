@@ -18,9 +18,9 @@ use super::session::{Failure, Queue, Session};
 use crate::peer::Peer;
 use crate::state::ServerState;
 
-/// Capacity of an idle connection's buffers.
+/// Least space per read; capacity of an idle output buffer.
 const KEPT: usize = 4 * 1024;
-/// Maximum number of bytes per read.
+/// Minimum space for a read of a partial command.
 const READ: usize = 16 * 1024;
 /// If the pending answers have this size, they are written before more commands are read.
 const FULL: usize = 64 * 1024;

@@ -21,8 +21,8 @@
 //!    since the draw, it moves the end ([`extend`]).
 //!
 //! Every number encodes its own end and the ids left, independent of the reader's state. So each range may
-//! have a different length. Ids that no number can represent belong only to the winner, which then deletes
-//! the stub ([`Command::Release`]).
+//! have a different length. If no number can represent the ids behind the winner's own, these are a gap, and
+//! the winner deletes the stub ([`Command::Release`]).
 
 use idmill::IdRange;
 
@@ -400,8 +400,7 @@ pub fn extend(layout: Layout, end: u64, range: IdRange, reply: LookReply) -> Opt
 /// How to move the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend {
-    /// [`Command::Put`], on the connection that read the number. After any outcome except success, read it
-    /// again.
+    /// [`Command::Put`], on the connection that read the number. If it is refused, read the number again.
     pub command: Command,
     /// The number of ids in the window afterwards.
     pub size: u64,

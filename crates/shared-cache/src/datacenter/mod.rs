@@ -229,7 +229,8 @@ pub enum ClaimStep {
     Send(ClaimWrite),
     /// The window has changed, or the sequence was recalled or recreated: read the window again.
     Stale,
-    /// All ids are claimed. If the window was empty when it was read, the sequence is exhausted.
+    /// All ids up to the ceiling are claimed. If the window was empty when it was read, the sequence is
+    /// exhausted.
     Nothing,
     /// One of the rows went back in time. Serve nothing.
     Corrupt(&'static str),

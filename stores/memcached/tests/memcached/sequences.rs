@@ -139,7 +139,7 @@ async fn set_applies_to_all_clients_and_voids_reserved_blocks() {
         (ErrorKind::UnknownOutcome, Some(Operation::Set)),
         "{error}"
     );
-    assert!(error.to_string().contains("set it again"), "{error}");
+    assert!(error.to_string().contains("repeat the change"), "{error}");
 }
 
 #[tokio::test]

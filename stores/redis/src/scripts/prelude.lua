@@ -24,7 +24,7 @@ local function plus(a, b)
   return { high, low }
 end
 
--- Which server runs this, as it is at this very moment: after a promotion or a restart it is another.
+-- Returns the role and the replication ids of the server as of now: a promotion or a restart changes them.
 local function server()
   local info = redis.call('INFO', 'replication')
   local function value(key)
@@ -37,7 +37,7 @@ local function server()
   }
 end
 
--- Of which process it is the life.
+-- Returns the run id of the server's process.
 local function run()
   return string.match(redis.call('INFO', 'server'), '\nrun_id:([^\r\n]*)') or ''
 end

@@ -17,8 +17,8 @@ local function load()
   return held[1] == '1' and sequence or 'foreign'
 end
 
--- The only write to it, and the last of every script: when that fails, nothing was changed. A replid is of one process: where it
--- stands there already, so does `run`.
+-- The last write of each script that keeps the sequence: if it fails, the sequence is unchanged. A replid belongs to one process:
+-- if it is already stored, so is `run`.
 local function save(sequence, here)
   if sequence.replid == here.replid then
     redis.call('HSET', KEYS[1], 'max', sequence.max, 'next', sequence.next, 'epoch', sequence.epoch)

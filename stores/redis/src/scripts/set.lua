@@ -1,4 +1,4 @@
--- ARGV: nonce, as it was seen (start, max, next, incarnation, epoch), as it is to be (max, next, epoch), whether next was given.
+-- ARGV: nonce, as it was seen (start, max, next, incarnation, epoch), as it is to be (max, next, epoch), `next` if it confirms the next id.
 local here, sequence = server(), load()
 if not sequence then
   return { ARGV[1], 'missing' }
@@ -14,6 +14,6 @@ for i = 1, 5 do
   end
 end
 sequence.max, sequence.next, sequence.epoch = ARGV[7], ARGV[8], ARGV[9]
--- A change that sets the next id confirms it: this server becomes the last writer. Any other change leaves that to `failover`.
+-- A change that confirms the next id makes this server the last writer. Any other change leaves that to `failover`.
 save(sequence, ARGV[10] == 'next' and here or sequence)
 return { ARGV[1], 'done' }

@@ -33,8 +33,8 @@ idmill_kit::options! {
 
     /// How many replicas must acknowledge a draw before its ids are used.
     ///
-    /// Set it to the number of replicas that can be promoted: ids then grow across a failover. With fewer
-    /// replicas, ids are still unique.
+    /// Set it to the number of replicas that can be promoted: ids then grow even while two masters serve.
+    /// With fewer replicas, ids are still unique.
     pub replicas: u32 = "0" in whole(0, 100);
 
     use window;

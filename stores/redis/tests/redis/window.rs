@@ -220,7 +220,7 @@ async fn set_empties_the_window() {
     engine.kill();
     let error = tiers[0].set(&request(1).name, change.next(6000)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
-    assert!(error.to_string().contains("set it again"), "{error}");
+    assert!(error.to_string().contains("repeat the change"), "{error}");
 }
 
 #[tokio::test]

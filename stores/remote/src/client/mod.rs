@@ -51,10 +51,11 @@ impl RemoteStore {
     /// sequence.
     ///
     /// # Errors
-    /// Returns [`Unavailable`](ErrorKind::Unavailable) if no server can be reached;
-    /// [`Denied`](ErrorKind::Denied) if the token is missing or has neither the right `reserve` nor
-    /// `administer`; [`Unsupported`](ErrorKind::Unsupported) if the server is another Redis server, or uses
-    /// another version of the protocol.
+    /// Returns [`InvalidInput`](ErrorKind::InvalidInput) for invalid options;
+    /// [`Unavailable`](ErrorKind::Unavailable) if no server can be reached; [`Denied`](ErrorKind::Denied) if
+    /// the token is missing or has neither the right `reserve` nor `administer`;
+    /// [`Unsupported`](ErrorKind::Unsupported) if the server is another Redis server, or uses another version
+    /// of the protocol.
     pub async fn open_with(options: RemoteOptions) -> Result<Self> {
         let opened = async {
             options.check()?;

@@ -20,7 +20,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Converts an error. Its causes are omitted; they belong in the server's log.
+    /// Converts an error. Its causes, which belong in the server's log, and its mark for waiting callers are
+    /// omitted.
     pub fn of(error: &Error) -> Self {
         let operation = error.operation().map(|operation| operation.as_str().to_owned());
         let sequence = error.sequence().map(str::to_owned);

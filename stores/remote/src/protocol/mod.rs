@@ -4,8 +4,8 @@
 //! or a Redis error if the server rejects the version, the client or the request. [`Request`] and [`Answer`]
 //! are JSON. An answer repeats the number of its request, so that a mismatched answer is detected.
 //!
-//! A request with unknown fields is rejected, and no part of it is executed. So a new field in a request
-//! needs a new [version](VERSION).
+//! A request with unknown fields, except in bounds and ranges, is rejected, and no part of it is executed. So
+//! a new field in a request needs a new [version](VERSION).
 //!
 //! The types are in this crate so that a client does not depend on the server. The server's crate uses this
 //! crate without the feature `client`, and so without a driver.

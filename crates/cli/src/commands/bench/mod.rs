@@ -22,7 +22,7 @@ use crate::opening::Measured;
 use crate::output::{self, digits, rate};
 
 const SEQUENCE: &str = "idmill-bench";
-/// Number of consecutive transient failures after which the store counts as unusable.
+/// Number of consecutive failures that are not permanent, after which the store counts as unusable.
 const ENOUGH: u32 = 1000;
 
 pub(super) async fn run(global: &Global, args: Bench) -> Outcome {

@@ -181,7 +181,7 @@ fn block<D: Draw>(
     Ok(drawn)
 }
 
-/// Returns the time that two clock readings take in nanoseconds: the median of many consecutive readings.
+/// Returns the time between two consecutive clock readings in nanoseconds: the median of many.
 fn clock() -> u64 {
     let mut readings: Vec<u64> = (0..1001)
         .map(|_| {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::planning::Workload;
 
-/// Number of draws during the outage.
+/// Approximate number of draws in an outage.
 const DRAWS: u32 = 4_000;
 const FINEST: Duration = Duration::from_millis(1);
 /// Number of refills until the step is stable. The step grows at most fourfold per refill.

@@ -5,7 +5,7 @@ use idmill_server::Figures;
 use super::Handed;
 use crate::failure::Outcome;
 
-#[allow(clippy::unnecessary_wraps)] // as where there is one
+#[allow(clippy::unnecessary_wraps)] // as in `systemd.rs`
 pub(super) fn handed() -> Outcome<Handed> {
     Ok(Handed::default())
 }

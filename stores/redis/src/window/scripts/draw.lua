@@ -10,7 +10,7 @@ if held[1] == fence then
   if held[2] then
     return { ARGV[1], 'busy' }
   end
-  -- Not more than 2^20, which doubles hold; a mark not more than twice that.
+  -- These are at most 2^20, which doubles hold; a mark is at most twice that.
   local base, used, len = held[3], tonumber(held[4] or ''), tonumber(held[5] or '')
   local mark, ahead, following = tonumber(held[6] or '0'), held[7], tonumber(held[9] or '0')
   if not (base and used and len and mark and following) then
