@@ -95,7 +95,7 @@ impl Stats {
         self.note(RATE, |_| rate.to_bits().into());
     }
 
-    /// Returns the ids drawn per second, as estimated by the refill policy.
+    /// Returns the ids drawn per second, as estimated at the last refill.
     pub(crate) fn rate(&self) -> f64 {
         let bits = u32::try_from(self.noted(RATE)).expect("32 bits");
         f64::from(f32::from_bits(bits))

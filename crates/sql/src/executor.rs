@@ -6,8 +6,8 @@ use idmill_kit::Asked;
 
 use crate::Fault;
 
-/// Runs statements, either on a connection of the adapter, where each statement commits, or in a
-/// transaction of the caller.
+/// Runs statements, either on a connection of the adapter, where each statement commits unless the dialect
+/// begins a transaction, or in a transaction of the caller.
 ///
 /// The futures of a dialect are `Send` if the executor is. A blocking executor need not be `Send`.
 pub trait Executor {
@@ -64,8 +64,8 @@ pub struct Statement<'a> {
     /// Whether the same text is sent repeatedly, so that it is worth keeping prepared. All other
     /// statements must be prepared each time: SQLite executes some pragmas while it prepares them.
     pub again: bool,
-    /// Whether this is the statement of reserves, whose latency matters. The adapter keeps it prepared, even
-    /// if the driver needs extra round trips for that.
+    /// Whether this is the statement of reserves, whose latency matters. An adapter may keep it prepared,
+    /// even if the driver needs extra round trips for that.
     pub often: bool,
     /// The column of a write's rows that reports how durably they were written, if the rows have
     /// such a column. The next column has the transaction.

@@ -8,7 +8,7 @@ use idmill_kit::{Fault, Fill, Numbers, must_fit, paging};
 
 use crate::{Row, Value};
 
-/// The layout of a row. Rows of another version are neither written nor read.
+/// The layout of a row. Rows of another version can be removed, but are neither written nor read.
 pub(crate) const FORMAT: i64 = 1;
 
 /// A row of a sequence: name, next, start, max, incarnation, epoch and format, in this order.

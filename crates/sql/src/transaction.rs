@@ -172,18 +172,19 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the next id is below the type's
     ///   smallest, or the connection is not in a transaction that its library began;
-    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
-    ///   server, see [`failover`](Self::failover), or if the transaction had already ended;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another server, see
+    ///   [`failover`](Self::failover), or if the table is not idmill's or the transaction had already ended;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the transaction has to be restarted or
     ///   the server is unreachable;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
     /// - [`Denied`](idmill::ErrorKind::Denied);
-    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Unsupported`
+    ///   for another version.
     ///
     /// In PostgreSQL the transaction stays usable after [`Exhausted`](idmill::ErrorKind::Exhausted),
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) and a [`Conflict`](idmill::ErrorKind::Conflict)
-    /// between servers; after any other error, roll it back. In MySQL, roll the transaction back after any
-    /// error.
+    /// between servers, unless the database's encoding lacks a character of the name; after any other error,
+    /// roll it back. In MySQL, roll the transaction back after any error.
     pub async fn reserve(&self, transaction: L::Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         self.draw(&mut L::within(transaction), count).await
     }

@@ -36,7 +36,7 @@ pub(super) fn fault(error: Mysql) -> Fault {
     }
 }
 
-/// Converts an error of connecting: no statement was sent.
+/// Converts an error of connecting: no statement of a call was sent.
 pub(super) fn connecting(error: Mysql) -> Fault {
     match &error {
         Mysql::Io(cause) if is_certificate(cause) => {
@@ -59,7 +59,7 @@ fn words(error: &Mysql) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Whether the server's certificate was rejected, or the CA file is unreadable.
+/// Whether the server's certificate was rejected, or the CA file has invalid content.
 fn is_certificate(error: &IoError) -> bool {
     match error {
         IoError::Tls(_) => true,

@@ -120,8 +120,8 @@ impl MysqlStore {
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database is missing, or if the table is
     ///   missing and the mode does not create it;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not this crate's;
-    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable, or the
-    ///   server is neither MySQL nor MariaDB;
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the table is not InnoDB, commits would not be
+    ///   durable, an option is unsupported, or the server is neither MySQL nor MariaDB;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if an option is invalid.
     pub async fn open_with(options: MysqlOptions) -> Result<Self> {
         let opening = async {

@@ -118,7 +118,8 @@ impl<T: Id> InTransaction<T> {
     ///   transactions create one sequence at the same time), or if the server is unreachable;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if there is no table;
     /// - [`Denied`](idmill::ErrorKind::Denied) if a permission is missing;
-    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid;
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Unsupported`
+    ///   for another version;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the sequence was last written by another
     ///   server, see [`failover`](Self::failover);
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the server had already ended the transaction, after an

@@ -11,7 +11,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Error as PgError, Row as PgRow};
 
 /// A parameter of a statement and its type. Since the type is given, the statement need not be prepared.
-/// Preparing would cost another round trip, and poolers do not keep prepared statements.
+/// Preparing would cost another round trip, and some poolers do not keep prepared statements.
 pub(super) type Parameter<'a> = (&'a (dyn ToSql + Sync), Type);
 
 static NULL: Option<&str> = None;

@@ -101,16 +101,16 @@ impl PostgresStore {
     ///   the table is missing and the mode does not create it;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not this crate's, if
     ///   the `search_path` leads to two tables, or if the server does not sync its writes;
-    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server does not report the history
-    ///   that the `failover` option needs.
+    /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server does not report the history that the
+    ///   `failover` option needs, or lacks required TLS.
     pub async fn open_with(options: PostgresOptions) -> Result<Self> {
         options.open().await.map_err(|error| error.during(Operation::Connect))
     }
 
     /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
     /// none, it is created in the first schema of the path. The client can be used for other statements at
-    /// the same time, but a reserve fails while the client is in a transaction. Statements on a client wait
-    /// for each other, so waits for locks are short.
+    /// the same time, but opening and writes fail with `Conflict` while the client is in a transaction.
+    /// Statements on a client wait for each other, so waits for locks are short.
     ///
     /// A closed client is not replaced: all calls then fail with
     /// [`Closed`](idmill::ErrorKind::Closed). Use [`from_config`](Self::from_config), which
@@ -146,8 +146,9 @@ impl PostgresStore {
         Self::beside(connecting(config, tls, place, DEFAULT_TIMEOUT, Keeps::Disk)).await
     }
 
-    /// Uses up to four connections of the caller's pool, plus four that wait for locks. Each write
-    /// costs a second round trip. The table is the same as for [`from_client`](Self::from_client).
+    /// Uses up to four connections of the caller's pool, plus four that wait for locks. Each write costs a
+    /// second round trip. The table is the same, and warnings are missed, as for
+    /// [`from_client`](Self::from_client).
     ///
     /// Draw ids before you take a connection. If callers hold all connections while they wait for
     /// an id, the refill cannot get a connection. It then fails after half of the 10 s timeout with

@@ -37,9 +37,9 @@ pub async fn reserve_in<T: Id>(transaction: &Transaction<'_>, name: &str, count:
 }
 
 /// Returns the statement that draws from a sequence inside a transaction of any other driver. Parameters: the
-/// name, as `text`, and the number of ids, as `bigint`. It returns one row with the first id, as `bigint`. It
-/// returns no row if the sequence does not exist, has too few ids left, or was last written on another
-/// cluster or timeline. The rules of [`InTransaction`] apply, except that nothing is created.
+/// name, as `text`, and the number of ids, at least 1, as `bigint`. It returns one row with the first id, as
+/// `bigint`. It returns no row if the sequence does not exist, has too few ids left, or was last written on
+/// another cluster or timeline. The rules of [`InTransaction`] apply, except that nothing is created.
 ///
 /// ```
 /// let sql = idmill_postgres::next_in_sql("idmill_sequences")?;

@@ -94,8 +94,8 @@ impl SqliteStore {
     /// - [`Denied`](ErrorKind::Denied) if this user has no access to the file or its directory;
     /// - [`Unavailable`](ErrorKind::Unavailable) if the database stays locked for the whole busy timeout;
     /// - [`StoreViolation`](ErrorKind::StoreViolation) if the file is corrupt or not a database;
-    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not this crate's, or the file
-    ///   has several names;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not this crate's, or the file has
+    ///   several names or is mounted;
     /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, or outside a
     ///   tokio runtime.
     pub async fn open_with(options: SqliteOptions) -> Result<Self> {

@@ -18,8 +18,8 @@ use super::database::open_to_look;
 use super::{SqliteStore, look};
 
 idmill_kit::options! {
-    /// The location of an SQLite database and how to open it. Options are checked when the database is
-    /// opened.
+    /// The location of an SQLite database and how to open it. Options are checked when a URL is parsed and
+    /// when the database is opened.
     ///
     /// As a URL: `sqlite:PATH?table=NAME&busy_timeout=5s&mode=rwc`. In the path, `%3F` is a question mark and
     /// `%25` is a percent sign. `sqlite://PATH` means the same.

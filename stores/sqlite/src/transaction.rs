@@ -101,7 +101,8 @@ impl<T: Id> InTransaction<T> {
     ///   smallest;
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the database is locked;
     /// - [`Denied`](idmill::ErrorKind::Denied) if the database is read-only;
-    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid.
+    /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the stored row is invalid; `Conflict` or
+    ///   `Unsupported` for another table.
     pub fn reserve(&self, transaction: &Transaction<'_>, count: u64) -> Result<IdRange<T>> {
         at_once(self.0.draw(&mut Callers(transaction), count))
     }

@@ -42,7 +42,7 @@ impl PostgresStore {
     /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables are
     ///   visible, or if the server does not sync its writes;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the server does not report the history that the
-    ///   `failover` option needs.
+    ///   `failover` option needs, or lacks required TLS.
     pub async fn with_options(connection: &DatabaseConnection, options: PostgresOptions) -> Result<Self> {
         let pool = pool(connection).map_err(|error| error.during(Operation::Connect))?;
         Inner::with_options(pool, options).await.map(Self)

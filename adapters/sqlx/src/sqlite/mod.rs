@@ -12,8 +12,8 @@
 //!
 //! # Cancellation
 //!
-//! Dropping a call of the store closes its connection, which rolls back uncommitted writes. A commit that had
-//! begun may complete, and leaves a gap. The next call opens another connection.
+//! Dropping a call of the store that has begun closes its connection, which rolls back uncommitted writes. A
+//! commit that had begun may complete, and leaves a gap. The next call opens another connection.
 //!
 //! If a future of [`next_in`] is dropped, its statements may have run: roll the transaction back.
 
@@ -30,8 +30,8 @@ pub use idmill_sql::sqlite::DEFAULT_TABLE;
 use idmill::Result;
 use idmill_sql::sqlite::Table;
 
-/// Returns the statement that creates the table, for migrations. [`SqliteStore`] runs the same
-/// statement.
+/// Returns the statement that creates the table, for migrations. [`SqliteStore`] with
+/// [`Mode::Create`](crate::Mode::Create) runs it if the table is missing.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.
@@ -39,8 +39,8 @@ pub fn ddl(table: &str) -> Result<String> {
     Ok(Table::new(table)?.ddl())
 }
 
-/// Returns the statement that creates the table of the records, for migrations. [`SqliteStore`]
-/// runs the same statement before it writes the first record.
+/// Returns the statement that creates the table of the records, for migrations. [`SqliteStore`] with
+/// [`Mode::Create`](crate::Mode::Create) runs it before it writes the first record.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name, or one that is too long

@@ -68,7 +68,8 @@ impl SqliteStore {
     /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the file;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the file is not a database or is
     ///   corrupt;
-    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not idmill's;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not idmill's, or the file has
+    ///   several names or is mounted;
     /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if commits would not be durable.
     pub async fn with_options(pool: &SqlitePool, options: SqliteOptions) -> Result<Self> {
         Self::open(pool, options).await.map_err(|error| error.during(Operation::Connect))

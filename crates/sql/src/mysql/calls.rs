@@ -50,8 +50,8 @@ impl Calls {
     /// - [`Denied`](ErrorKind::Denied) if the user lacks a privilege;
     /// - [`NotFound`](ErrorKind::NotFound) if the table is missing and may not be created;
     /// - [`Conflict`](ErrorKind::Conflict) if it exists but is not idmill's;
-    /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable, the server is not
-    ///   supported, or its binary log does not support the requested `failover`;
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the table is not InnoDB, commits would not be durable,
+    ///   the server is not supported, or its binary log does not support the requested `failover`;
     /// - [`InvalidInput`](ErrorKind::InvalidInput) if the connection uses no database;
     /// - the errors of the executor.
     pub async fn open<E: Executor>(

@@ -17,13 +17,14 @@ const DUPLICATE: &str = "1062";
 /// to the new primary.
 const READ_ONLY: [u16; 3] = [1290, 1836, 1792];
 
-/// Returns whether the row already existed.
+/// Returns whether a unique index rejected the row.
 pub fn is_duplicate(fault: &Fault) -> bool {
     fault.code() == Some(DUPLICATE)
 }
 
-/// Returns whether the connection can be reused. After a failover, a connection to a server that
-/// refused may lead to a replica, and the next one to the primary.
+/// Returns `false` if the server denied access or is read-only. Close broken and silent connections yourself.
+/// After a failover, a connection to a server that refused may lead to a replica, and the next one to the
+/// primary.
 pub fn leaves_connection(fault: &Fault) -> bool {
     let read_only = number(fault).is_some_and(|code| READ_ONLY.contains(&code));
     !read_only && classify(fault, Asked::Read) != ErrorKind::Denied
@@ -100,7 +101,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<&'static str> {
         Some(1205) => {
             "another transaction has locked the sequence; try again, and commit that transaction sooner"
         }
-        Some(1020 | 1213) => "the server rolled back the whole transaction; begin it again",
+        Some(1020 | 1213) => "the server rolled back the transaction of this statement; begin it again",
         Some(1040 | 1203 | 1226) => "use fewer connections, or raise the server's limit",
         Some(code) if READ_ONLY.contains(&code) => "write to the primary, outside read-only transactions",
         Some(1044 | 1142 | 1143) => {
@@ -238,7 +239,7 @@ mod tests {
             (
                 1213,
                 Asked::InTransaction,
-                "the server returned: said (1213); the server rolled back the whole transaction; begin it again",
+                "the server returned: said (1213); the server rolled back the transaction of this statement; begin it again",
             ),
             (1317, Asked::Write, "the server returned: said (1317); the write may have been applied"),
             (1193, Asked::Read, "the server returned: said (1193); use MySQL or MariaDB with InnoDB"),

@@ -98,7 +98,8 @@ impl Calls {
         let witness = self.witness_made(executor).await?;
         match try_write(executor, &witness.insert_record(name, wanted)).await {
             Ok(_) => Ok(true),
-            // The record exists. FOR UPDATE reads its latest state, even if a replica answers other reads.
+            // The record most likely exists. FOR UPDATE reads its latest state, even if a replica answers
+            // other reads.
             Err(fault) if is_duplicate(&fault) => {
                 let found = read(executor, &(witness.select_record(name) + " FOR UPDATE")).await?;
                 // No record was found: a user's unique index rejected the row.

@@ -4,8 +4,8 @@
 //!    identity are the cached ones. It is atomic on the row, and its answer has the first id. In a
 //!    transaction of the caller, nothing is cached: the ids only have to fit the row's own bounds.
 //! 2. If that changed nothing, the row is read.
-//!    - If it is missing, it is inserted with the first range taken. A process that loses that race
-//!      starts again.
+//!    - If it is missing and the request may create it, it is inserted with the first range taken. A process
+//!      that loses that race starts again.
 //!    - If another server wrote it last, the failover policy applies (`adopt`), and step 1 may be
 //!      repeated.
 //!    - If it has at most the requested number of ids left, they are taken on condition that the

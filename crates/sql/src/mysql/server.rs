@@ -19,13 +19,13 @@ pub fn settings(timeout: Duration) -> String {
     format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}")
 }
 
-/// Checks that commits survive a crash of the server's machine. Call it on each connection that an
-/// adapter opens for writes, since it may lead to another server than the last.
-/// [`Calls::open`](super::Calls::open) checks the connection that it is given.
+/// Checks that commits survive a crash of the server's machine. Call it on each connection that an adapter
+/// opens for writes, since it may lead to another server than the last. Unless the mode is read-only,
+/// [`Calls::open`](super::Calls::open) checks its connection.
 ///
 /// # Errors
-/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if they do not; the errors of
-/// the executor.
+/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if they do not; [`Fault::Answer`] for an
+/// incomplete answer; the errors of the executor.
 pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault> {
     let sql = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
     let found = try_read(executor, sql).await?;

@@ -1,10 +1,10 @@
 //! The table and its SQL.
 //!
-//! Statements are plain text with all values included, so nothing depends on a connection's state,
-//! and each takes one round trip. Names are written as hexadecimal and numbers as digits, so that
-//! no `sql_mode` changes their meaning. Only the usual statement of reserves has placeholders,
-//! which [`whole`] replaces by the values. A long-lived connection can keep it prepared: parsing takes
-//! the server as long as executing.
+//! Statements are plain text with all values included, so only the database of an unqualified table depends
+//! on a connection's state, and each takes one round trip. Names are written as hexadecimal and numbers as
+//! digits, so that no `sql_mode` changes their meaning. Only the usual statement of reserves has
+//! placeholders, which [`whole`] replaces by the values. A long-lived connection can keep it prepared:
+//! parsing takes the server as long as executing.
 //!
 //! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB share treats some
 //! different names as equal.
@@ -98,8 +98,8 @@ impl Table {
         Self { database: self.database.clone(), name: name.into() }
     }
 
-    /// Creates a table in the connection's current database. The name is up to 64 ASCII letters,
-    /// digits and `_`, and does not begin with a digit.
+    /// Names a table in the connection's current database. The name is up to 64 ASCII letters, digits and
+    /// `_`, and does not begin with a digit.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for another name.

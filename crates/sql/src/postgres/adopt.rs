@@ -21,7 +21,8 @@ const WAS_AT: usize = 8;
 /// reserve would return, at most one page. A standby returns none, because it has no history of its own.
 ///
 /// # Errors
-/// [`NotFound`](idmill::ErrorKind::NotFound) if there is no table; the errors of reading.
+/// [`NotFound`](idmill::ErrorKind::NotFound) if there is no table; `Conflict` if it is not idmill's; the
+/// errors of reading.
 pub async fn refused<E: Executor>(executor: &mut E, table: Table) -> Result<Vec<(SequenceName, Error)>> {
     let Some(here) = History::open(executor, Some(Failover::Allow)).await?.here else {
         return Ok(Vec::new());

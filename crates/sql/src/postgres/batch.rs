@@ -23,9 +23,9 @@ const PAUSES_MS: [u64; 4] = [4, 8, 16, 32];
 /// The result of a batch statement for one sequence.
 enum Found {
     Granted(Result<Grant>),
-    /// Another transaction has locked it.
+    /// Another transaction locks it, or a policy hides it.
     Held,
-    /// The row is missing, exhausted, of another history, or not accessible in this way.
+    /// The row is missing, exhausted, of another history or format, or not readable by this role.
     Not,
 }
 
@@ -124,7 +124,7 @@ fn found(rows: &[Row], request: &Reserve) -> Found {
 }
 
 fn held() -> Error {
-    let message = "another transaction has locked the row, and a batch does not wait for it; try again with \
+    let message = "another transaction has locked the row, or row-level security hides it; try again with \
                    this sequence only";
     Error::new(ErrorKind::Unavailable, message)
 }

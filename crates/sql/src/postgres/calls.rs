@@ -19,8 +19,8 @@ use super::table::Table;
 use crate::rows::{decide, fits, listing};
 use crate::{Dialect, Executor, Row, Statement, Timeout, Value, must_be_alone};
 
-/// The calls of a [`Store`](idmill::store::Store) over the rows of a table that was found or
-/// created. Their errors lack the sequence and the operation.
+/// The calls of a [`Store`](idmill::store::Store) over the rows of a table that was found or created. Except
+/// in batches, their errors lack the sequence and the operation.
 ///
 /// An executor in a transaction of the caller does not compile here, since a grant must not be
 /// rolled back; use [`InTransaction`](crate::InTransaction):
@@ -115,8 +115,8 @@ impl Calls {
 
     /// Reserves, usually in one round trip: an update advances `next` if the row has ids and was written in
     /// this history. If no row was changed, the row is read, and a missing row is created with the first
-    /// range taken. If another process created the row first, the call starts again. A grant with a floor has
-    /// exactly the requested number of ids, none below the floor.
+    /// range taken, if the request allows it. If another process created the row first, the call starts
+    /// again. A grant with a floor has exactly the requested number of ids, none below the floor.
     pub(super) async fn reserve_with<E: Executor>(
         &self,
         executor: &mut E,

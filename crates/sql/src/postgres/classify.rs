@@ -50,7 +50,7 @@ fn of_engine(error: &EngineError, asked: Asked) -> ErrorKind {
     ErrorKind::UnknownOutcome
 }
 
-/// Returns whether the connection is still usable: the server has answered and is ready.
+/// Returns whether to keep the connection: the server has answered, is ready and accepts writes.
 pub fn leaves_connection(fault: &Fault) -> bool {
     match fault {
         // Close a connection to a server that rejects writes, so that the next may reach another
@@ -177,7 +177,7 @@ pub fn not_created(fault: Fault, asked: Asked) -> Error {
         return failed(fault, asked);
     }
     let message = format!(
-        "{}; grant the user CREATE on the schema, or create the table (`idmill schema` prints it) and open \
+        "{}; grant the user CREATE on the schema, or create the object (`idmill schema` prints tables) and open \
          with `mode=rw`",
         describe(&fault)
     );
@@ -201,7 +201,7 @@ fn describe(fault: &Fault) -> String {
 fn remedy(fault: &Fault, kind: ErrorKind, asked: Asked) -> Option<&'static str> {
     Some(match (fault.code(), kind) {
         (Some(LOCK_NOT_AVAILABLE), _) => {
-            "another transaction has locked the row; try again, or raise the timeout"
+            "another transaction has locked the row; try again (in a transaction: after ROLLBACK), or raise the timeout"
         }
         (Some("53300"), _) => "raise `max_connections`, or close other connections",
         (Some("53100"), _) => "free space on the server's disk",

@@ -11,7 +11,7 @@ pub enum Keeps {
     #[default]
     Disk,
     /// `trust`: the settings are not checked. For throwaway test databases that run with `fsync=off`. In any
-    /// other database with `fsync=off`, a crash of the machine leads to duplicate ids.
+    /// other database with `fsync=off`, a crash of the machine can lead to duplicate ids.
     Trust,
 }
 
@@ -74,7 +74,7 @@ pub fn must_be_durable(durable: &str, keeps: Keeps) -> Result<()> {
         ["on" | "remote_apply", fsync, _] => Err(unsynced("fsync", fsync)),
         _ => {
             let message = format!(
-                "the server wrote with synchronous_commit {durable:?} instead of `on`: a crash could lose \
+                "the server wrote with {durable:?} instead of synchronous_commit `on`: a crash could lose \
                  it; the answer was rejected"
             );
             Err(Error::new(ErrorKind::StoreViolation, message))

@@ -38,8 +38,8 @@ impl History {
     /// Finds the history that the server reports to this role.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if it reports none and a policy other than
-    /// [`Failover::Allow`] was requested.
+    /// [`Unsupported`](ErrorKind::Unsupported) if it reports none and a policy other than [`Failover::Allow`]
+    /// was requested; the errors of the executor.
     pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<Self> {
         let mut fault = None;
         for here in [CLUSTER_AND_TIMELINE, CLUSTER] {

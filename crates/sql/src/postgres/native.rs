@@ -175,8 +175,8 @@ impl NativeState {
         self.noted_first().is_some()
     }
 
-    /// Notes of earlier versions lack the values. All such sequences use [`Values::Last`], unless the
-    /// sequence was altered since.
+    /// Notes of earlier versions, and of increment 1, lack the values. All such sequences use
+    /// [`Values::Last`], unless the sequence was altered since.
     fn noted_values(&self) -> Option<Values> {
         match self.noted("values") {
             Some(word) => {
@@ -270,9 +270,9 @@ pub fn see_sql(sql: &str, name: &str) -> String {
 /// [`see_sql`], with the drawn value as `last_value`, then the commit's durability at
 /// [`DRAWN_DURABLE_AT`].
 ///
-/// The properties are read after the value, under the lock that `nextval` took. That lock blocks
-/// `ALTER SEQUENCE` until the commit, so they are the properties that the value was drawn with.
-/// They come from the current catalog, not from the statement's snapshot.
+/// The properties are read after the value, under the lock that `nextval` took. That lock blocks `ALTER
+/// SEQUENCE` until the commit, so they are the properties that the value was drawn with. The numbers come
+/// from the current catalog; name, persistence and comment from the statement's snapshot.
 ///
 /// If ranges can have several values, an advisory lock serializes the clients, so that the values are
 /// contiguous. Clients that do not take the lock may still draw in between.
@@ -325,7 +325,8 @@ impl Creation {
     /// lock, in the format of PostgreSQL's `lock_timeout`.
     ///
     /// # Errors
-    /// [`InvalidInput`](ErrorKind::InvalidInput) if no whole block fits into the bounds.
+    /// [`InvalidInput`](ErrorKind::InvalidInput) if the values are `last` and no whole block fits into the
+    /// bounds.
     pub fn sql(&self, sql: &str, timeout: &str) -> Result<(String, Option<u64>)> {
         let Self { increment, bounds, told, identity, count } = *self;
         let values = told.unwrap_or(Values::Last);
@@ -337,8 +338,8 @@ impl Creation {
             Values::Last => value,
         });
         let draw = value.map(|value| format!("PERFORM setval({}::regclass, {value}, true); ", literal(sql)));
-        // `first` and `last` mean the same if the increment is 1: note neither, since a larger increment may
-        // follow.
+        // `first` and `last` mean the same if the increment is 1: note neither unless the options set one,
+        // since a larger increment may follow.
         let noted = told.or((increment > 1).then_some(values));
         let body = format!(
             "CREATE SEQUENCE {sql} AS bigint INCREMENT BY {increment} {} CACHE 1 NO CYCLE; {}{}",
@@ -397,8 +398,8 @@ fn bounds_sql(bounds: Bounds, value: u64) -> String {
 /// detect the change even if they read the comment too early.
 ///
 /// # Errors
-/// The errors of [`NativeState::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if no whole block
-/// is left.
+/// The errors of [`NativeState::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if `next` is the
+/// start and no whole block fits.
 pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &str) -> Result<String> {
     let (values, max) = (seen.values()?, after.bounds.max());
     let first = First::of(seen.increment.cast_unsigned(), after.bounds, values);
@@ -415,7 +416,11 @@ pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &st
     } else {
         bounds_sql(after.bounds, after.bounds.start())
     };
-    let noted = seen.noted_values().or((seen.increment > 1).then_some(values));
+    // As in `Creation::sql`: with an increment of 1, only an earlier note is kept.
+    let noted = match seen.noted("values") {
+        Some(_) => seen.noted_values(),
+        None => (seen.increment > 1).then_some(values),
+    };
     let note = first.unwrap_or(First { value: 0, whole_from: None }).note(noted);
     let body = format!(
         "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \

@@ -69,7 +69,7 @@ async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table
 /// Checks that the server syncs to disk what it reports as committed.
 ///
 /// # Errors
-/// [`Conflict`](ErrorKind::Conflict) if it does not; the errors of reading.
+/// [`Conflict`](ErrorKind::Conflict) if it does not, except with [`Keeps::Trust`]; the errors of reading.
 pub async fn must_sync<E: Executor>(executor: &mut E, keeps: Keeps) -> Result<()> {
     if keeps == Keeps::Trust {
         return Ok(());

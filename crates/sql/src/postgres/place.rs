@@ -64,9 +64,8 @@ impl Relation {
 /// Searches this schema, or the path.
 ///
 /// # Errors
-/// [`NotFound`](ErrorKind::NotFound) if there is no schema to search;
-/// [`Conflict`](ErrorKind::Conflict) if two relations have the name: the choice would depend on the
-/// user's path.
+/// [`NotFound`](ErrorKind::NotFound) if there is no schema to search; [`Conflict`](ErrorKind::Conflict) if
+/// two relations have the name: the choice would depend on the user's path; the errors of reading.
 pub async fn look<E: Executor>(executor: &mut E, schema: Option<&str>, name: &str) -> Result<Place> {
     let rows = read(executor, LOOK, [schema.unwrap_or_default().into(), name.into()]).await?;
     let mut found: Vec<_> = rows.iter().filter_map(Relation::read).collect();
@@ -99,8 +98,9 @@ fn no_schema(schema: Option<&str>) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
-/// Returns the other schemas that have a table or sequence of this name, besides the one that the
-/// path leads to; `None` if there are none. A user with another path finds that relation instead.
+/// Returns the other schemas that have a table or sequence of this name, besides the one that the path leads
+/// to; `None` if there are none, or the path leads to none. A user with another path finds that relation
+/// instead.
 ///
 /// # Errors
 /// The errors of [`look`].

@@ -1,8 +1,8 @@
 //! Sessions of an adapter, and the execution of one statement on one of them.
 //!
 //! At first, a statement that locks a row waits only briefly. If another transaction holds the row, the
-//! statement is run again with the full timeout, under a separate limit. Statements for other rows then do
-//! not wait with it.
+//! statement is run again with a longer lock timeout, under a separate limit. Statements for other rows then
+//! do not wait with it.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -30,7 +30,8 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// The connections of a driver.
 pub trait Driver: Send + Sync {
-    /// A connection in use. If it is dropped it is closed, since an answer may still be in transit.
+    /// A connection in use. If it is dropped it is closed, unless it is the caller's client: an answer may
+    /// still be in transit.
     type Session: Send;
 
     /// Whether the store owns the sessions exclusively. In shared sessions another user may have a
@@ -150,8 +151,8 @@ impl<D: Driver> Sessions<D> {
     }
 
     /// Runs and commits one statement. Its rows report the durability of the commit. With [`Timeout::Full`],
-    /// a statement whose lock is held for long is run again with the full timeout, if few others wait in this
-    /// way.
+    /// a statement whose lock is held for long is run again with a longer lock timeout, if few others wait in
+    /// this way.
     ///
     /// # Errors
     /// The reason for the failure.
@@ -199,7 +200,8 @@ impl<D: Driver> Sessions<D> {
         timeout: Timeout,
         deadline: Instant,
     ) -> (Vec<Row>, Option<Fault>) {
-        // A session in use is not shared. If this future is dropped, the session is closed.
+        // Except for a caller's client, a session in use is not shared, and is closed if this future is
+        // dropped.
         let mut session = match self.session(deadline).await {
             Ok(session) => session,
             Err(fault) => return (Vec::new(), Some(fault)),

@@ -3,8 +3,8 @@
 //! Ids are `numeric(20)`, which holds 2^64, one more than the largest id. So `next` is an ordinary number for
 //! an exhausted sequence too, and sums and comparisons in SQL cannot overflow. Numbers are sent as text.
 //!
-//! Every statement that writes sets its own commit durability and lock timeout. Settings of the
-//! session would not work: behind a pooler the next statement may run in another session, and the
+//! Every statement of a store that writes rows sets its own commit durability and lock timeout. Settings of
+//! the session would not work: behind a pooler the next statement may run in another session, and the
 //! settings would remain for other clients.
 
 use idmill::{Error, ErrorKind, Result};
@@ -40,7 +40,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table of this name, in this schema or in the one that the `search_path` leads to.
+    /// Names a table in this schema, or in the one that the `search_path` leads to.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.
@@ -253,9 +253,9 @@ impl Table {
     }
 
     /// Returns the statement for any driver to draw from an existing sequence inside its own transaction.
-    /// Parameters: the name, as `text`, and the number of ids, as `bigint`. It returns one row with the first
-    /// id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left, or was last
-    /// written on another cluster or timeline.
+    /// Parameters: the name, as `text`, and the number of ids, at least 1, as `bigint`. It returns one row
+    /// with the first id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left,
+    /// or was last written on another cluster or timeline.
     pub fn published(&self) -> String {
         format!(
             "UPDATE {} AS s SET reserved_from = next, next = next + $2::bigint, history = server.history \
@@ -302,7 +302,8 @@ impl Table {
     }
 }
 
-/// Returns the statement that creates a table, for migrations. A store runs the same statement.
+/// Returns the statement that creates a table, for migrations. A store with `mode=rwc` runs it if the table
+/// is missing.
 ///
 /// ```
 /// let ddl = idmill_sql::postgres::ddl(None, "idmill_sequences")?;

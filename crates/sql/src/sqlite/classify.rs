@@ -14,8 +14,8 @@ use idmill_kit::mode::GONE;
 use super::codes as code;
 use crate::{Asked, EngineError, Fault};
 
-/// Returns the error kind of a fault. [`Asked::Write`] stands for COMMIT: no other statement makes
-/// a lasting change.
+/// Returns the error kind of a fault. [`Asked::Write`] stands for COMMIT: no other statement makes a lasting
+/// change to rows.
 pub fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
     match fault {
         Fault::Refused(error) => error.kind(),
@@ -52,7 +52,7 @@ fn classify_code(error: &EngineError) -> ErrorKind {
         code::TOOBIG => ErrorKind::InvalidInput,
         code::ERROR if lacks_table(error) => ErrorKind::NotFound,
         code::ERROR if lacks_column(error) => ErrorKind::Conflict,
-        // CORRUPT, NOTADB, and codes that only a bug in idmill can cause.
+        // CORRUPT, NOTADB, and codes that a bug in idmill or a user's trigger can cause.
         _ => ErrorKind::StoreViolation,
     }
 }
@@ -115,9 +115,9 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
 }
 
 /// Converts a fault of COMMIT. If SQLite left the transaction open (others hold the file, or a deferred
-/// constraint is violated) and it was rolled back, nothing was reserved. In all other cases the outcome is
-/// unknown. A frame or a journal may have reached the disk before the write or the sync that failed, and a
-/// crash may restore it.
+/// constraint is violated) and it was rolled back, nothing was reserved. In all other cases except
+/// [`Fault::Refused`] the outcome is unknown. A frame or a journal may have reached the disk before the write
+/// or the sync that failed, and a crash may restore it.
 pub fn commit_failed(fault: Fault, rolled_back: bool) -> Error {
     failed(fault, if rolled_back { Asked::InTransaction } else { Asked::Write })
 }
@@ -135,7 +135,7 @@ pub(super) fn refused(error: Error) -> Error {
     Error::new(ErrorKind::Denied, message)
 }
 
-/// Returns whether an error of opening a database may soon pass because others hold the file.
+/// Returns whether an error of opening a database may soon pass, for example because others hold the file.
 /// Waiting for other processes does not help if the disk is full.
 pub fn passes(error: &Error) -> bool {
     error.kind() == ErrorKind::Unavailable && !cause(error).is_some_and(is_for_want_of_room)

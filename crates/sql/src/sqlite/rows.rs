@@ -1,8 +1,7 @@
 //! Decodes and checks rows.
 //!
-//! A `u64` is stored as the signed integer of the same 64 bits. The `sqlite3` shell shows values
-//! below 2^63 unchanged, and larger ones minus 2^64 (`u64::MAX` is -1). SQL neither compares nor
-//! adds them.
+//! An id is stored as the signed integer of the same 64 bits. The `sqlite3` shell shows values below 2^63
+//! unchanged, and larger ones minus 2^64 (`u64::MAX` is -1). SQL neither compares nor adds ids.
 
 use idmill::store::{Cursor, Listing, Page, SequenceInfo};
 use idmill::{Error, ErrorKind, Result};

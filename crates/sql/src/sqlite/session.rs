@@ -59,10 +59,10 @@ impl<E: Executor> Session<E> {
     /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table
     ///   is missing and may not be created;
     /// - [`Denied`](ErrorKind::Denied);
-    /// - [`Unavailable`](ErrorKind::Unavailable) if others hold the file;
+    /// - [`Unavailable`](ErrorKind::Unavailable) if others hold the file; `InvalidInput` for a directory;
     /// - [`StoreViolation`](ErrorKind::StoreViolation) if the file is not a database or is corrupt;
-    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not idmill's, or the file has
-    ///   several names;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table exists but is not idmill's, or the file has several
+    ///   names or is mounted;
     /// - [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable.
     pub async fn open<F>(settings: &Settings, connect: impl FnMut(Mode) -> F) -> Result<Self>
     where
@@ -76,7 +76,7 @@ impl<E: Executor> Session<E> {
     /// its sequences would begin again.
     ///
     /// # Errors
-    /// The errors of [`open`](Self::open).
+    /// The errors of [`open`](Self::open); `StoreViolation` for another file.
     pub async fn open_again<F>(
         settings: &Settings,
         before: &Files,

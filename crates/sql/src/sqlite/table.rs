@@ -24,7 +24,7 @@ pub(super) const COLUMNS: &str = "name, next, start, max, incarnation, epoch, fo
 pub struct Table(Box<str>);
 
 impl Table {
-    /// Creates a table of this name: up to 63 ASCII letters, digits and `_`.
+    /// Names a table: up to 63 ASCII letters, digits and `_`.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an invalid name.

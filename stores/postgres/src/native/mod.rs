@@ -55,12 +55,12 @@ const MOST_VALUES: u64 = 10_000;
 /// `postgres://HOST/DATABASE?sequences=native`. Sequences that idmill did not create can be used
 /// too, including those of `serial` and identity columns.
 ///
-/// Other programs may draw from them at the same time with `nextval`, if they interpret the value
-/// in the same way. If the increment is 1, a value is one id. If it is larger, a value is the last
-/// or the first id of a block: see [`PostgresOptions::values`](super::PostgresOptions::values). A
-/// sequence with a larger increment that idmill did not create is rejected unless the options set
-/// `values`. A sequence that cycles, counts down, caches, is unlogged or temporary is rejected too,
-/// with the statement that fixes it.
+/// Other programs may draw from them at the same time with `nextval`, if they interpret the value in the same
+/// way. If the increment is 1, a value is one id. If it is larger, a value is the last or the first id of a
+/// block: see [`PostgresOptions::values`](super::PostgresOptions::values). A sequence with a larger increment
+/// that idmill did not create is rejected unless the options set `values`. A sequence that cycles, counts
+/// down, caches, is unlogged or temporary is rejected too, with the statement that fixes it unless it is
+/// temporary.
 ///
 /// A grant may be shorter than requested. The rest of a value's ids is kept for the next grant, and becomes a
 /// gap if this store is dropped. Ids end at 2^63 - 1. With `values=last`, the last ids before the maximum are
@@ -106,7 +106,7 @@ impl PostgresOptions {
 
 impl NativeSequences {
     /// Connects to the database that a URL names: see [`PostgresOptions`](super::PostgresOptions).
-    /// `sequences=native` is implied.
+    /// `sequences=native` is implied; without it in the URL, `failover=` is ignored.
     ///
     /// # Errors
     /// The errors of [`PostgresStore::open_with`](super::PostgresStore::open_with), except those

@@ -83,7 +83,7 @@ idmill_kit::options! {
     pub table: String = DEFAULT_TABLE in NAME;
     /// The schema of the table or the sequences. Default: they are looked up on the `search_path`.
     ///
-    /// Missing tables and sequences are created in the first schema of the `search_path`.
+    /// By default, missing tables and sequences are created in the first schema of the `search_path`.
     pub schema: Option<String> = "" in NAME;
     /// The kind of object that holds a sequence.
     pub sequences: Sequences = "table" in words::<Sequences>();

@@ -72,6 +72,13 @@ async fn native_foreign_increment_needs_values() {
     // An increment of 1 has only one interpretation.
     admin.batch_execute("CREATE SEQUENCE plain").await.unwrap();
     assert_eq!(reserve(&untold, "plain", 3).await.unwrap().range.start(), 1);
+    // A change notes none, so a larger increment needs the option.
+    for next in [100, 200] {
+        untold.set(&name("plain"), Change::new().next(next)).await.unwrap();
+    }
+    admin.batch_execute("ALTER SEQUENCE plain INCREMENT BY 10").await.unwrap();
+    let error = reserve(&untold, "plain", 1).await.unwrap_err();
+    assert!(error.to_string().contains("`values=first` (EF Core"), "{error}");
     // A sequence that idmill created keeps its interpretation.
     open(&engine, "&increment=10").await.create(&name("ours"), Bounds::new(1, 1000).unwrap()).await.unwrap();
     reserve(&untold, "ours", 1).await.unwrap();
