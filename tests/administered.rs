@@ -44,13 +44,13 @@ async fn blocking_call_on_a_runtime_names_the_async_method() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();
     let orders = ids.sequence::<u64>("orders").lazy().unwrap();
     let faults = [
-        (ids.blocking().create("a", Bounds::of::<u64>()).unwrap_err(), "use `create`"),
-        (ids.blocking().inspect("a").unwrap_err(), "use `inspect`"),
-        (ids.blocking().list(Page::default()).unwrap_err(), "use `list`"),
-        (ids.blocking().set("a", Change::default()).unwrap_err(), "use `set`"),
-        (ids.blocking().remove("a").unwrap_err(), "use `remove`"),
-        (orders.blocking(LONG).warm().unwrap_err(), "use `warm`"),
-        (orders.blocking(LONG).take(3).unwrap_err(), "use `take`"),
+        (ids.blocking().create("a", Bounds::of::<u64>()).unwrap_err(), "use the async `create`"),
+        (ids.blocking().inspect("a").unwrap_err(), "use the async `inspect`"),
+        (ids.blocking().list(Page::default()).unwrap_err(), "use the async `list`"),
+        (ids.blocking().set("a", Change::default()).unwrap_err(), "use the async `set`"),
+        (ids.blocking().remove("a").unwrap_err(), "use the async `remove`"),
+        (orders.blocking(LONG).warm().unwrap_err(), "use the async `warm`"),
+        (orders.blocking(LONG).take(3).unwrap_err(), "use the async `take`"),
     ];
     for (fault, instead) in faults {
         assert_eq!(fault.kind(), ErrorKind::InvalidInput);
