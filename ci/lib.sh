@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Functions and variables of ci/test and all steps. Source it; it changes to the root of the tree.
+# Functions and variables of ci/test and all steps. Source this file: it changes the working directory to the
+# root of the repository.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

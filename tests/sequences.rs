@@ -169,7 +169,8 @@ fn runtime_shutdown_closes_all_callers_without_a_hang() {
     while orders.snapshot().waits == 0 {
         std::thread::yield_now();
     }
-    // Usually enough for the others to start waiting, too. The outcome is the same if not.
+    // Usually enough for the others to start waiting, too. If some are not waiting yet, the outcome is the
+    // same.
     std::thread::sleep(Duration::from_millis(20));
     drop(runtime);
     for caller in waiting {

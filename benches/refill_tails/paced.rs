@@ -158,7 +158,8 @@ fn print_histogram(rows: &[Row]) {
     }
 }
 
-/// The number of latencies of at least `from` and less than `to`, to three digits.
+/// Returns the number of latencies from `from` to below `to`. Latencies are recorded to three significant
+/// digits.
 fn between(latencies: &Histogram<u64>, from: u64, to: u64) -> u64 {
     latencies.iter_recorded().fold(0, |sum, seen| {
         let within = (from..to).contains(&seen.value_iterated_to());

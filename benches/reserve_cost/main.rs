@@ -4,8 +4,8 @@
 //! started through `ci/engines`, each in a temporary directory. `TMPDIR=/dev/shm` avoids the disk, whose
 //! syncs otherwise take most of the time. Reserves and statements alternate in one task, so a slow moment of
 //! the machine affects both alike. Each number is a median. `by hand` is the statement that a program would
-//! write for its own table, prepared, on a kept connection. `same row`, where it exists, does the same to a
-//! row of idmill's table, with its checks.
+//! write for its own table, prepared, on a kept connection. `same row`, where measured, is the same kind of
+//! statement on a row of idmill's table, whose constraints it must pass.
 
 mod documents;
 mod etcd;

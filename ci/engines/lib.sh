@@ -48,8 +48,8 @@ address() {
     printf '127.%d.%d.%d\n' $(($1 >> 8)) $(($1 & 255)) "$2"
 }
 
-# built NAME FILE…: prints the build directory of these files in NAME.d. Its name is a hash of the files, so
-# that a changed source or dependency triggers a new build.
+# built NAME FILE…: prints the build directory for the sources FILE… of NAME.d. Its name is a hash of the files,
+# so that a changed source or dependency triggers a new build.
 built() {
     printf '%s/%s/%s' "$ENGINES" "$1" "$(cd "$HERE/$1.d" && cat "${@:2}" | sha256sum | cut -c 1-16)"
 }

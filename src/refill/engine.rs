@@ -213,7 +213,10 @@ impl<W: Waiter> Engine<W> {
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
         let left = left.saturating_add(self.queue.held());
         let message = || {
-            format!("{want} ids requested, {left} left; take fewer, or raise the sequence's max or id type")
+            format!(
+                "{want} ids requested, {left} left; take fewer, raise the max of the sequence, or use a \
+                 wider id type"
+            )
         };
         (left < want).then(|| Error::new(ErrorKind::Exhausted, message()))
     }

@@ -28,7 +28,7 @@ pub(super) struct RoundTrip(Pin<Box<dyn Future<Output = Landed> + Send>>);
 pub(super) enum Landed {
     /// Reserves were answered.
     Answers(Vec<(Arc<Core>, Result<Grant>)>),
-    /// The give-back of a rest has ended, with any outcome.
+    /// The give-back of unused ids has ended, with any outcome.
     Returned(Arc<Core>),
     /// The raise of a sequence's `next` has ended, with any outcome.
     Raised(Arc<Core>),

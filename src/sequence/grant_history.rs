@@ -153,8 +153,8 @@ impl GrantHistory {
         rare.left.push(before);
     }
 
-    /// Returns how the grant contradicts the history; `None` if it does not. If it does, the store has lost
-    /// committed writes through a restored backup or a failover.
+    /// Returns how the grant contradicts the history; `None` if it does not. A contradiction means that the
+    /// store has lost committed writes, through a restored backup or a failover.
     pub(crate) fn gone_back(&self, grant: &Grant) -> Option<String> {
         let known = self.known(grant.identity.incarnation)?;
         let (range, epoch, last) = (grant.range, grant.identity.epoch, known.last);
@@ -310,7 +310,7 @@ mod tests {
         history.forget_from(51);
         assert_eq!(history.largest_held(), Some(20));
         history.forget_from(11);
-        assert_eq!(history.largest_held(), Some(10), "ids before the gap count as held");
+        assert_eq!(history.largest_held(), Some(10), "ids below 11 count as held, even if never granted");
         granted(&mut history, 41, 50);
         history.note(&grant(1, 1, 1));
         history.forget_from(1);

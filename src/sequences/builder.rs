@@ -206,8 +206,8 @@ impl<T: Id> SequenceBuilder<T> {
             return Err(Error::from(ErrorKind::Closed).of(name).during(Operation::Configure));
         }
         if *core.settings != settings {
-            let message = "it is already open in this process with other settings or another id type; open \
-                           it once and clone it";
+            let message = "the sequence is open in this process with other settings or another id type; open \
+                           it once and clone the allocator";
             return Err(Error::new(ErrorKind::Conflict, message).of(name).during(Operation::Configure));
         }
         Ok(allocator)

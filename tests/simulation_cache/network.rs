@@ -28,7 +28,7 @@ pub(crate) struct Weather {
     pub(crate) slow_answer: u32,
 }
 
-/// The connection to one server, for all processes.
+/// The simulated network between all processes and one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     pub(crate) server: Arc<Mutex<Server>>,

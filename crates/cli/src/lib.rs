@@ -40,7 +40,7 @@ const UNBROKEN: Duration = Duration::from_secs(5);
 /// Held during an uninterruptible change.
 static WRITING: Mutex<()> = Mutex::const_new(());
 
-/// Runs `work`. A signal that arrives meanwhile takes effect after `work`, or after [`UNBROKEN`].
+/// Runs `work`. A signal during `work` takes effect when `work` ends, or after [`UNBROKEN`].
 pub(crate) async fn unbroken<T>(work: impl Future<Output = T>) -> T {
     let _held = WRITING.lock().await;
     work.await

@@ -159,7 +159,7 @@ pub(crate) async fn off_runtime<T: Send + 'static>(work: impl FnOnce() -> T + Se
     tokio::task::spawn_blocking(work).await.expect("the measurement does not panic")
 }
 
-// A share is 0 to 1, so the cast neither loses a sign nor overflows.
+// The share is not negative and is limited to 1, so the cast neither loses a sign nor overflows.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 fn steps(share: f64) -> u64 {
     (share.min(1.0) * PER_RUN as f64) as u64

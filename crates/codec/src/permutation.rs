@@ -41,8 +41,8 @@ const LABEL: &[u8] = b"idmill permutation v1";
 /// - The round key is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1` and
 ///   `max` (8 bytes, little-endian): first half, second half.
 /// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the round key, over the eight bytes of
-///   `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd one `low ^= F(r, high)`,
-///   cut to the half's bits.
+///   `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd round
+///   `low ^= F(r, high)`; F is truncated to the width of the half that it changes.
 /// - While the result is larger than `max`, all rounds are applied to it again.
 ///
 /// The domain contains more than half of the 2^w numbers. So a number needs fewer than two passes on

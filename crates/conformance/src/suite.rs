@@ -41,8 +41,8 @@ impl Suite {
         Self { setup, filters: Vec::new(), seed: None }
     }
 
-    /// Sets the engine to start, kill and pause. A store without an engine is embedded: it has no connections
-    /// to cut.
+    /// Sets the engine, which the suite starts, kills and pauses. A store without an engine is embedded: it
+    /// has no connections to cut.
     pub fn engine(mut self, engine: impl Engine + 'static) -> Self {
         self.setup.engine = Some(Box::new(engine));
         self

@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(20);
 /// Long enough for data in flight to arrive.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// An engine that answers with the same number of bytes, each one larger, and stores all input.
+/// An engine that echoes each byte incremented by one, and records all input.
 struct Engine {
     address: SocketAddr,
     arrived: watch::Receiver<Vec<u8>>,

@@ -79,12 +79,12 @@ pub(crate) struct Standing {
 impl Readiness {
     /// Makes the server permanently unready.
     pub(crate) fn leave(&self) {
-        // Relaxed: no other data depends on it.
+        // Relaxed: no other data depends on this flag.
         self.leaving.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn is_leaving(&self) -> bool {
-        // Relaxed: no other data depends on it.
+        // Relaxed: no other data depends on this flag.
         self.leaving.load(Ordering::Relaxed)
     }
 
@@ -101,7 +101,7 @@ impl Readiness {
     /// in memory are still served.
     pub(crate) fn doubt(&self, error: &Error) {
         if error.kind() == ErrorKind::StoreViolation {
-            // Relaxed: no other data depends on it.
+            // Relaxed: no other data depends on this flag.
             self.doubted.store(true, Ordering::Relaxed);
         }
     }

@@ -118,8 +118,8 @@ impl Drop for Turn<'_> {
             let mut queue = queue.lock();
             queue.under_way -= 1;
             if queue.under_way == 0 {
-                // No batch is left to send the waiting requests. Dropping them gives their callers an
-                // unknown outcome.
+                // No batch is left to send the waiting requests. Dropping these requests gives their callers
+                // an unknown outcome.
                 queue.waiting.clear();
             }
         }

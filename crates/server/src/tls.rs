@@ -147,7 +147,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
 fn invalid_pem(file: &Path, error: &pem::Error) -> Error {
     match error {
         pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. } => {
-            unreadable(file, &"invalid PEM: write `BEGIN` and `END` on lines of their own")
+            unreadable(file, &"invalid PEM: put `BEGIN` and `END` on separate lines")
         }
         other => unreadable(file, other),
     }
@@ -211,7 +211,7 @@ mod tests {
         let error =
             PrivateKeyDer::from_pem_file(&key).map_err(|error| invalid_pem(&key, &error)).unwrap_err();
         let expected =
-            "server.key cannot be used for TLS: invalid PEM: write `BEGIN` and `END` on lines of their own";
+            "server.key cannot be used for TLS: invalid PEM: put `BEGIN` and `END` on separate lines";
         assert!(error.to_string().contains(expected), "{error}");
     }
 

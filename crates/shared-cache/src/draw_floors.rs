@@ -1,9 +1,9 @@
 //! The largest ids of each sequence that this process got through a window and from its source.
 //!
-//! A claimed range is above all ids that were known before it was requested, because all ids in a window were
-//! claimed before. Otherwise the source went back in time. *Drawn* ids are above those drawn before, as long
-//! as the sequence has one window. If the name or address now belongs to a different window, that window may
-//! have a range that was claimed earlier.
+//! Claims ascend, and all ids in a window come from earlier claims. So a new claim is above all ids that were
+//! known when the claim was requested; otherwise the source went back in time. *Drawn* ids are above those
+//! drawn before, as long as the sequence has one window. If the name or address now belongs to a different
+//! window, that window may have a range that was claimed earlier.
 
 use idmill::__private::BoundedMap;
 use idmill::SequenceName;

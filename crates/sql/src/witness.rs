@@ -11,8 +11,8 @@ pub(crate) const COLUMNS: [&str; 2] = ["name", "record"];
 /// The error for a table with other columns; `columns` lists them.
 pub(crate) fn not_ours(table: &str, columns: &str) -> Error {
     let message = format!(
-        "the table {table} for records has other columns: {columns}; keep records in a store with another \
-         table name"
+        "{table} is not a records table (its columns are {columns}); set `table=NAME` for the records table \
+         `NAME_witness`"
     );
     Error::new(ErrorKind::Conflict, message)
 }

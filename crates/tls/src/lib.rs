@@ -77,7 +77,7 @@ fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
 fn reason(error: &pem::Error) -> String {
     match error {
         pem::Error::IllegalSectionStart { .. } | pem::Error::MissingSectionEnd { .. } => {
-            "invalid PEM: write `BEGIN` and `END` on lines of their own".to_owned()
+            "invalid PEM: put `BEGIN` and `END` on separate lines".to_owned()
         }
         other => other.to_string(),
     }
@@ -123,7 +123,7 @@ mod tests {
     fn pem_error_contains_no_line_of_the_file() {
         for key in ["-----BEGIN PRIVATE KEY----- c2VjcmV0", "-----BEGIN PRIVATE KEY-----\nc2VjcmV0\n"] {
             let error = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap_err();
-            assert_eq!(reason(&error), "invalid PEM: write `BEGIN` and `END` on lines of their own");
+            assert_eq!(reason(&error), "invalid PEM: put `BEGIN` and `END` on separate lines");
         }
         let none = PrivateKeyDer::from_pem_slice(b"").unwrap_err();
         assert_eq!(reason(&none), "no items found");

@@ -1,5 +1,5 @@
-//! The arguments of `idmill serve` and `idmill token`. Every build parses them, so that the help of both
-//! commands is the same.
+//! The arguments of `idmill serve` and `idmill token`. Every build parses these arguments, even without the
+//! feature `serve`, so that the help does not depend on this feature.
 
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 

@@ -2,7 +2,7 @@
 //! removed and imported. No id is a duplicate, a restore needs no operator, and the doctor reports no error
 //! for a sound store.
 //!
-//! `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED` are as for the servers.
+//! For `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED`, see `main.rs`.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -65,7 +65,8 @@ async fn guarded_soak_hands_out_no_duplicates() {
     }
     let mut soak = Soak::over(place, restored).await;
     let (begun, mut random) = (Instant::now(), Rng::with_seed(seed));
-    // Begin with the two events that could cause duplicates, on the store that is restored fastest.
+    // First run `put back and revoked` and `refused removal and emptied`, so that every run has both, on the
+    // store that is restored fastest.
     for event in [2, 4] {
         soak.suffer(0, event, &mut random).await;
     }

@@ -227,7 +227,7 @@ pub fn trials() -> &'static [Trial] {
         allocators {
             nonsense_is_refused [] "Repeated, foreign, empty and oversized grants are rejected by the allocator."
             drawn_by_allocators [] "Allocators with separate clients never draw the same id."
-            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes never draw the same id, whatever fault the store has."
+            drawn_by_processes [Processes ShortTimeout] "Allocators of several processes draw no id twice, even if processes, connections or the engine fail."
         }
     };
     TRIALS

@@ -142,7 +142,7 @@ pub(crate) enum Bug {
     TakesLateReplies,
     /// Panics on nonsense from the engine.
     Panics,
-    /// Keeps a broken connection.
+    /// Does not reconnect after its connection has broken.
     NeverReconnects,
     /// Treats a broken connection as a refusal.
     GivesUp,

@@ -194,5 +194,5 @@ impl Kind {
 
 /// Parses a bound. Bounds are kept as text so that messages can quote them.
 fn bound(text: &str) -> Duration {
-    parse_duration(text).expect("the bounds of an option are durations")
+    parse_duration(text).expect("the bounds and the step of a `Duration` option are valid durations")
 }

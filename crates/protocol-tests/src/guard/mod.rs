@@ -353,7 +353,7 @@ impl Guard {
     }
 }
 
-/// The state before a write of the ledger that `change` returns, if any.
+/// Returns the state before the write of the ledger that `change` returns; `Idle` if there is no such ledger.
 fn at_once(
     seen: Option<Ledger>,
     change: impl Fn(&Ledger) -> Option<Ledger>,

@@ -92,7 +92,8 @@ fn full() -> Problem {
 /// timeout.
 pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response {
     timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
-        let detail = "the request took more than 60 s; send its body without a pause, and check whether it took effect";
+        let detail = "the request took more than 60 s; check whether it took effect before you retry, and \
+                      send its body without a pause";
         Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
     })
 }

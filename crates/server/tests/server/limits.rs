@@ -37,7 +37,7 @@ async fn client(server: &Running, secret: &Secret) -> Client {
 
 /// Sets a rate so low that the burst is not refilled during a test.
 fn few(token: &mut Token, burst: u32) {
-    // The lowest rate is one per second, so the burst decides.
+    // One per second is the lowest rate: during a short test, it adds few requests to the burst.
     (token.requests_per_second, token.burst) = (NonZeroU32::new(1), NonZeroU32::new(burst));
 }
 

@@ -115,7 +115,8 @@ pub fn unconnected(kind: ErrorKind, error: impl StdError + Send + Sync + 'static
     let mut message = chain(&error);
     let remedy = match kind {
         ErrorKind::Denied => {
-            "check the user, its password and the server's certificate (`sslrootcert=FILE` names a root)"
+            "check the user, its password and the server's certificate; for a private root certificate, set \
+             `sslrootcert=FILE`"
         }
         ErrorKind::InvalidInput => "write credentials as `postgres://USER:PASSWORD@HOST:PORT/DATABASE`",
         ErrorKind::Unsupported => "the server does not support TLS; set `sslmode=prefer` or `disable`",

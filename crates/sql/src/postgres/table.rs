@@ -294,7 +294,7 @@ impl Table {
     pub(super) fn must_last(&self, found: &Relation, or_else: &str) -> Result<()> {
         let Some(part) = &found.forgetful else { return Ok(()) };
         let message = format!(
-            "{}: {part} is unlogged, temporary or foreign: after a crash {or_else}; if it is unlogged, \
+            "{}: {part} is unlogged, temporary or foreign, so {or_else} after a crash; if unlogged, run \
              ALTER TABLE {part} SET LOGGED",
             self.sql()
         );

@@ -249,8 +249,8 @@ impl Log {
 
     fn removed(path: &Path) -> Error {
         let message = format!(
-            "{} was removed or replaced while in use; stop all users, then run `idmill set NAME --next N` \
-             with N above the ids in use",
+            "{} was removed or replaced; stop all processes using it, then run `idmill set NAME --next N` \
+             with N above all ids in use",
             path.display()
         );
         Error::new(ErrorKind::StoreViolation, message)

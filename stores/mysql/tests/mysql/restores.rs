@@ -95,7 +95,7 @@ async fn configured(settings: &str) -> Option<Engine> {
     Some(engine)
 }
 
-/// A server and its replica, which receives the log once it is ready.
+/// Starts a primary and a replica that replicates from it.
 async fn pair() -> Option<(Engine, Engine)> {
     let primary = configured("server_id = 1\nlog_bin\nsync_binlog = 1\n").await?;
     let replica = configured("server_id = 2\n").await?;

@@ -93,7 +93,7 @@ struct Kept {
     /// With `values=first`: ids of this identity below this number may belong to a block of a
     /// larger increment.
     floor: Option<(Identity, i64)>,
-    /// The sequence as SQL names it; empty before the first read.
+    /// The quoted, schema-qualified name of the sequence; empty before the first read.
     sql: String,
 }
 

@@ -20,7 +20,7 @@ async fn their_table_is_made_for_the_first_of_them() {
     assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     let ddl = schemes().parse(&url(&engine, "&schema=public")).unwrap().witness_ddl().unwrap().unwrap();
     assert!(error.to_string().contains(&ddl), "{error}");
-    // Concurrent swaps: each creates the table, and one writes.
+    // Concurrent swaps: each tries to create the table, and exactly one writes the record.
     let stores = [open(&engine).await, open(&engine).await, open(&engine).await, store];
     let racing = stores.iter().map(|store| store.swap_record(&s, None, "a"));
     let written = futures_util::future::join_all(racing).await;
@@ -38,8 +38,8 @@ async fn unsafe_or_foreign_witness_table_is_rejected() {
     let (store, s, admin) = (open(&engine).await, name("s"), client(&engine).await);
     for (table, hint) in [
         ("UNLOGGED TABLE idmill_witness (name text PRIMARY KEY, record text)", "SET LOGGED"),
-        ("TABLE idmill_witness (name text PRIMARY KEY, other text)", "other columns: name, other"),
-        ("VIEW idmill_witness AS SELECT 's' AS name, 'a' AS record", "other columns: name, record"),
+        ("TABLE idmill_witness (name text PRIMARY KEY, other text)", "its columns are name, other"),
+        ("VIEW idmill_witness AS SELECT 's' AS name, 'a' AS record", "its columns are name, record"),
     ] {
         admin.batch_execute(&format!("CREATE {table}")).await.unwrap();
         for error in [

@@ -93,7 +93,8 @@ async fn rolled_back_write_is_unavailable_cut_write_is_unknown() {
         until_waiting(&watcher, 1).await;
         if !ends.is_empty() {
             let sql = format!("SELECT {ends}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
-            // Repeat: between the short and the long wait, no statement waits for the lock.
+            // Repeat: the store waits briefly for the lock, then retries with a longer timeout. In between,
+            // no statement waits.
             while !outcome.is_finished() && watcher.execute(&sql, &[]).await.unwrap() == 0 {}
         }
         let error = outcome.await.unwrap().unwrap_err();

@@ -106,7 +106,7 @@ async fn a_promoted_replica_that_is_refused() {
     let [(_, error)] = &refused[..] else { panic!("{refused:?}") };
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(options.failover(Failover::Allow).refused().await.unwrap().is_empty());
-    // The new next id is below the claimed ids: the guard skips the ids in between.
+    // The new next id has already been claimed: the guard raises the next id above all claimed ids.
     process.set_next(40).await.unwrap();
     assert_eq!(ids.draw(100).await, 1);
 }

@@ -54,8 +54,7 @@ fn remedy(fault: &Fault, kind: ErrorKind) -> Option<Cow<'static, str>> {
         )
         .into(),
         ("ERR", ErrorKind::Unsupported) => {
-            format!("check that this is an idmill server whose release has {COMMAND}, version {VERSION}")
-                .into()
+            format!("check that this is an idmill server that supports version {VERSION} of {COMMAND}").into()
         }
         (_, ErrorKind::UnknownOutcome) => "the request may have been applied".into(),
         (_, ErrorKind::Unavailable) => "nothing was changed".into(),
@@ -89,7 +88,7 @@ mod tests {
             ("NOPERM the token lacks the right `reserve`", Denied, "needs the right `reserve`"),
             ("NOPROTO this server speaks version 2 of IDMILL.STORE", Unsupported, "has version 1"),
             ("ERR max number of clients reached", Unavailable, "nothing was changed"),
-            ("ERR unknown command 'idmill.store'; idmill supports INCR", Unsupported, "whose release has"),
+            ("ERR unknown command 'idmill.store'; idmill supports INCR", Unsupported, "supports version 1"),
             ("ERR this server has no tokens; send commands without AUTH", Denied, "remove the token"),
             ("ERR the request is not valid in version 1: expected value", InvalidInput, "version 1"),
             ("ERR Protocol error: invalid bulk length", InvalidInput, "bulk"),
