@@ -7,7 +7,9 @@ use crate::name::SequenceName;
 pub fn exhausted(name: &SequenceName, last: u64) -> Error {
     Error::new(
         ErrorKind::Exhausted,
-        format!("exhausted: {last} was its last id; raise its max or the id type, or use another sequence"),
+        format!(
+            "exhausted: {last} was its last id; raise its max, use a wider id type, or use another sequence"
+        ),
     )
     .of(name)
 }

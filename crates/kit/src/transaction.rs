@@ -17,8 +17,8 @@ pub fn must_fit(grant: &Grant, name: &SequenceName, count: u64, floor: u64, ceil
     let (left, last) = (grant.range.len(), grant.bounds.max().min(ceiling));
     if left < count {
         let message = format!(
-            "exhausted: {count} ids requested, {left} left up to {last}; request fewer, raise `max` or the \
-             id type"
+            "exhausted: {count} ids requested, {left} left up to {last}; request fewer, raise `max`, or use a \
+             wider id type"
         );
         return Err(Error::new(ErrorKind::Exhausted, message).of(name));
     }
