@@ -17,8 +17,8 @@ use std::time::Duration;
 ///
 /// In async code of a runtime that drives the refills and has no other thread, each call that must wait
 /// immediately fails with [`InvalidInput`](crate::ErrorKind::InvalidInput); the error names the method to
-/// use. On a worker of a larger runtime that drives the refills, a call can block its own refill until its
-/// timeout.
+/// use. On a worker of a multi-threaded runtime that drives the refills, a call can block its own refill
+/// until the call's timeout.
 #[derive(Debug)]
 #[must_use = "a view does nothing itself; call one of its methods"]
 pub struct Blocking<V> {

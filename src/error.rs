@@ -76,11 +76,11 @@ string_enum! {
         /// Await `next()`, or retry when the refill has completed.
         Empty = "empty",
         /// Too few ids are left within the sequence's bounds and the id type. Permanent, unless the
-        /// sequence's max is raised or ids are given back: ids never wrap. The first call after 30 s queries
+        /// sequence's max is raised or ids are given back: ids never wrap. 30 s later, the next call queries
         /// the store again.
         Exhausted = "exhausted",
-        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) callers were waiting until the deadline. A
-        /// `take` may have consumed ids.
+        /// [`max_waiting`](crate::SequencesBuilder::max_waiting) other callers were waiting, until this
+        /// call's deadline. A `take` may have consumed ids.
         Overloaded = "overloaded",
         /// The caller's deadline passed. The source is the store's last error, if there was one. Ids reserved
         /// for this caller serve later calls, go back to the store or become a gap.
@@ -91,10 +91,10 @@ string_enum! {
         /// The store did not answer a request, which it may or may not have applied. The allocator never
         /// assumes either outcome.
         UnknownOutcome = "unknown_outcome",
-        /// The allocator, its runtime or the store's pool was closed, or this process was forked from the one
-        /// that opened it. A fork must open its own.
+        /// The allocator, its runtime or the store's pool was closed, or was opened before this process was
+        /// forked. A child process must open its own `Sequences`.
         Closed = "closed",
-        /// An argument, URL or setting is invalid, or a call would block itself. Nothing was changed.
+        /// An argument, URL or setting is invalid, or a call would block its own refill. Nothing was changed.
         InvalidInput = "invalid_input",
         /// No such sequence, table, file or database.
         NotFound = "not_found",
@@ -270,9 +270,9 @@ impl Error {
         self.amend(|context| context.source = Some(source))
     }
 
-    /// Marks a transient error of a store that will not grant soon, such as a standby, or a pool whose
-    /// connections are held by the waiting callers. Calls that wait for ids then return this error instead
-    /// of waiting for the next attempt. Attempts continue.
+    /// Marks a transient error of a store that will not grant soon, such as a standby, or a store whose
+    /// pooled connections are all held by waiting callers. Calls that wait for ids then return this error
+    /// instead of waiting for the next attempt. Attempts continue.
     #[must_use]
     pub fn refusing_waiters(self) -> Self {
         self.amend(|context| context.refuses_waiters = true)

@@ -1,8 +1,7 @@
 //! Types that ids can have.
 //!
-//! Internally, every id is a `u64` in the sequence's own domain. [`Id`] defines the part of that domain that
-//! a type can hold. Ids are checked against it once per range, so that the conversion on the hot path is
-//! free.
+//! Internally, every id is a `u64`. [`Id`] defines the values that a type can hold. Each range is checked
+//! against these bounds once, so that the conversion of an id on the hot path is free.
 
 use std::fmt;
 use std::num::{NonZeroI32, NonZeroI64, NonZeroU32, NonZeroU64};
@@ -110,9 +109,9 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 
 /// Defines an id type: a tuple struct over a type that is already an [`Id`].
 ///
-/// Given a struct definition, this defines the struct and implements `Clone`, `Copy`, `Debug`, `Eq`, `Ord`,
-/// `Hash`; `Display` and `FromStr` in decimal digits; `From<OrderId>` for the inner type, and `TryFrom` from
-/// it. Your own attributes and derives are kept.
+/// Given a struct definition, the macro defines the struct and implements `Clone`, `Copy`, `Debug`, `Eq`,
+/// `Ord`, `Hash`; `Display` and `FromStr` in decimal digits; `From` to the inner type, and `TryFrom` from the
+/// inner type. Your own attributes and derives are kept.
 ///
 /// ```
 /// idmill::id_type! {
@@ -130,8 +129,8 @@ non_zero!(NonZeroU64 => u64, NonZeroI64 => i64, NonZeroU32 => u32, NonZeroI32 =>
 /// # Ok::<(), idmill::Error>(())
 /// ```
 ///
-/// Given only the name and the inner type, it implements [`Id`] for a struct that you have defined, and
-/// nothing else:
+/// Given only the name and the inner type, the macro implements [`Id`] for a struct that you have defined,
+/// and nothing else:
 ///
 /// ```
 /// #[derive(Clone, Copy, Debug, PartialEq)]

@@ -73,9 +73,9 @@
 //! # Forking
 //!
 //! Connect *after* a `fork()`, in each child. A child has a copy of the ids in its parent's memory, and both
-//! would hand them out. The child returns [`ErrorKind::Closed`] where the check costs nothing: at the
-//! watermark, at the end of a range in memory, before it waits and before a refill. It never reserves ids.
-//! Until the first of these checks, its draws duplicate its parent's ids.
+//! would hand them out. Calls in the child return [`ErrorKind::Closed`] where a check of the process costs
+//! nothing: at the watermark, at the end of a range in memory, before a wait and before a refill. The child
+//! never reserves ids. Until the first of these checks, its draws duplicate its parent's ids.
 //!
 //! Spans and events go to `tracing`.
 

@@ -10,7 +10,8 @@ use crate::error::{Error, Operation, Result};
 /// A sequence's name: 1 to 200 bytes of UTF-8 without control characters and without leading or trailing
 /// white space.
 ///
-/// The name is not enough to identify a sequence: see [`Identity`](crate::store::Identity).
+/// A sequence that was removed and created again keeps its name, but not its
+/// [`Identity`](crate::store::Identity).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SequenceName(Arc<str>);
 

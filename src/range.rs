@@ -303,7 +303,7 @@ impl<T> Ranges<T> {
 }
 
 impl Ranges {
-    /// Returns the only id of a reply to a caller that wanted one.
+    /// Returns the id of a reply to a caller that requested one id.
     pub(crate) fn only<T: Id>(&self) -> T {
         let id = self.as_slice().first().and_then(IdRange::first);
         T::from_raw(id.expect("the engine answers with the requested number of ids"))

@@ -1,4 +1,5 @@
-//! Feature `serde`: names and kinds as text, ids as numbers, ranges as data. All input is checked.
+//! Feature `serde`: names and kinds as text, ids as numbers, ranges as start and length. All input is
+//! checked.
 
 use std::borrow::Cow;
 use std::str::FromStr;

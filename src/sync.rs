@@ -21,7 +21,7 @@ use std::fmt;
 use std::hash::Hash;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `work`, which calls foreign code and leaves nothing half done; `None` if it panics.
+/// Runs `work`, which must leave no state half changed if it panics; returns `None` if it does.
 pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }

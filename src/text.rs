@@ -1,7 +1,7 @@
 //! Text forms of ranges, bounds and identities.
 //!
-//! Ranges are written as in Rust: `1..11`, without the end. `1..=10` is accepted too. The end of a range can
-//! be 2^64, so every range has this form, including empty ones and those up to `u64::MAX`.
+//! Ranges are written as in Rust, with an exclusive end: `1..11`. `1..=10` is accepted too. The exclusive end
+//! can be 2^64, so this form exists for every range, including empty ones and those up to `u64::MAX`.
 
 use std::fmt;
 use std::ops;

@@ -23,8 +23,8 @@ impl Wake for Unpark {
 /// Extra time after the deadline, so that the actor's more precise error can arrive first.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// Waits for the actor's reply until the deadline plus [`GRACE`]; the extra time only matters if the actor's
-/// runtime does not run.
+/// Waits for the actor's reply until the deadline plus [`GRACE`]; the wait lasts that long only if the
+/// actor's runtime does not run.
 ///
 /// # Errors
 /// Returns [`ErrorKind::InvalidInput`] without waiting if this thread would have to produce the reply. The
@@ -87,13 +87,13 @@ fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
 /// entered a runtime, drives no tasks: it has no budget that can run out.
 fn is_in_a_poll() -> bool {
     let mut context = Context::from_waker(Waker::noop());
-    // tokio counts the budget in a byte. The surrounding poll yields earlier because of this; there is no
-    // other effect.
+    // tokio counts the budget in a byte. This loop uses the budget up, so the surrounding poll yields
+    // earlier; there is no other effect.
     (0..=u8::MAX).any(|_| pin!(coop::consume_budget()).poll(&mut context).is_pending())
 }
 
 /// Returns whether tokio refuses to block on this thread. A poll without a budget, as in
-/// `task::unconstrained`, can only be detected this way. tokio panics to refuse, and the panic message may be
+/// `task::unconstrained`, can only be detected this way. tokio refuses by a panic, whose message may be
 /// printed.
 fn refuses_to_block(runtime: &RuntimeHandle) -> bool {
     unless_it_panics(|| runtime.block_on(async {})).is_none()

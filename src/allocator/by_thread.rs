@@ -14,6 +14,6 @@ pub(super) fn draw_slow(blocks: &ThreadBlocks, core: &Arc<Core>) -> Result<u64, 
     }
     let mut segment = core.stock.current();
     let id = blocks.renew(&core.stock, &core.stats, || core.take_some(core.settings.block, &mut segment));
-    // Without a block, this returns the reason, or an id that has arrived since.
+    // If memory had no block, this returns the reason, or an id that has arrived since.
     id.map_or_else(|| core.draw(&mut segment), Ok)
 }

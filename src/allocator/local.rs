@@ -1,9 +1,9 @@
 //! A per-thread cache of the segments last drawn from, for callers of `&Allocator`.
 //!
-//! Loading an `ArcSwap` for every draw costs as much as three to four atomic instructions, for its debt
-//! slots. A cached segment needs no revalidation: while it has ids, a draw from it is correct whether or not
-//! it is still the published one, and revoking seals it. So a draw only looks up its sequence's slot and does
-//! one `fetch_add`.
+//! Loading an `ArcSwap` for every draw costs as much as three to four atomic instructions, because it writes
+//! a debt slot. A cached segment needs no revalidation: while it has ids, a draw from it is correct whether
+//! or not it is still the published one, and revoking seals it. So a draw only looks up its sequence's slot
+//! and does one `fetch_add`.
 //!
 //! The cache grows with the number of sequences that the thread draws from, up to [`MOST`] slots of 16 bytes.
 //! At that size, a new sequence without a free slot in reach overwrites one; this costs a reload, never an

@@ -66,7 +66,7 @@ impl<T: Id> Allocator<T> {
     /// [`ErrorKind::Empty`] if memory holds no ids, as always under [`Order::Global`];
     /// [`ErrorKind::Exhausted`], after which the store is queried again at most every 30 s;
     /// [`ErrorKind::Closed`], permanently.
-    #[allow(clippy::inline_always)] // a call, and the error it returns by memory, cost as much as the draw
+    #[allow(clippy::inline_always)] // a call that returns its error through memory costs as much as the draw
     #[inline(always)]
     pub fn try_next(&self) -> Result<T> {
         match self.draw_fast() {
@@ -76,8 +76,8 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Returns the next id if a cached segment or block has one.
-    #[allow(clippy::inline_always)] // two small bodies, of which a caller's branch predictor sees one
-    #[inline(always)]
+    #[allow(clippy::inline_always)] // two small bodies; a caller usually needs only one, so the branch is
+    #predicted [inline(always)]
     fn draw_fast(&self) -> Option<u64> {
         match &self.core().blocks {
             None => local::draw(self.core()),

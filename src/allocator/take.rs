@@ -66,8 +66,8 @@ impl<T: Id> Allocator<T> {
         timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
-    /// Returns `n` ids if memory holds `n`. If it holds fewer, they stay there: only the actor can put ids
-    /// back. If concurrent draws take some of them, the error contains the part that was taken.
+    /// Returns `n` ids if memory holds `n`. If memory holds fewer, this draws none: only the actor can put
+    /// ids back. If concurrent draws take some of them, the error contains the part that was taken.
     fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Option<Part>>> {
         let core = self.core();
         let most = core.settings.max_take;
@@ -142,8 +142,9 @@ fn surely_left(core: &Core, want: u64) -> bool {
     want == 1 || core.stats.unreserved(core.settings.ceiling).is_some_and(|left| left / 2 >= want)
 }
 
-/// Returns how many ids the store has left to reserve. `None` if it does not answer, or takes nothing back:
-/// such a store may hold ids that its counter does not show, so only a reserve can find out.
+/// Returns how many ids the store has left to reserve. `None` if the store does not answer or takes no ids
+/// back: such a store, for example a window, may hold ids that its counter does not show, so only a reserve
+/// shows how many are left.
 async fn left_in_store(core_ref: &CoreRef, limit: Duration) -> Option<Known> {
     let (core, store) = (&core_ref.core, core_ref.shared.store.clone());
     if !core_ref.shared.can.gives_back {

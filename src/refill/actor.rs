@@ -2,8 +2,9 @@
 //!
 //! It makes no decisions: it passes events to the drivers, sends their reserves to the store, and passes the
 //! answers back as events. Reserves that are due together share one round trip if the store supports batches.
-//! Otherwise each is sent separately, so that no sequence waits for another. A sequence that was unavailable
-//! while others in its batch were granted is reserved separately until it gets another answer.
+//! Otherwise each is sent separately, so that no sequence waits for another. If a reserve was `Unavailable`
+//! while others in its batch were granted, later reserves of its sequence are sent separately, until one gets
+//! another answer.
 
 use std::collections::{BTreeSet, HashSet};
 use std::future::{Future, poll_fn};
@@ -73,7 +74,7 @@ pub(crate) struct Actor {
     /// Requested by the drivers, and not sent yet.
     reserves: Vec<(Arc<Core>, Reserve)>,
     /// The [`Core::key`] of each sequence that was unavailable in a batch in which others were granted. The
-    /// store may have to wait for it, so it is reserved separately.
+    /// store may wait for such a sequence and delay the others, so it is reserved separately.
     alone: HashSet<u64>,
     sweep: Sweep,
 }
@@ -254,7 +255,7 @@ impl Actor {
         self.under_way.push(RoundTrip::reserve(&self.store_runtime, store, reserves, limit));
     }
 
-    /// Gives the rest back, or drops it if the store takes none, and then notifies the driver.
+    /// Gives the unused ids back, or drops them if the store takes no ids back, and then notifies the driver.
     fn return_rest(&self, rest: PendingGiveBack) {
         let limit = self.config.store_timeout;
         self.under_way.push(if self.config.can.gives_back {

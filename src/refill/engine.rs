@@ -1,6 +1,6 @@
 //! The decisions of the refill, without clock, I/O or runtime: events in, effects out.
 //!
-//! Its guarantees hold for every order of events; the oracle in `fuzz/engine/` checks them:
+//! The engine's guarantees hold for every order of events; the oracle in `fuzz/engine/` checks them:
 //!
 //! - at most one reserve is in flight, and each is answered by one event;
 //! - waiting callers get the head of a range, in the order of their arrival; the rest is published before
@@ -27,8 +27,8 @@ use crate::sequence::time::Time;
 use crate::store::{Change, Grant, Identity};
 use crate::sync::Arc;
 
-/// How long an exhausted sequence fails without a new reserve. Then the next caller starts one: its max may
-/// have been raised. This is long enough that callers in a loop put little load on the store.
+/// How long an exhausted sequence fails without a new reserve. Then the next caller starts one, since the
+/// sequence's max may have been raised. At this interval, callers in a loop put little load on the store.
 pub(super) const END_STANDS: Duration = Duration::from_secs(30);
 
 /// The reserve in flight.
@@ -51,7 +51,7 @@ pub(crate) struct Engine<W> {
     queue: Queue<W>,
     /// Boxed, since most sequences usually have none.
     flight: Option<Box<InFlight>>,
-    /// Whether memory is low and nothing has been granted for that yet.
+    /// Whether memory is low and no grant has followed yet.
     low: bool,
     /// Whether the outcome of a reserve since the last grant is unknown. Then the next one is as small as
     /// possible, since its reply may be lost too.
@@ -286,7 +286,7 @@ impl<W: Waiter> Engine<W> {
         self.doubtful = false;
         self.policy.reserved(now.saturating_sub(flight.asked), &self.settings.sizing);
         if flight.revoked || self.ended.is_some() {
-            // It is unknown whether the range was reserved before or after the cause of the revocation.
+            // The store may have reserved the range before the event for which the caller revoked the ids.
             out.push(Effect::Void(grant.range.len()));
             return;
         }
@@ -397,8 +397,8 @@ impl<W: Waiter> Engine<W> {
 
     /// Returns the last held range to the store, which can then grant it again. Other held ids become a gap.
     fn return_excess(&mut self, out: &mut Vec<Effect<W>>) {
-        // Return nothing while a reserve is in flight: the store could grant the ids to it before this engine
-        // expects them again.
+        // Return nothing while a reserve is in flight: the reserve could fail with `Exhausted` before the ids
+        // are back, which would end the sequence.
         if self.flight.is_none()
             && self.ended != Some(ErrorKind::Closed)
             && let (Some(mut rest), Some(identity)) = (self.queue.pop_held(), self.history.identity())

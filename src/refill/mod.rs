@@ -11,7 +11,8 @@
 //! - [`round_trip`]: store calls in flight, in separate tasks.
 //! - `oracle`: the engine's guarantees, as a test that drives it with arbitrary events.
 //!
-//! The first seven run in the same form under loom, in the simulation, in property tests and in production.
+//! All modules up to [`driver`] run in the same form under loom, in the simulation, in property tests and in
+//! production.
 
 pub(crate) mod actor;
 pub(crate) mod driver;

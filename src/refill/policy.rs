@@ -13,16 +13,16 @@
 //! The watermark is never above the step. Together they are at most `max_buffered`, which also bounds the ids
 //! in memory that a restart loses. The step grows at most fourfold from one refill to the next.
 //!
-//! *A burst is demand, not rate.* B ids drawn in one burst raise the rate by B per two seconds (in a new
-//! sequence, up to 2.6 times that), and the pace by B per latency. This enlarges the step by half of B, and
-//! the watermark, which the step bounds, by the same amount. So memory never holds more than 2 × rate ×
+//! *A burst adds at most its own size.* B ids drawn in one burst raise the rate by B per two seconds (in a
+//! new sequence, up to 2.6 times that), and the pace by B per latency. So the step grows by half of B, and
+//! the watermark, which is at most the step, by the same amount. So memory never holds more than 2 × rate ×
 //! max(budget + 4 latencies, 0.1 s, 20 latencies) + B ids, where the rate includes the burst's share.
 //!
 //! *A load that grows tenfold and stays costs one wait.* One unit here is the number of ids drawn in one
 //! latency at the old rate R. The step is 20 units. When the waiting callers have been served, at most 6
-//! units of the step are drawn and at least 14 are left. The next refill must start at 10 units. The last
-//! watermark, 4 units, was drawn within one latency, so the pace rises to at least 2.9 R, which gives a
-//! watermark of 11 units.
+//! units of the step are drawn and at least 14 are left. The next refill must start at 10 units, which the
+//! new load draws in one latency. The last watermark, 4 units, was drawn within one latency, so the pace
+//! rises to at least 2.9 R, which gives a watermark of 11 units.
 
 use std::time::Duration;
 
@@ -44,11 +44,12 @@ const YOUNGEST: f64 = 1.0;
 const AGED: f64 = 20.0;
 /// The share of a latency peak that is still assumed one refill later.
 const PEAK_DECAY: f64 = 0.9;
-/// A refill lasts at least this long, in seconds, and this many times the store's latency.
+/// The ids of a refill last at least this long, in seconds, and this many times the store's latency.
 const SHORTEST_REFILL: f64 = 0.1;
 const REFILL_PER_LATENCY: f64 = 20.0;
 const LATENCY_MARGIN: f64 = 4.0;
-/// A refill lasts at least this many latencies at the current pace: half of the pace's measuring time.
+/// The ids of a refill last at least this many latencies at the current pace: half of the pace's measuring
+/// time.
 const PACE_MARGIN: f64 = PACE_OVER / 2.0;
 
 #[derive(Clone, Debug)]

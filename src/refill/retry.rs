@@ -7,7 +7,8 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use crate::error::Error;
 use crate::sequence::time::Time;
 
-/// Empty from a valid grant to the next failure or end. Boxed, since most sequences usually have no failure.
+/// `None` from a valid grant until a reserve fails or the sequence ends. Boxed, since most sequences usually
+/// have no failure.
 pub(super) struct Retry(Option<Box<Failed>>);
 
 struct Failed {

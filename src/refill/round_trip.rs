@@ -73,7 +73,7 @@ impl RoundTrip {
             let sequence = &core.name;
             match timeout(limit, task).await {
                 Ok(Ok(Ok(_))) => tracing::error!(%sequence, next, "the store went back in time: raised next"),
-                // A conflict if another process has raised `next` further.
+                // The error is a conflict if another process has raised `next` further.
                 Ok(Ok(Err(error))) => {
                     tracing::error!(%sequence, next, %error, "the store may have gone back in time: raising the next id failed");
                 }

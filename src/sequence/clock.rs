@@ -11,8 +11,8 @@ use crate::sequence::time::Time;
 /// nothing.
 const FAR: Duration = Duration::from_secs(86_400 * 365 * 30);
 
-/// The clock of the actor's runtime, also used for its callers' deadlines. Their own runtime may have another
-/// clock: tests can pause either.
+/// The clock of the actor's runtime, also used for its callers' deadlines. A caller's own runtime may have
+/// another clock: tests can pause each clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     runtime: RuntimeHandle,

@@ -10,7 +10,7 @@ use crate::store::{Change, Grant, Identity};
 /// reappeared.
 const LEFT: usize = 64;
 
-/// How far one incarnation was granted.
+/// The last granted id of one incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) identity: Identity,
@@ -36,8 +36,7 @@ struct Present {
     /// Never 0, so that `Option<Present>` takes no more memory than `Present`.
     incarnation: NonZeroU64,
     epoch: u64,
-    /// The first of the ids up to `last` that were granted without a gap and are still held; above `last` if
-    /// none are.
+    /// The first of the consecutive held ids that end at `last`; above `last` if there are none.
     first: u64,
     /// The store granted all ids up to this one, to any process.
     last: u64,
@@ -174,8 +173,8 @@ impl GrantHistory {
     }
 
     /// Returns the change that raises `next` above the ids granted before the store went back in time.
-    /// Without it, other processes with less history could be granted these ids again. It is harmless if it
-    /// is late or repeated.
+    /// Without this change, other processes with less history could be granted these ids again. A late or
+    /// repeated change is harmless.
     pub(crate) fn raise(&self, grant: &Grant) -> Option<Change> {
         self.gone_back(grant)?;
         go_on_after(self.known(grant.identity.incarnation)?.last, grant.identity)

@@ -2,9 +2,9 @@
 //!
 //! There are two queues. *Low-water signals* come from the hot path, through a lock-free queue that holds
 //! each sequence at most once. *Messages* come from revocations and from callers that have to wait, first in,
-//! first out, under a short lock. Both are bounded. A sequence signals once until the actor returns its
-//! permit, and reports a revocation once until the actor has handled it. Each waiting caller holds one of a
-//! limited number of places (see `allocator::wait`), and callers that gave up are removed before the queue
+//! first out, under a short lock. Both queues are bounded. A sequence signals once until the actor returns
+//! its permit, and reports a revocation once until the actor has handled it. Each waiting caller holds one of
+//! a limited number of places (see `allocator::wait`), and callers that gave up are removed before the queue
 //! grows.
 
 use std::collections::VecDeque;

@@ -41,7 +41,7 @@ pub(crate) struct Core {
     pub(super) revoked: AtomicBool,
     /// The number of allocators and handles of this core, or a mark that it was evicted.
     pub(super) users: AtomicUsize,
-    /// The index of the actor's state; only written by the actor.
+    /// The index of this core's driver in the actor; only the actor writes it.
     pub(crate) slot: AtomicUsize,
     /// The error of the last reserve; boxed, since there is seldom one. Only for reports, so loom does not
     /// need it.
@@ -66,7 +66,7 @@ pub(crate) struct Question {
     pub(crate) want: u64,
     /// The ids that the caller already has.
     pub(crate) part: Option<Part>,
-    /// An earlier answer of the store.
+    /// How many ids the store had left, if known.
     pub(crate) known: Option<Known>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) enum Message {
 /// Why no more messages will follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// No caller closed the sequences.
+    /// Not by `close`: no ids are given back.
     Abandoned,
     /// A caller closed the sequences, and waits until the unused ids are given back.
     Asked,
@@ -124,6 +124,6 @@ pub(crate) struct Mailbox {
     pub(super) low: SegQueue<Weak<Core>>,
     pub(super) wake: Notify,
     /// The actor's process. A fork sends and receives nothing, and waits for no lock: the thread that holds
-    /// it does not exist there.
+    /// the lock may not exist in the fork.
     pub(super) process: Process,
 }

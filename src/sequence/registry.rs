@@ -6,8 +6,9 @@
 //! (see [`Core::evict`]) accepts no new users: callers that find it remove it and create the next one.
 //!
 //! # History of evicted sequences
-//! The registry keeps the history of evicted sequences with grants, up to the limit of [`BoundedMap`]. So a
-//! lost sequence is still not created again, and a store that went back in time is still detected.
+//! The registry keeps the history of evicted sequences that were granted ids, up to the limit of
+//! [`BoundedMap`]. So a lost sequence is still not created again, and a store that went back in time is still
+//! detected.
 
 use std::fmt;
 

@@ -22,8 +22,8 @@ use crate::error::ErrorKind;
 use crate::range::IdRange;
 use crate::sync::{ArcSwapOption, AtomicU64, Ordering};
 
-/// The cursor after [`Segment::seal`]: larger than every length, and far below 2^63, which no offset may
-/// reach: 2^62 failing draws, one per nanosecond, take 146 years.
+/// The cursor after [`Segment::seal`]: larger than every length. No offset may reach 2^63: from this cursor
+/// on, that takes 2^62 failing draws, which at one per nanosecond is 146 years.
 const SEALED: u64 = 1 << 62;
 
 /// The maximum number of ids in one segment. Keeps `cursor + n` below [`SEALED`], unless 2^14 draws of a
@@ -31,10 +31,10 @@ const SEALED: u64 = 1 << 62;
 pub(crate) const MAX_LEN: u64 = 1 << 48;
 
 /// A cursor without other data on its cache line. In an `Arc` allocation, this field follows the two
-/// reference counts (16 bytes), and allocators align the allocation to 16 bytes. So the offset is at least 8
-/// bytes into its line, and the 48 bytes after it reach the end. Not crossbeam's `CachePadded`: its 128-byte
-/// alignment more than doubles an idle sequence's segment and measured no faster, since the data beyond the
-/// padding is written once.
+/// reference counts (16 bytes), and allocators align the allocation to 16 bytes. So `offset` is at least 8
+/// bytes into its cache line, and the 48 bytes after `offset` reach the line's end. Not crossbeam's
+/// `CachePadded`: its 128-byte alignment more than doubles an idle sequence's segment and measured no faster,
+/// since the data beyond the padding is written once.
 #[derive(Debug)]
 #[repr(C)]
 struct Cursor {

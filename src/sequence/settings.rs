@@ -100,8 +100,8 @@ pub(crate) enum Sizing {
     Adaptive(Adaptive),
 }
 
-/// The default limit of one `take`. A restart of the largest sequence may waste this number by default, so a
-/// cancelled take costs no more. Databases accept fewer ids in one statement.
+/// The default limit of one `take`. By default, a restart may waste up to this many ids of a large sequence,
+/// so a cancelled take costs no more. More are seldom useful: databases accept fewer in one statement.
 const LARGEST_TAKE: u64 = 1_000_000;
 
 /// The first adaptive step, and every step while replies are lost; smaller if `step` or `max_buffered`

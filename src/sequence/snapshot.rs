@@ -44,8 +44,8 @@ pub struct Snapshot {
     pub rate: f64,
     /// How long ids in memory last at that rate without the store; `None` while the rate is 0.
     pub time_to_empty: Option<Duration>,
-    /// How long the whole sequence lasts at that rate, if this is its only process; `None` while that is
-    /// unknown.
+    /// How long the whole sequence lasts at that rate, if this is its only process; `None` before the first
+    /// grant or while the rate is 0.
     pub time_to_exhaustion: Option<Duration>,
     /// The store's latency at the last grant, to 1 %; `None` before the first grant.
     #[cfg_attr(feature = "serde", serde(default))]

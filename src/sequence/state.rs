@@ -88,8 +88,8 @@ impl Core {
         self.left().saturating_sub(self.stats.dropped())
     }
 
-    /// Returns how many ids left memory by draws, or were sent to waiting callers. A `take` can lower this
-    /// count.
+    /// Returns how many ids left memory by draws, or were sent to waiting callers. Ids put back by a `take`
+    /// lower this count.
     pub(crate) fn left(&self) -> u64 {
         let stats = &self.stats;
         // Under the lock: ids that are being revoked would otherwise be counted as drawn.
@@ -158,7 +158,8 @@ impl Core {
         lost + held
     }
 
-    /// Lets later revocations send a message again. Called before the actor marks the reserve in flight.
+    /// Lets later revocations send a message again. Called before the actor marks the reserve in flight as
+    /// revoked.
     pub(crate) fn revocation_seen(&self) {
         // AcqRel: pairs with `revocation_is_known`.
         self.revoked.swap(false, Ordering::AcqRel);
@@ -222,8 +223,8 @@ impl Core {
         self.failure.lock().take();
     }
 
-    /// Whether the store last reported the sequence as exhausted, and memory is empty. The next caller may
-    /// start a reserve after a while; until that reserve is answered, the sequence stays exhausted.
+    /// Whether the store last reported the sequence as exhausted, and memory is empty. After 30 s, the next
+    /// caller may start a reserve; until that reserve is answered, the sequence stays exhausted.
     pub(crate) fn is_exhausted(&self) -> bool {
         #[cfg(not(idmill_loom))]
         {
@@ -234,7 +235,8 @@ impl Core {
         false
     }
 
-    /// Returns the last reserve's error, or the end of the sequence; `None` after any other grant.
+    /// Returns the last reserve's error, or `Exhausted` if its grant reached the end of the sequence; `None`
+    /// after any other grant.
     #[cfg(not(idmill_loom))]
     pub(crate) fn last_failure(&self) -> Option<Error> {
         self.failure.lock().as_deref().cloned()
@@ -278,7 +280,7 @@ impl Core {
     /// covers this one.
     pub(crate) fn revocation_is_known(&self) -> bool {
         // AcqRel: pairs with `revocation_seen`. If `revoked` is already set, the actor has yet to mark the
-        // reserve in flight, and will do so after this revocation.
+        // reserve in flight as revoked, and will do so after this revocation.
         self.revoked.swap(true, Ordering::AcqRel)
     }
 }
@@ -289,8 +291,8 @@ impl fmt::Debug for Core {
     }
 }
 
-/// Returns a new key. The counter is not behind the facade: it is part of no protocol, and must outlive a
-/// model run.
+/// Returns a new key. The counter is not from `crate::sync`: it is part of no protocol, and must outlive a
+/// run of the model checker.
 fn next_key() -> u64 {
     static KEY: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     KEY.fetch_add(1, Ordering::Relaxed)

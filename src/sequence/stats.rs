@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::store::{Bounds, Grant, Identity};
 use crate::sync::{Counter, Ordering};
 
-/// Not a valid incarnation: incarnations have 63 bits.
+/// Stands for an unknown incarnation: valid ones have 63 bits.
 const MET: u64 = u64::MAX;
 /// Bit offset and mask of each value in `lately`.
 const RATE: (u32, u64) = (32, u32::MAX as u64);
@@ -19,7 +19,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub(crate) struct Stats {
             $($(#[$doc])* $name: Counter,)*
-            /// 0 before the sequence was seen in the store, and [`MET`] if only that is known.
+            /// 0 before the sequence was seen in the store, then [`MET`] until the first grant.
             incarnation: Counter,
             epoch: Counter,
             /// The first and the last id of the bounds, and the last id that was granted.
@@ -155,7 +155,7 @@ impl Stats {
         let _ = self.lately.fetch_update(Ordering::Relaxed, Ordering::Relaxed, changed);
     }
 
-    /// Notes when callers began to wait; `None` if none wait any more: then add the waiting time afterwards.
+    /// Notes when callers began to wait; `None` if none wait any more: then call `add_empty_nanos` next.
     pub(crate) fn note_empty(&self, since: Option<Duration>) {
         self.empty_since.store(since.map_or(0, mark), Ordering::Relaxed);
     }

@@ -3,8 +3,8 @@
 //!
 //! # Writers
 //!
-//! Only its thread writes `next` and `end`: a draw stores `next` without a lock, so a store by another thread
-//! could undo it and duplicate an id. A revocation only writes `generation`.
+//! Only the block's own thread writes `next` and `end`: a draw stores `next` without a lock, so a store by
+//! another thread could undo it and duplicate an id. A revocation only writes `generation`.
 //!
 //! All accesses are `Relaxed`. The thread reads its own writes; the next thread in the slot gets them through
 //! the lock of the free slots. Other threads only read `next` as a level, for counting.

@@ -28,7 +28,7 @@ type Place = OnceLock<Box<CachePadded<ThreadBlock>>>;
 /// The thread blocks by slot.
 #[derive(Default)]
 pub(crate) struct ThreadBlocks {
-    /// Inline: the pointer of a further row costs one more cache line per sequence.
+    /// Inline: a draw through the pointer of a further row reads one more cache line.
     first: [Place; ThreadSlot::columns(0)],
     /// Each row is created when the first of its threads draws.
     further: [OnceLock<Box<[Place]>>; ROWS - 1],

@@ -1,8 +1,8 @@
 //! A number for each living thread: the smallest unused one. It selects the thread's block in every sequence.
 //!
-//! It is read without a lock and has no destructor, so it can be read even while the thread ends: a draw in
-//! the destructor of another thread-local works like any other draw. Only the guard, which releases the
-//! number, has a destructor.
+//! The number is read without a lock and has no destructor, so it can be read even while the thread ends: a
+//! draw in the destructor of another thread-local works like any other draw. Only the guard, which releases
+//! the number, has a destructor.
 
 use std::cell::{Cell, OnceCell};
 use std::cmp::Reverse;

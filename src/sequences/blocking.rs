@@ -15,7 +15,7 @@ const SHORTEST_CLOSE: Duration = Duration::from_secs(10);
 
 /// Each method blocks on the [`Sequences`] method of the same name, and returns its errors;
 /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if this is the only thread that drives the refills; or
-/// [`Deadline`](crate::ErrorKind::Deadline) if no thread does, even for an applied write.
+/// [`Deadline`](crate::ErrorKind::Deadline) if no thread does: a write may have been applied then.
 #[allow(clippy::missing_errors_doc, reason = "the impl's documentation lists the errors")]
 impl Blocking<&Sequences> {
     /// Creates a sequence in the store.
@@ -49,8 +49,9 @@ impl Blocking<&Sequences> {
     }
 
     /// Closes all allocators. The sequences are closed even if this fails: an error means that this call did
-    /// not wait until the remaining ids had been given back. It is [`Deadline`](crate::ErrorKind::Deadline)
-    /// if the refills' runtime does not run for twice the store's timeout, at least 10 s.
+    /// not wait until the remaining ids had been given back. The error is
+    /// [`Deadline`](crate::ErrorKind::Deadline) if the refills' runtime does not run for twice the store's
+    /// timeout, at least 10 s.
     pub fn close(&self) -> Result<()> {
         self.of.shared.mailbox.close(Ending::Asked);
         let limit = self.timeout.saturating_mul(2).max(SHORTEST_CLOSE);

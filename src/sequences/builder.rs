@@ -80,9 +80,9 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Reserves this many ids, 1 to 2^48, or more if callers need more, instead of adapting to the load;
-    /// fewer after a lost reply and under [`Order::Global`]. The [`watermark`](Self::watermark) then defaults
-    /// to half of it.
+    /// Makes each refill reserve this many ids, 1 to 2^48, instead of adapting to the load: more if callers
+    /// need more, fewer after a lost reply and under [`Order::Global`]. The [`watermark`](Self::watermark)
+    /// then defaults to half of the step.
     pub fn step(mut self, ids: u64) -> Self {
         self.step = Some(ids);
         self
@@ -124,10 +124,10 @@ impl<T: Id> SequenceBuilder<T> {
         self
     }
 
-    /// Sets how long `next` and `take` wait at most while memory is empty and the store does not grant. Then
-    /// they return [`ErrorKind::Deadline`], with the store's last error, if any, as its source. Opening waits
-    /// for the longer of this and the [store's timeout](crate::SequencesBuilder::store_timeout). The timer
-    /// belongs to the runtime that drives the refills. Default: 30 s.
+    /// Sets how long `next` and `take` may wait while memory is empty and the store does not grant. After
+    /// that, they return [`ErrorKind::Deadline`], with the store's last error, if any, as its source. Opening
+    /// waits for the longer of this and the [store's timeout](crate::SequencesBuilder::store_timeout). The
+    /// timer belongs to the runtime that drives the refills. Default: 30 s.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.settings.timeout = timeout;
         self

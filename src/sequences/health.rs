@@ -70,9 +70,9 @@ impl Sequences {
     /// It reads counters and never waits for the store. A sequence without reserves counts as serving. For a
     /// sequence that has no ids because the store failed, this starts another attempt, as
     /// [`try_next`](crate::Allocator::try_next) does: so a service that gets no traffic because it is not
-    /// ready becomes ready when the store is reachable again. The same holds for an exhausted sequence, at
-    /// most every 30 s, but not under `Order::Global`: it is [`Health::Ended`] until a reserve has another
-    /// outcome.
+    /// ready becomes ready when the store is reachable again. For an exhausted sequence, this starts an
+    /// attempt at most every 30 s, but not under `Order::Global`. The sequence is [`Health::Ended`] until a
+    /// reserve has another outcome.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {

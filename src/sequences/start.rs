@@ -98,8 +98,8 @@ impl SequencesBuilder {
         self
     }
 
-    /// Evicts a sequence that has no allocator or handle after this long without a draw; it may take up to
-    /// double that time. Its ids in memory become a gap. Default: never.
+    /// Evicts a sequence that has no allocator or handle after this long without a draw; the eviction may
+    /// happen up to that time later. Its ids in memory become a gap. Default: never.
     pub fn idle_eviction(mut self, after: Duration) -> Self {
         self.idle_eviction = Some(after);
         self

@@ -102,8 +102,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`ErrorKind::NotFound`] if the sequence does not exist and the request has no bounds;
     /// [`ErrorKind::Exhausted`] if no id is left; [`ErrorKind::Unavailable`] if it is certain that nothing
-    /// was reserved; [`ErrorKind::UnknownOutcome`] otherwise; permanent kinds for errors that a retry cannot
-    /// fix.
+    /// was reserved; [`ErrorKind::UnknownOutcome`] if ids may have been reserved; permanent kinds for errors
+    /// that a retry cannot fix.
     fn reserve<'a>(&'a self, request: &'a Reserve) -> StoreFuture<'a, Result<Grant>>;
 
     /// Reserves ranges of several sequences in one round trip. The results are in the order of the requests,
@@ -126,8 +126,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// this; the rest is then a gap. Allocators call this only if [`Capabilities::gives_back`] is set.
     ///
     /// This is one compare-and-set: `next` moves to `rest.start` on the condition that it *is* `rest.end` and
-    /// that the identity is the same. It must reach the store at most once, and is never sent again: the
-    /// first request may have been applied and the ids reserved by others, so that the condition could hold
+    /// that the identity is the same. The request must reach the store at most once, and is never sent again:
+    /// after the first one was applied and other processes have reserved the ids, the condition could hold
     /// again.
     ///
     /// # Errors
@@ -199,9 +199,9 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// incarnation.
     fn remove<'a>(&'a self, name: &'a SequenceName) -> StoreFuture<'a, Result<bool>>;
 
-    /// Returns text that identifies the server or cluster that keeps this store, such as `etcd cluster 7`:
-    /// the guard compares it. A restore or a failover of that server reverts all its data, so a witness
-    /// (`idmill-guard`) must be on another server. `None`, the default, if the store cannot determine it.
+    /// Returns text that identifies the server or cluster that keeps this store, such as `etcd cluster 7`.
+    /// `idmill-guard` rejects a witness on the same server as its store, since a restore or a failover of
+    /// that server would revert both. `None`, the default, if the store cannot determine it.
     ///
     /// # Errors
     /// Those of reading from the store.
@@ -226,8 +226,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// it was written. After it has returned `true`, the record is as durable as a grant.
     ///
     /// The write may be sent again after an unknown outcome, and a store may compare the stored text to find
-    /// out whether the write was applied: no two writes under one name have the same text. A text has at most
-    /// [`Records::LONGEST`] bytes of printable ASCII.
+    /// out whether the write was applied: callers must never write the same text twice under one name. A text
+    /// has at most [`Records::LONGEST`] bytes of printable ASCII.
     ///
     /// # Errors
     /// [`ErrorKind::Unavailable`] or a permanent kind if nothing was written; [`ErrorKind::UnknownOutcome`]

@@ -83,8 +83,8 @@ impl Grant {
 }
 
 /// The unused rest of a range, to be given back by its owner: the last ids reserved from the sequence, as far
-/// as the owner can see. None of them was handed out. The owner drops the ids and gives them back once,
-/// whatever the outcome.
+/// as the owner can see. None of them was handed out. The owner drops the ids and sends the give-back once,
+/// even if it fails.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct GiveBack {

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 /// identities may overlap, so an allocator whose sequence's identity changes drops all ids in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// Set at creation: random, or an oid for native sequences.
+    /// Set at creation: random, or the oid of a native sequence of PostgreSQL.
     pub incarnation: u64,
     /// Grows with resets and revocations of this incarnation; usually counts them, from 0.
     pub epoch: u64,

@@ -66,7 +66,7 @@ impl MemoryStore {
     }
 
     /// Restores a backup, including identities. The store goes back in time and will grant again the ids
-    /// granted since. This store cannot detect it; guards exist for this case.
+    /// granted since. This store cannot detect the restore; `idmill-guard` can.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.0.lock().stored.clone_from(snapshot);
     }

@@ -4,7 +4,7 @@
 //!
 //! A store keeps, for each sequence, the *next* id to reserve, the bounds, and an [`Identity`]. It must keep
 //! the contract of [`Store::reserve`], even if a process crashes or a connection is lost: **two grants of one
-//! identity never share an id that was not given back**. The rules follow from it:
+//! identity never share an id that was not given back**. These rules follow from the contract:
 //!
 //! - Return [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) only if the store certainly did not
 //!   reserve. If a reply was lost, a commit timed out, or a connection broke after the request may have been
@@ -17,7 +17,7 @@
 //!
 //! Map the errors of your driver in one function called `classify`, and test it with errors from the real
 //! engine. The allocator checks every grant (size, bounds, growth) and rejects invalid ones, so most bugs in
-//! a store are detected. It cannot see the grants of other processes.
+//! a store are detected. The allocator cannot see the grants of other processes.
 
 mod bounds;
 mod calls;

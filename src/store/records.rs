@@ -1,4 +1,4 @@
-//! Short texts that a store keeps for the witness of another store.
+//! Short texts that a store keeps as the witness of another store.
 
 use super::{Cursor, Unreadable};
 use crate::error::{Operation, Result};

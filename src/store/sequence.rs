@@ -36,8 +36,8 @@ impl SequenceInfo {
         self.next.map_or(0, |next| u128::from(self.bounds.max()) - u128::from(next) + 1)
     }
 
-    /// Applies a reserve to the sequence: returns the granted range and advances `next`. Shared by the stores
-    /// that compute in the client.
+    /// Applies a reserve to the sequence: returns the granted range and advances `next`. Used by stores that
+    /// compute the new row in the client.
     ///
     /// # Errors
     /// [`ErrorKind::Exhausted`] if no id is left at or below `ceiling`.
@@ -56,7 +56,7 @@ impl SequenceInfo {
 
     /// Applies a give-back to the sequence: `next` moves back to the start of the rest if nothing was
     /// reserved after it and the identity is still the same. Otherwise nothing changes, and it returns
-    /// `false`. Shared by the stores that compute in the client.
+    /// `false`. Used by stores that compute the new row in the client.
     pub fn take_back(&mut self, back: &GiveBack) -> bool {
         let within = back.rest.start() >= self.bounds.start() && !back.rest.is_empty();
         if !within || back.identity != self.identity || back.rest.end() != self.reached() {
@@ -66,7 +66,7 @@ impl SequenceInfo {
         true
     }
 
-    /// Returns the first id not reserved so far. It can be 2^64, hence the width.
+    /// Returns the first id not reserved so far. The id can be 2^64, so it is a `u128`.
     pub fn reached(&self) -> u128 {
         self.next.map_or(u128::from(self.bounds.max()) + 1, u128::from)
     }
@@ -99,8 +99,8 @@ pub struct Change {
     #[cfg_attr(feature = "serde", serde(default))]
     pub revoke: bool,
     /// Leave the store's history as it is. After a failover, a store may reject reserves until a person sets
-    /// `next` (see `history` of `idmill-kit`). A program that raises sequences that are behind, such as an
-    /// import, may set `next` too low, so it must not make the store accept reserves again.
+    /// `next` (see `history` of `idmill-kit`). A program that raises `next`, for example after an import, may
+    /// set it too low, so that change must not make the store accept reserves again.
     // Only serialized if set: servers of earlier versions reject unknown fields.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,

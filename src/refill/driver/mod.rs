@@ -58,8 +58,8 @@ pub(crate) struct Driver {
     engine: Engine<Caller>,
     /// The stock's generation when the reserve in flight was sent.
     sent_under: u64,
-    /// The stock's generation before the engine got the ids it holds. They are void if the generation has
-    /// changed. [`NOTHING`] if it holds none.
+    /// The stock's generation before the engine got the ids it holds; [`NOTHING`] if the engine holds none.
+    /// The held ids are void if the stock's generation has changed since.
     held_under: u64,
     /// Whether the actor has the low-water permit: until it is given back, callers do not signal.
     has_permit: bool,

@@ -63,7 +63,7 @@ pub(crate) fn describe() {
     describe_histogram!(LATENCY, Unit::Seconds, "Latency of reserves, including timeouts, by outcome");
 }
 
-/// Increments a counter of a wrapper or a store, so that its crate needs no feature for metrics.
+/// Increments a counter of another crate, such as the guard, so that this crate needs no feature `metrics`.
 pub fn count(counter: &'static str, labels: &[(&'static str, &str)]) {
     let labels: Vec<_> = labels.iter().map(|&(label, value)| Label::new(label, value.to_owned())).collect();
     counter!(counter, labels).increment(1);
