@@ -76,8 +76,8 @@ impl<T: Id> Allocator<T> {
     }
 
     /// Returns the next id if a cached segment or block has one.
-    #[allow(clippy::inline_always)] // two small bodies; a caller usually needs only one, so the branch is
-    #predicted [inline(always)]
+    #[allow(clippy::inline_always)] // two small bodies; a caller needs one, so the branch is predicted
+    #[inline(always)]
     fn draw_fast(&self) -> Option<u64> {
         match &self.core().blocks {
             None => local::draw(self.core()),

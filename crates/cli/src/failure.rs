@@ -283,7 +283,8 @@ pub(crate) fn usage(mut error: clap::Error) -> ExitCode {
     if asked { ExitCode::SUCCESS } else { ExitCode::from(exit::USAGE) }
 }
 
-/// Returns a hint for a command of another tool, and for a name or count that needs an option.
+/// Returns a hint for a missing subcommand, such as `status`, and for an argument of `next` or `list` that
+/// needs an option.
 fn tip(error: &clap::Error) -> Option<String> {
     let value = |kind| match error.get(kind) {
         Some(ContextValue::String(value)) => Some(value.as_str()),

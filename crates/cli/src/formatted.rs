@@ -77,7 +77,7 @@ impl Shown {
     fn put(self, id: u64, text: &str, line: &mut Vec<u8>) {
         line.clear();
         match self {
-            Self::Id => write!(line, "{id}").expect("memory takes it"),
+            Self::Id => write!(line, "{id}").expect("a write to memory succeeds"),
             Self::Text => line.extend_from_slice(text.as_bytes()),
             Self::Both => {
                 serde_json::to_writer(&mut *line, &Both { id, text })
@@ -88,8 +88,8 @@ impl Shown {
     }
 }
 
-/// Loads a format and its keys. Argument parsing does not do this, because clap's errors would repeat the
-/// text, which may hold a key.
+/// Loads a format and its keys. clap does not parse the format, because its errors would repeat the text,
+/// which may hold a key.
 fn load(text: &str) -> Outcome<Format> {
     let wrong = |error| Failure::from(error).hint("`idmill encode --help` describes the formats");
     Format::load(text).map_err(wrong)
@@ -202,7 +202,7 @@ impl<W: Write> Lines<W> {
         Ok(())
     }
 
-    /// Writes a line, which includes its end.
+    /// Writes a line. `line` must include the line end.
     pub(crate) fn add(&mut self, line: &[u8]) -> io::Result<()> {
         self.make_room(line.len())?;
         self.buffer.extend_from_slice(line);

@@ -89,7 +89,8 @@ async fn until_done_or_told(cli: Cli) -> Outcome {
         outcome = &mut command => {
             return outcome.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
         }
-        // Not `, if !ends_itself`: the macro would still call `signalled`, and then ignore signals.
+        // Do not use `, if !ends_itself`: `select!` would still call `signalled`, whose handlers would
+        // swallow the signals.
         stopped = async { if ends_itself { pending().await } else { signalled().await } } => stopped,
     };
     let _unbroken = tokio::time::timeout(UNBROKEN, WRITING.lock()).await;

@@ -1,5 +1,5 @@
-//! Runs a step repeatedly on several threads, and measures latencies. Times are in nanoseconds up to an hour,
-//! with three significant digits.
+//! Runs an operation repeatedly on several threads, and measures latencies. Times are in nanoseconds up to an
+//! hour, with three significant digits.
 
 #![allow(clippy::disallowed_types)] // a counter of progress, outside of the measured step
 
@@ -26,7 +26,7 @@ pub(crate) const LONGEST: u64 = 3_600_000_000_000;
 /// The condition under which a thread is done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
-    /// Do this number of steps (ids in `draws`) per thread.
+    /// Do this number of operations (ids in `draws`) per thread.
     Count(u64),
     Time(Duration),
 }
@@ -41,7 +41,7 @@ pub(crate) struct Measurement {
 }
 
 impl Measurement {
-    /// Limits each thread to `count` steps if it is given, or else to `time`.
+    /// Limits each thread to `count` operations if `count` is given, or else to `time`.
     pub(crate) fn new(threads: u16, count: Option<u64>, time: Duration) -> Arc<Self> {
         let goal = count.map_or(Goal::Time(time), Goal::Count);
         Arc::new(Self { threads, goal, progress: AtomicU64::new(0) })

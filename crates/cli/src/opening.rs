@@ -97,7 +97,7 @@ pub(crate) fn url(global: &Global) -> Outcome<StoreUrl> {
     };
     let witness = match &global.guard {
         Some(url) => Some(global.schemes.witness(url)?),
-        // A guard in the store's URL takes precedence.
+        // A guard in the store's URL takes precedence over the environment.
         None if store.guard().is_some() => None,
         None => by_environment(GUARD, |url| Ok(global.schemes.witness(url)?))?,
     };
@@ -140,7 +140,7 @@ fn misspelled(global: &Global, url: &str, error: idmill::Error) -> Failure {
 
 async fn lasting(url: &StoreUrl, within: Duration) -> Outcome<Arc<dyn Store>> {
     let store = url.connect_within(within).await?;
-    // For a store on a server, `durability=process` in the URL confirms that the loss is intended.
+    // A store on a server is accepted: `durability=process` in its URL confirms that the loss is intended.
     if url.scheme() == "memory" && store.capabilities().durability == Durability::Process {
         let message = format!(
             "{url} loses its sequences when this process ends: the next process would repeat every id"

@@ -119,8 +119,8 @@ impl Bars {
         let (left, right, top) = (190.0, 810.0, above + FRAME - 36.0);
         let bottom = above + self.height() - 36.0;
         let (low, high) = extent(self.groups.iter().flat_map(|group| group.values.iter().copied()));
-        // A logarithmic axis starts at a power of ten below the lowest value, so that its bar is visible if
-        // it is above 10^-4.
+        // A logarithmic axis starts at a power of ten below the lowest value, so that the bar of a value
+        // above 10^-4 is visible.
         let from = 10f64.powf((low.max(1e-3) / 2.0).log10().floor());
         let ends = if self.log { (from, high * 1.5) } else { (0.0, high * 1.1) };
         let x = Axis { ends, places: (left, right), log: self.log };
@@ -153,7 +153,7 @@ struct Svg(String);
 
 impl Svg {
     fn add(&mut self, shape: std::fmt::Arguments<'_>) {
-        writeln!(self.0, "{shape}").expect("memory takes it");
+        writeln!(self.0, "{shape}").expect("a write to memory succeeds");
     }
 
     fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {

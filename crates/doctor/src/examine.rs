@@ -47,7 +47,7 @@ pub struct Doctor {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Examined {
-    /// The findings. They are in the order of the checks.
+    /// The findings, in the order of the checks.
     pub findings: Vec<Finding>,
     /// The number of sequences examined.
     pub sequences: u64,
@@ -113,7 +113,7 @@ macro_rules! setters {
 
 setters! {
     /// Sets the URL of the store. The doctor then also checks the window in front of the store, other objects
-    /// with its name, and the sequences that it rejects.
+    /// with the store's name, and the sequences whose reserves the store rejects.
     reached_at(self, url: StoreUrl) { self.url = Some(url) }
 
     /// Compares the store with the ledgers of this witness.

@@ -114,13 +114,13 @@ impl Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// Raise the next id of a sequence. [`apply`] does it.
+    /// Raise the next id of a sequence. [`apply`] applies this remedy.
     Raise {
         /// The sequence.
         name: SequenceName,
         /// The identity of the examined sequence.
         identity: Identity,
-        /// The next id to reserve; at most one past its max.
+        /// The next id to reserve; at most one past the sequence's max.
         next: u64,
     },
     /// Set the last id, and the next id if it is given. Requires manual action.

@@ -21,7 +21,7 @@ fn about(
     Finding::new(kind, name.to_string(), asked, found, remedy)
 }
 
-/// The columns that hold the ids of a sequence, and its named type.
+/// The columns that hold the ids of a sequence, and the configured type of the ids.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
     pub(super) columns: Vec<(ColumnUrl, Largest)>,
@@ -121,7 +121,7 @@ fn raise(stored: &SequenceInfo, next: u64) -> Remedy {
     Remedy::Raise { name: stored.name.clone(), identity: stored.identity, next }
 }
 
-/// Compares a ledger with the sequence of its name, which was read after it.
+/// Compares a ledger with the sequence of the same name. The sequence was read after the ledger.
 pub(super) fn against(
     name: &SequenceName,
     ledger: &Ledger,
@@ -211,7 +211,7 @@ pub(super) fn behind_window(stored: &SequenceInfo, end: u128) -> Option<Finding>
             "ids below {end} were put into the window, but {}: the store went back in time",
             next(stored)
         );
-        about(&stored.name, FindingKind::WentBack, "its window", found, raise_to(stored, end))
+        about(&stored.name, FindingKind::WentBack, "the window", found, raise_to(stored, end))
     })
 }
 
@@ -312,7 +312,7 @@ pub(super) fn ends(stored: &SequenceInfo, rate: f64, within: Duration, holders: 
     soon.then(|| {
         let found = format!("{left} ids are left; they last {} at {rate:.1} per second", days(seconds));
         let remedy = widen(stored, holders);
-        about(&stored.name, FindingKind::EndsSoon, "how long it lasts", found, remedy)
+        about(&stored.name, FindingKind::EndsSoon, "how long the ids last", found, remedy)
     })
 }
 
@@ -346,7 +346,7 @@ pub(super) fn too_narrow(stored: &SequenceInfo, of_type: &str, holds: u64) -> Op
 /// Reports a configured sequence that does not exist.
 pub(super) fn missing(name: &SequenceName) -> Finding {
     let remedy = Remedy::advice(
-        "correct the name or `--store`; if the store was lost, restore it: a new one repeats the ids of \
+        "correct the name or `--store`; if the store was lost, restore it: a new store repeats the ids of \
          every sequence",
     );
     about(name, FindingKind::Missing, "the sequence", "the store has no sequence of this name", remedy)

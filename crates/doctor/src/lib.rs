@@ -1,9 +1,9 @@
 //! Finds problems with the sequences of a store before an id repeats or the ids run out.
 //!
 //! A store, and the processes that draw from it, detect only in some cases that the store went back in time.
-//! Two independent records can show it: the largest id in the user's data, which must be below the next id,
-//! and the ledgers of a [witness](idmill_guard), which contain all claims. [`Doctor`] compares the store with
-//! both.
+//! Two independent records can show that the store went back: the largest id in the user's data, which must
+//! be below the next id, and the ledgers of a [witness](idmill_guard), which contain all claims. [`Doctor`]
+//! compares the store with both records.
 //!
 //! - [`Doctor`]: examines a store and returns its [`Finding`]s.
 //! - [`Finding`]: the check, its result, and the [`Remedy`].
@@ -28,7 +28,7 @@
 //! let doctor = Doctor::new(store.clone()).witness(witness);
 //! let went_back = |found: &Finding| found.kind == FindingKind::WentBack;
 //! let findings = doctor.examine().await.findings;
-//! let finding = findings.into_iter().find(went_back).expect("it did");
+//! let finding = findings.into_iter().find(went_back).expect("a finding");
 //! idmill_doctor::apply(&*store, &finding.remedy).await?;
 //! assert!(!doctor.examine().await.findings.iter().any(went_back));
 //! # Ok(()) }

@@ -1,4 +1,4 @@
-//! Real findings, and cases that only resemble one.
+//! Real findings, and cases that only resemble a finding.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +179,7 @@ async fn rate_is_measured_on_the_same_sequence() {
     assert_eq!(found.into_iter().map(|(name, _)| name).collect::<Vec<_>>(), ["slow"]);
 }
 
-/// A view in which all windows have the same end. The flag makes it unreachable.
+/// A view in which all windows have the same end. The flag makes the view unreachable.
 #[derive(Debug)]
 struct Seen(u128, std::sync::atomic::AtomicBool);
 
@@ -211,7 +211,7 @@ async fn window_ahead_is_found_and_unreachable_is_reported_once() {
     window.1.store(true, std::sync::atomic::Ordering::Relaxed);
     doctor.compare_windows(&mut view, &sequences, &mut found).await;
     assert_eq!(found.iter().map(|found| found.kind).collect::<Vec<_>>(), [FindingKind::NotSeen]);
-    assert!(view.is_none(), "nobody asks it again");
+    assert!(view.is_none(), "the window is not read again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,7 +97,7 @@ mod tests {
             waited == 1600 && answer.starts_with("-WRONGPASS") && !answer.contains("PONG"),
             "{waited} ms: {answer}"
         );
-        assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "it was not closed");
+        assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "the connection is open");
     }
 
     #[tokio::test(start_paused = true)]
@@ -113,6 +113,6 @@ mod tests {
             assert!(waited == wait && answer.starts_with("HTTP/1.1 401"), "{waited} ms: {answer}");
             assert_eq!(answer.contains("connection: close"), last, "{answer}");
         }
-        assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "it was not closed");
+        assert_eq!(client.read(&mut [0; 64]).await.unwrap(), 0, "the connection is open");
     }
 }

@@ -97,7 +97,7 @@ impl Readiness {
         self.doubt(error);
     }
 
-    /// Requests a probe if the error may affect all sequences. Transient errors request none, because ids
+    /// Requests a probe if the error may affect all sequences. Transient errors request no probe, because ids
     /// in memory are still served.
     pub(crate) fn doubt(&self, error: &Error) {
         if error.kind() == ErrorKind::StoreViolation {
@@ -145,7 +145,7 @@ impl Readiness {
 
     /// Probes the store every [`ASK`] while it has not answered or is in doubt.
     pub(crate) async fn watch(&self, sequences: &Sequences) {
-        let name: SequenceName = NAME.parse().expect("a name");
+        let name: SequenceName = NAME.parse().expect("a valid name");
         let (mut ticks, mut told) = (interval(ASK), ProbeResult::Answer);
         loop {
             ticks.tick().await;

@@ -211,7 +211,7 @@ impl OpenSequences {
     }
 
     /// Changes a stored sequence. Unless the change certainly failed, the sequence's ids in memory are
-    /// dropped before this returns.
+    /// dropped before this function returns.
     ///
     /// The change runs in its own task: the ids must be dropped even if the client disconnects.
     pub(crate) async fn changing<T: Send + 'static>(
@@ -309,8 +309,8 @@ impl OpenSequences {
     }
 }
 
-/// A change in progress. Dropping it drops the sequence's ids in memory, unless [`keep`](Self::keep) was
-/// called.
+/// A change in progress. Dropping this value drops the sequence's ids in memory, unless [`keep`](Self::keep)
+/// was called.
 struct Stale {
     sequences: Sequences,
     open: Arc<Open>,
@@ -354,7 +354,7 @@ mod tests {
         draws.find("idle").await.unwrap();
         let open = || draws.with_open(|open| open.keys().map(ToString::to_string).collect::<Vec<_>>());
         draws.sweep();
-        assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last time");
+        assert_eq!(open(), ["drawn", "held", "idle"], "each was opened since the last sweep");
         draws.find("drawn").await.unwrap().next().await.unwrap();
         draws.sweep();
         assert_eq!(open(), ["drawn", "held"]);

@@ -103,8 +103,8 @@ setters! {
     /// [exist](idmill_kit::Existing).
     administers(self, sequences: Sequences) { self.administered = sequences }
 
-    /// Sets the access rules. Default: anyone may do anything, so make sure that only trusted clients can
-    /// connect.
+    /// Sets the access rules. Default: every client has all rights, so make sure that only trusted clients
+    /// can connect.
     access(self, access: Access) { self.access = access }
 
     /// Sets how long a client waits for an id that is not in memory. Opening the sequence may take longer.
@@ -132,8 +132,9 @@ setters! {
     /// Sets the store's URL for the page for operators. Secrets are redacted.
     store_url(self, url: &str) { self.store = Some(secrets::redacted(url)) }
 
-    /// Sets how long the server continues to serve after `ended` is ready. Meanwhile `/readyz` reports
-    /// that the server is not ready, so that load balancers can remove the server. Default: 0 s.
+    /// Sets how long the server continues to serve after the future `ended` of [`run`](Server::run) is ready.
+    /// Meanwhile `/readyz` reports that the server is not ready, so that load balancers can remove the
+    /// server. Default: 0 s.
     shutdown_delay(self, time: Duration) { self.shutdown_delay = time }
 }
 
@@ -271,8 +272,8 @@ impl Server {
     /// Returns the HTTP routes, to be mounted in your service's own [`Router`].
     ///
     /// Poll [`run`](Self::run) while the routes are served: it probes the store, and gives ids back at the
-    /// end. So end your own listener first, and limit this time: a stream of `/v1/events` ends only with
-    /// `run`.
+    /// end. So end your own listener before `run`, and limit the wait for its clients: a stream of
+    /// `/v1/events` ends only with `run`.
     ///
     /// A mounted router does not know the client's connection: audit lines lack the address, the delay after
     /// wrong tokens does not grow, and a token's `max_connections` has no effect. Without

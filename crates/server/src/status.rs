@@ -342,7 +342,7 @@ mod tests {
             () = async {
                 seconds(10).await;
                 assert_eq!(rows(), 0, "nobody watches");
-                assert_eq!(state.latest_look().rows.len(), 1, "the first who asks sees what there is");
+                assert_eq!(state.latest_look().rows.len(), 1, "the first request takes a snapshot");
                 state.draws.find("users").await.unwrap();
                 seconds(5).await;
                 assert_eq!(rows(), 2);

@@ -109,7 +109,7 @@ impl Waiting {
     }
 }
 
-/// One of the batches in flight. Dropping it frees the slot, even if the store panics.
+/// One of the batches in flight. Dropping this value frees the slot, even if the store panics.
 struct Turn<'a>(Option<&'a Mutex<Queue>>);
 
 impl Drop for Turn<'_> {
@@ -154,7 +154,7 @@ mod tests {
         fn reserve_many<'a>(&'a self, requests: &'a [Reserve]) -> StoreFuture<'a, Vec<Result<Grant>>> {
             Box::pin(async move {
                 self.let_go.acquire().await.unwrap().forget();
-                assert!(!self.panics, "as it was told to");
+                assert!(!self.panics, "the panic of this test");
                 self.memory.reserve_many(requests).await
             })
         }

@@ -116,8 +116,8 @@ pub(crate) struct Global {
     /// claimed there before it is used, and ranges that were claimed before are rejected. Use a file on
     /// another disk (`file:/mnt/other/ids.witness`) for the processes of one machine, or a store on another
     /// server (`postgres://HOST/DATABASE`). Every process that uses the store must use the same witness;
-    /// `guard=URL` in the store's URL sets it instead (not both). If ids were reserved before, a missing
-    /// witness is an error: add `?new=true` to its URL once to create it.
+    /// `guard=URL` in the store's URL sets the witness instead; do not set both. If ids were reserved before,
+    /// a missing witness is an error: add `?new=true` to its URL once to create it.
     #[arg(long, global = true, value_name = "URL", hide_default_value = true)]
     pub(crate) guard: Option<String>,
     /// Print JSON: results on stdout, errors and notes on stderr, one per line
@@ -163,13 +163,13 @@ pub(crate) enum Command {
     /// Change the next id or the last id of a sequence
     ///
     /// Prints the sequence before and after. Raising the next id is safe: the skipped ids become a gap.
-    /// Lowering it requires --backwards and --yes, because ids repeat.
+    /// Lowering the next id requires --backwards and --yes, because ids repeat.
     #[command(after_long_help = include_str!("help/set.txt"))]
     Set(Set),
     /// Remove a sequence
     ///
-    /// This cannot be undone and requires --yes. Without a guard, a sequence created later under the same
-    /// name starts from 1 again, unless you set --start, and repeats the ids of the removed sequence.
+    /// A removal cannot be undone and requires --yes. Without a guard, a sequence created later under the
+    /// same name starts from 1 again, unless you set --start, and repeats the ids of the removed sequence.
     #[command(visible_aliases = ["rm", "delete"], after_long_help = include_str!("help/remove.txt"))]
     Remove(Remove),
     /// Make every process drop the ids of a sequence that it holds in memory
@@ -308,13 +308,13 @@ pub(crate) struct Next {
     pub(crate) bounds: BoundsArgs,
     /// Never create the sequence [default: $IDMILL_EXISTING, else off]
     ///
-    /// A mistyped name is then an error, with exit code 4. To set it for every run, use the environment
-    /// variable or `existing=true` in the store's URL.
+    /// A mistyped name is then an error, with exit code 4. To set --existing for every run, use the
+    /// environment variable or `existing=true` in the store's URL.
     #[arg(long)]
     pub(crate) existing: bool,
     /// Ids per reserve [default: the ids to print, at most 100,000]
     ///
-    /// The rest of the last range is given back. It becomes a gap if another process has reserved meanwhile
+    /// The rest of the last range is given back, or becomes a gap if another process has reserved meanwhile
     /// or the store cannot take ids back.
     #[arg(long, value_name = "N", value_parser = length, allow_negative_numbers = true)]
     pub(crate) step: Option<u64>,

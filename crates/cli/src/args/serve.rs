@@ -1,5 +1,5 @@
 //! The arguments of `idmill serve` and `idmill token`. Every build parses these arguments, even without the
-//! feature `serve`, so that the help does not depend on this feature.
+//! feature `serve`, so that the help of both commands does not depend on this feature.
 
 #![cfg_attr(not(feature = "serve"), allow(dead_code))]
 
@@ -118,7 +118,7 @@ pub(crate) enum LogFormat {
 }
 
 impl Keys {
-    /// Returns these settings, and those of `other` where these are not set.
+    /// Returns these settings, with the values of `other` for missing settings.
     pub(crate) fn over(self, other: Self) -> Self {
         macro_rules! first {
             ($($key:ident)*) => { Self { $($key: self.$key.or(other.$key)),* } };

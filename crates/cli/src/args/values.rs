@@ -23,9 +23,9 @@ pub(super) fn length(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Returns a value as it is typed and printed.
+/// Returns the name of a value on the command line and in output.
 pub(crate) fn spelled(value: &impl ValueEnum) -> String {
-    value.to_possible_value().expect("none is skipped").get_name().to_owned()
+    value.to_possible_value().expect("no variant is skipped").get_name().to_owned()
 }
 
 pub(super) fn order(text: &str) -> Result<Order, String> {

@@ -32,7 +32,7 @@ struct Tried {
     p50_ms: f64,
     p99_ms: f64,
     max_ms: f64,
-    /// `null` if it succeeded.
+    /// `null` if the operation succeeded.
     error: Option<String>,
 }
 

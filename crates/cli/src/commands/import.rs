@@ -190,7 +190,7 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
         theirs.start(),
         theirs.max()
     );
-    // max + 1 if all ids are reserved: max would hand out the last id again.
+    // If all ids are reserved, `reached` is max + 1: `--next max` would hand out the last id again.
     let next = entry.reached.min(u128::from(u64::MAX));
     let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
     let hint = if entry.reached > found.reached() {

@@ -18,9 +18,9 @@ use crate::{opening, output, suggest};
 /// Maximum number of ids per `take`. The limit bounds the waste if the reader closes stdout early, and lets
 /// ids stream.
 const AT_ONCE: u64 = 100_000;
-/// Time that the command waits after its timeout, so that the call itself can report its error.
+/// Time that the command waits after its timeout, so that the draw can report its own error.
 const MARGIN: Duration = Duration::from_millis(250);
-/// Minimum time for closing the store, even if the command is late.
+/// Minimum time for closing the store, even if the timeout has passed.
 const CLOSING: Duration = Duration::from_secs(2);
 /// A time that is longer than any command runs.
 const FAR: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -40,7 +40,7 @@ pub(super) async fn run(global: &Global, args: &Next) -> Outcome {
         opening::create(global, args.timeout).await?
     };
     let sequences = Sequences::new(store.clone())?;
-    // Wait a little longer: an error of the call itself has more details than this timeout.
+    // Wait a little longer: an error from `begin` has more details than this timeout.
     let begun = timeout_at(end + MARGIN, begin(&store, &sequences, args, end, global)).await;
     let outcome = match begun.unwrap_or_else(|_| Err(no_answer(args))) {
         Ok((ids, first)) => print(&ids, first, args, line).await,
@@ -104,7 +104,7 @@ async fn is_new(store: &dyn Store, args: &Next, end: Instant) -> idmill::Result<
         };
         match found {
             Ok(found) => return Ok(found.is_none()),
-            // A read can be repeated, whatever the outcome of the first attempt was.
+            // A read changes nothing, so it is also retried after an unknown outcome.
             Err(error) if error.status() == Status::Permanent => return Err(error),
             Err(error) if Instant::now() + pause >= end => return Err(error),
             Err(error) => last = Some(error),

@@ -174,7 +174,7 @@ async fn doctor_finds_a_window_ahead_of_its_store() {
         assert_eq!(user.run(&["doctor"]).code, 0, "{scheme}");
         std::fs::copy(file("copy.db"), file("ids.db")).unwrap();
         let ran = user.run(&["doctor"]);
-        assert!(ran.code == 7 && ran.out.contains("orders: went_back\n  asked  its window"), "{ran:?}");
+        assert!(ran.code == 7 && ran.out.contains("orders: went_back\n  asked  the window"), "{ran:?}");
         assert!(!ran.out.contains("users:"), "{ran:?}");
         assert_eq!(user.run(&["doctor", "--fix"]).code, 0, "{scheme}");
         let next: u64 = user.done(&["next", "orders"]).trim().parse().unwrap();

@@ -65,8 +65,8 @@ impl Bucket {
         }
     }
 
-    /// Adapts the bucket to a new flow. The bucket is then full after at most the time that an empty bucket
-    /// needs to fill, which also limits the wait.
+    /// Adapts the bucket to a new flow. A bucket from which more than the new size was taken counts as empty,
+    /// so that no caller waits for the excess.
     pub(crate) fn fit(&self, flow: Flow, now: u64) {
         self.0.fetch_min(now.saturating_add(flow.room), Ordering::Relaxed);
     }

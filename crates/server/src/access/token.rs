@@ -17,7 +17,7 @@ impl Secret {
     /// Generates a secret from the system's random numbers.
     ///
     /// # Errors
-    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the system cannot provide any.
+    /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the system provides no random numbers.
     pub fn fresh() -> Result<Self> {
         let mut bytes = [0; 32];
         getrandom::fill(&mut bytes).map_err(|error| {
@@ -74,9 +74,9 @@ pub struct Token {
     pub hash: TokenHash,
     /// The rights.
     pub rights: Rights,
-    /// The sequences of the rights; `/metrics` shows all sequences.
+    /// The sequences that the rights apply to. `/metrics` shows all sequences nevertheless.
     pub sequences: Vec<Pattern>,
-    /// Maximum number of ids per request; `None` for the server's own limit, which only draws have.
+    /// Maximum number of ids per request; with `None`, only draws are limited, by the server's own maximum.
     pub max_ids: Option<u64>,
     /// Maximum number of requests per second, on average. Each command of a pipeline counts.
     pub requests_per_second: Option<NonZeroU32>,
@@ -168,7 +168,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Returns the pattern of the matching names that begin with `prefix`; `None` if there are none.
+    /// Narrows this pattern to names that begin with `prefix`; `None` if no such name matches.
     pub(crate) fn within(&self, prefix: &str) -> Option<Self> {
         if self.is_prefix && prefix.starts_with(&*self.text) {
             return Some(Self { text: prefix.into(), is_prefix: true });

@@ -220,7 +220,7 @@ fn missing(name: &str) -> Problem {
 }
 
 fn shown(status: StatusCode, info: &SequenceInfo) -> Response {
-    let tag = HeaderValue::from_str(&tag(info.identity)).expect("digits");
+    let tag = HeaderValue::from_str(&tag(info.identity)).expect("visible ASCII");
     (status, [(header::ETAG, tag)], Json(Shown::from(info))).into_response()
 }
 

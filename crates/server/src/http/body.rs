@@ -97,7 +97,9 @@ impl Visitor<'_> for Digits {
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<u64, E> {
         if is_rounded(number) {
-            return Err(E::custom(format!("{number} was rounded to a double; send its digits as a string")));
+            return Err(E::custom(format!(
+                "{number} was rounded to a double; send the exact number as a string"
+            )));
         }
         Ok(number)
     }

@@ -91,8 +91,9 @@ impl Administrator {
     }
 }
 
-/// Refuses requests that a browser sends for a page of another site. Otherwise a page could draw ids from
-/// a server that only this machine can reach, or detect a sequence through an element that loads.
+/// Refuses requests that a browser sends for a page of another site. Otherwise a page could draw ids from a
+/// server that only this machine can reach, or detect that a sequence exists because an element with its URL
+/// loads.
 pub(super) fn refused(state: &ServerState, request: &Request) -> Option<Problem> {
     if !is_foreign(request.headers()) && !is_fetched(request) {
         return None;

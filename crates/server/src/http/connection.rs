@@ -118,7 +118,7 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
         let served =
             timeout(10 * TIMEOUT, serve(server, Peer::default(), router, CancellationToken::new())).await;
-        assert!(served.is_ok(), "it is still waited for");
+        assert!(served.is_ok(), "the client is still connected");
         drop(client);
     }
 }

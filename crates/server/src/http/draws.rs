@@ -145,7 +145,7 @@ fn whole(name: &str, ids: impl Iterator<Item = i64>) -> Response {
 
 fn head(name: &str) -> Vec<u8> {
     let mut body = b"{\"sequence\":".to_vec();
-    serde_json::to_writer(&mut body, name).expect("text into memory");
+    serde_json::to_writer(&mut body, name).expect("a write to memory cannot fail");
     body.extend_from_slice(b",\"ids\":[");
     body
 }

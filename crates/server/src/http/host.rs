@@ -1,9 +1,9 @@
 //! The host names that the server answers to.
 //!
 //! A page of another site cannot read this server's answers. But the owner of that site can point its domain
-//! at this machine (DNS rebinding), and the browser then treats both as one site. The `Host` header still
-//! contains the domain. So, unless other names are configured, a server without tokens on a loopback address
-//! answers only to addresses and `localhost`.
+//! at this machine (DNS rebinding), and the browser then treats the page and this server as one site. The
+//! `Host` header still contains the domain. So, unless other names are configured, a server without tokens on
+//! a loopback address answers only to addresses and `localhost`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -81,8 +81,11 @@ mod tests {
             ["evil.example", "evil.example:7381", "127.0.0.1.evil.example", "localhost.evil", "", "a b"]
         {
             assert!(!local.answers(host, true), "{host}");
-            assert!(local.answers(host, false), "{host}: who has no token is told nothing");
-            assert!(hosts(&[], "0.0.0.0:7381").answers(host, true), "{host}: others reach it by its name");
+            assert!(local.answers(host, false), "{host}: with tokens, every host is accepted");
+            assert!(
+                hosts(&[], "0.0.0.0:7381").answers(host, true),
+                "{host}: a server on all addresses accepts every host"
+            );
         }
     }
 

@@ -93,7 +93,7 @@ fn sealed(mut response: Response) -> Response {
     response
 }
 
-/// Returns the OpenAPI description. A test compares it with the answers.
+/// Returns the OpenAPI description. A test compares the description with the answers.
 async fn describe() -> Response {
     let version = concat!("\"", env!("CARGO_PKG_VERSION"), "\"");
     let text = include_str!("openapi.json").replacen("\"VERSION\"", version, 1);

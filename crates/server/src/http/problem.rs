@@ -34,13 +34,13 @@ pub(crate) struct Problem {
     ends: bool,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires a reference
 fn as_number<S: serde::Serializer>(status: &StatusCode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u16(status.as_u16())
 }
 
 impl Problem {
-    /// Creates an error. Its outcome is that of `kind`.
+    /// Creates an error. The field `outcome` follows from `kind`.
     pub(super) fn new(status: StatusCode, kind: ErrorKind, detail: impl Into<String>) -> Self {
         let of = format!("urn:idmill:problem:{kind}");
         let title = status.canonical_reason().unwrap_or("Error");

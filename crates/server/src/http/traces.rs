@@ -9,7 +9,7 @@ use derive_more::Debug;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-/// Routes of probes and scrapers. They are requested every few seconds, so they get no span.
+/// Routes of probes and scrapers. Requests to these routes come every few seconds and get no span.
 const QUIET: [&str; 3] = ["/healthz", "/readyz", "/metrics"];
 
 type Adopt = dyn Fn(&Span, &HeaderMap) + Send + Sync;

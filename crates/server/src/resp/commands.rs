@@ -92,7 +92,7 @@ impl Session {
         Ok(Answer::Integer(id))
     }
 
-    /// Draws `n` consecutive ids. Returns the last, as in Redis: the block is `(answer - n, answer]`.
+    /// Draws `n` consecutive ids. Returns the last id, as in Redis: the block is `(answer - n, answer]`.
     async fn incrby(&mut self, name: &[u8], n: &[u8]) -> Outcome {
         let n = self.amount(n)?;
         let range = self.sequence(name).await?.take_in_a_row(n).await?;
@@ -289,7 +289,7 @@ fn select(index: &[u8]) -> Outcome {
 }
 
 /// Answers `CONFIG GET` for the settings that `redis-benchmark` and clients read. The values state that this
-/// server saves nothing, because the store does.
+/// server saves no data, because the store saves the data.
 fn config(command: Command<'_>) -> Outcome {
     if !command.is(1, "get") {
         return Err(Failure::usage(
@@ -328,8 +328,8 @@ impl Session {
             let dropped = self.queue.take();
             return dropped.map_or(Answer::error("DISCARD without MULTI"), |_| Answer::OK);
         }
-        // `RESET` and `QUIT` end a transaction. Neither counts towards the request rate, so both work when it
-        // is exceeded.
+        // `RESET` and `QUIT` end a transaction. These commands do not count towards the request rate, so they
+        // work when the rate is exceeded.
         let leaves = command.is(0, "reset") || command.is(0, "quit");
         if let Some(queue) = self.queue.as_mut().filter(|_| !leaves) {
             return queue.add(command);

@@ -1,4 +1,4 @@
-//! One Redis connection: reads commands, answers them in order, and bounds both buffers.
+//! One Redis connection: reads commands, answers them in order, and bounds the read and the reply buffer.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -74,9 +74,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     async fn serve(&mut self, ending: &CancellationToken) -> io::Result<()> {
         let mut ending = pin!(ending.cancelled());
         // The deadline for the rest of a command, or for the next command of a transaction. Only a complete
-        // command extends it.
+        // command extends the deadline.
         let mut due = None;
-        // The deadline for a valid token. A wrong token or `RESET` does not extend it.
+        // The deadline for a valid token. A wrong token or `RESET` does not extend the deadline.
         let mut login = None;
         loop {
             let came = self.read.len();

@@ -8,7 +8,7 @@ use std::ops::Range;
 pub(crate) const MOST_WORDS: usize = 4096;
 /// Maximum size of a command in bytes, which is far above the longest name.
 pub(crate) const LONGEST: usize = 256 * 1024;
-/// Maximum size for a client without a token.
+/// Maximum size of a command of a client without a token.
 pub(crate) const LONGEST_OF_NOBODY: usize = 16 * 1024;
 /// Maximum number of words for which an idle connection keeps memory.
 const KEPT_WORDS: usize = 64;
@@ -121,8 +121,8 @@ impl<'a> Command<'a> {
     }
 }
 
-/// Parses the first command, of at most `longest` bytes, into `words`. Returns its size in bytes; `None` if
-/// it is incomplete. The next call must then begin with the same bytes.
+/// Parses the first command, of at most `longest` bytes, into `words`. Returns the size of the command;
+/// `None` if the command is incomplete. Then the next `bytes` must begin with these bytes.
 ///
 /// # Errors
 /// For bytes that cannot be the beginning of a command.

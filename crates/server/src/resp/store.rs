@@ -86,7 +86,7 @@ impl Session {
                 self.changed(caller, "change", &name, set).await?
             }
             Ask::Remove(name) => self.removed(caller, &name).await?,
-            // The caller handles reserves.
+            // `Session::store` handles reserves.
             Ask::Reserve(_) => Err(ErrorKind::InvalidInput.into()),
         })
     }

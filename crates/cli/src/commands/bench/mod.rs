@@ -118,15 +118,15 @@ fn work(plan: &Measurement, way: &mut Way<'_>, hold: Duration, since: Instant) -
             Ok(values) => {
                 let took = nanos(before.elapsed()).clamp(1, LONGEST);
                 seen.times.saturating_record(took);
-                // The correction assumes that one transaction should start in each interval of this
-                // length.
+                // The correction assumes that a transaction should start every `hold`.
                 seen.corrected.record_correct(took, nanos(hold)).expect("within the bounds");
                 seen.values += values;
                 made += 1;
                 busy = 0;
                 before = Instant::now();
             }
-            // The transaction did nothing, or its outcome is unknown. Repeat it, and keep its clock running.
+            // The transaction did nothing, or its outcome is unknown. Repeat the transaction, and keep its
+            // start time.
             Err(error) if error.status() != Status::Permanent && busy < ENOUGH => {
                 seen.retries += 1;
                 busy += 1;

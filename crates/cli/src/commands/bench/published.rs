@@ -81,7 +81,7 @@ impl Compared {
 /// settings.
 pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
     let row = |mode: Mode, threads: u16| {
-        rows.iter().find(|row| (row.mode, row.threads) == (mode, threads)).expect("was measured")
+        rows.iter().find(|row| (row.mode, row.threads) == (mode, threads)).expect("the row was measured")
     };
     let compared = PUBLISHED.iter().map(|&(mode, threads, figures)| {
         let (here, base) = (row(mode, threads), row(Mode::InTransaction, threads));
@@ -102,7 +102,7 @@ pub(super) fn compare(rows: &[Row], transaction_ms: f64) -> Vec<Compared> {
 
 fn ratios(threads: u16, figures: Figures) -> Ratios {
     let base = PUBLISHED.iter().find(|run| (run.0, run.1) == (Mode::InTransaction, threads));
-    let base = base.expect("is in the table").2;
+    let base = base.expect("the run is in the table").2;
     Ratios {
         throughput_over_in_transaction: figures.values_per_second / base.values_per_second,
         p99_over_transaction: figures.p99_ms / TRANSACTION_MS,

@@ -15,7 +15,8 @@ use crate::args::{Bench, Mode};
 use crate::measuring::{Counts, TIMEOUT};
 use crate::opening::Measured;
 
-/// The step that a thread repeats: takes ids and works for the given time. Returns the number of ids.
+/// The transaction that a thread repeats: it takes ids and works for the given time. Returns the number of
+/// ids.
 pub(super) type Way<'a> = Box<dyn FnMut(Duration) -> Result<u64> + 'a>;
 
 /// A mode, ready to be measured.
@@ -56,7 +57,7 @@ impl Subject {
         Ok(Self::Ranges { sequences, allocator, shared: mode == Mode::Thread, before })
     }
 
-    /// Returns the step of one thread.
+    /// Returns the transaction that one thread repeats.
     pub(super) fn way(&self) -> Result<Way<'_>> {
         Ok(match self {
             Self::InTransaction(run, values) => Box::new(move |hold| run(*values, hold).map(|()| *values)),

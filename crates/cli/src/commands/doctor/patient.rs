@@ -51,7 +51,8 @@ impl Patient {
         doctor
     }
 
-    /// Examines the store once, or twice to measure rates if there is a pause.
+    /// Examines the store. With `rate_over`, first reads the next ids and waits this long, to measure the
+    /// rates.
     pub(super) async fn look(&mut self, rate_over: Option<Duration>) -> Examined {
         let mut seen = Examined::default();
         let doctor = match self.doctor(&mut seen.findings).await {
@@ -76,8 +77,8 @@ impl Patient {
         looked
     }
 
-    /// Opens the store and the witness if necessary. A witness that cannot be opened is a finding. The other
-    /// checks then run without it.
+    /// Opens the store and the witness if necessary. If the witness cannot be opened, this failure is a
+    /// finding, and the other checks run without the witness.
     async fn doctor(&mut self, findings: &mut Vec<Finding>) -> Result<doctor::Doctor> {
         if let Some((_, Some(doctor))) = &self.opened {
             return Ok(doctor.clone());

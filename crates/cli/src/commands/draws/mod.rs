@@ -146,7 +146,7 @@ fn work<D: Draw>(
     }
 }
 
-/// Makes up to `draws` draws; fewer if waits exceeded the time limit. Returns their number.
+/// Makes up to `draws` draws; fewer if waits exceeded the time limit. Returns the number of draws.
 #[inline]
 fn block<D: Draw>(
     goal: Goal,

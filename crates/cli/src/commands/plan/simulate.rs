@@ -159,7 +159,7 @@ impl Simulation {
         let mut seen = Outage { stock: Vec::new(), empty_after: None, reserves: 0, least: u64::MAX };
         self.store.is_away.store(true, Ordering::Relaxed);
         let mut healed = false;
-        // The draw below waits during the outage, so another task must end it.
+        // The draw below waits during the outage, so another task must end the outage.
         let store = self.store.clone();
         let heal = tokio::spawn(async move {
             sleep_until(began + budget).await;

@@ -188,9 +188,9 @@ fn told_twice() -> impl Future<Output = ()> {
     }
 }
 
-/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. Handed-out
-/// ids are also gaps if their answer could not be written (`unread`) or `INCRBY` skipped them (`skipped`).
-/// The ids of unanswered reserves are unknown: the store may have granted all of them or none.
+/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. Of the
+/// handed-out ids, `unread` counts those whose answer could not be written, and `skipped` those that `INCRBY`
+/// skipped. The ids of unanswered reserves are unknown: the store may have granted all of them or none.
 fn report(metrics: &str) {
     let all = |name| sum(metrics, name, |_| true);
     let gaps = |counts: fn(&str) -> bool| sum(metrics, "idmill_gaps_total", counts);

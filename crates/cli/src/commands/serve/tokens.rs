@@ -139,7 +139,7 @@ fn entry(args: &Args, secret: &Secret) -> String {
         burst: args.burst,
         max_connections: args.max_connections,
         new_sequences: args.new_sequences,
-        expires: expires.map(|end| end.to_string().parse().expect("a time of UTC")),
+        expires: expires.map(|end| end.to_string().parse().expect("a valid TOML time")),
     };
     toml::to_string(&File { token: vec![entry] }).expect("a token serializes to TOML")
 }

@@ -129,5 +129,5 @@ impl Reader {
 }
 
 fn event(name: &str, data: &impl Serialize) -> Event {
-    Event::default().event(name).json_data(data).expect("figures and text")
+    Event::default().event(name).json_data(data).expect("figures serialize to JSON")
 }

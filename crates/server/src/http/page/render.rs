@@ -52,7 +52,7 @@ fn filled(template: &str, values: &Value) -> String {
 
 /// Returns the sort state of a heading, and its link.
 fn heading(asked: &Asked, name: &str) -> Value {
-    let (sort, column) = (asked.sort, Sort::by(name).expect("the name of a column"));
+    let (sort, column) = (asked.sort, Sort::by(name).expect("the name is a column"));
     let is_by = sort.column == column;
     let falling = if is_by { !sort.falling } else { COLUMNS[column].1 };
     let aria = match (is_by, sort.falling) {

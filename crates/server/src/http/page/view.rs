@@ -250,7 +250,7 @@ fn reason(state: State, fault: &str, visible: &[&Row]) -> String {
     let without: Vec<_> = visible.iter().filter(|row| row.health <= Health::Empty).collect();
     match (state, &without[..]) {
         (State::Ready, _) => String::new(),
-        (State::Ending, _) => "it is shutting down; send new clients to another server".to_owned(),
+        (State::Ending, _) => "the server is shutting down; send new clients to another".to_owned(),
         (State::NotReady, []) => fault.to_owned(),
         (State::NotReady, [row]) => format!("{fault}; {} has no ids", format::plain(&row.name)),
         (State::NotReady, [row, more @ ..]) => {
