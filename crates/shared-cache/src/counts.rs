@@ -19,8 +19,8 @@ pub struct WindowStats<N = u64> {
     /// How many times a draw waited for another client's refill.
     pub waits: N,
     /// Reserved ids that fit neither the window nor its caller: a gap. This happens at the end of a sequence,
-    /// or if another client reserves only its own ids or reserves directly, sets the sequence, or raises its
-    /// max.
+    /// or if another client reserves only the ids that it needs, reserves from the store directly, sets the
+    /// sequence, or raises its max.
     pub abandoned: N,
     /// Ids that may have been drawn for a caller that got no reply; they are a gap, or another caller has
     /// them.

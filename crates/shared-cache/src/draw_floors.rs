@@ -2,7 +2,7 @@
 //!
 //! Claims ascend, and all ids in a window come from earlier claims. So a new claim is above all ids that were
 //! known when the claim was requested; otherwise the source went back in time. *Drawn* ids are above those
-//! drawn before, as long as the sequence has one window. If the name or address now belongs to a different
+//! drawn before, as long as the sequence has one window. If the server's name or address now leads to another
 //! window, that window may have a range that was claimed earlier.
 
 use idmill::__private::BoundedMap;

@@ -1,5 +1,5 @@
-//! The decisions of a window that scripts maintain on a server. A copy may replace that server. The functions
-//! are pure.
+//! The decisions of a window that scripts maintain on a server, which a copy (such as a promoted replica) may
+//! replace. The functions are pure.
 //!
 //! On Redis, the scripts are in `stores/redis/src/window/scripts`. `idmill-testing` has them as functions.
 //! Tests on the server check that the scripts and the functions agree; a model checks that no id repeats with
@@ -13,12 +13,12 @@
 //! 1. A draw takes from the range. If there is no valid range, it claims the right to refill, with its own
 //!    token. Other draws then find the window claimed, and wait. A claim expires.
 //! 2. The claimant reserves a range from the store. It always claims before it reserves.
-//! 3. It installs the ids that it does not need, if its claim is still valid *and* the fence has not changed
-//!    since the claim.
-//! 4. The first draw that leaves at most [`Refill::mark`] ids claims the right to prepare the next range. It
-//!    installs that range *behind* the one that it drew from, if that one is still in place. After the first
-//!    range is used up, a draw continues in the next, or waits for it. The whole entry then expires like a
-//!    claim, because the process that prepares the next range may have stopped.
+//! 3. The claimant installs the ids that it does not need, if its claim is still valid *and* the fence has
+//!    not changed since the claim.
+//! 4. The first draw that leaves at most [`Refill::mark`] ids claims the right to prepare the next range. Its
+//!    process installs the next range *behind* the range that the draw used, if that range is still in place.
+//!    After the first range is used up, a draw continues in the next, or waits for it. If a draw waits, the
+//!    whole entry expires like a claim, because the process that prepares the next range may have stopped.
 
 use idmill::IdRange;
 

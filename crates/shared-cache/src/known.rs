@@ -24,7 +24,7 @@ pub struct Known {
     pub next: Option<u64>,
     /// The rate and duration of draws and refills.
     pub pace: Pace,
-    /// How many more times no range is prepared, because others seem to reserve from the store directly.
+    /// How many preparations of a next range to skip, because others seem to reserve from the store directly.
     pub apart: u32,
     /// The end of the window when it was found empty, and the time when this was first found.
     pub empty: Option<(u64, Instant)>,
@@ -97,7 +97,7 @@ impl TtlCache<Known> {
         Grant::new(range, known.identity, self.bounds_after(name, range, known.bounds))
     }
 
-    /// Records that a refill claimed nothing, or that this is unknown (`lost`).
+    /// Records that a refill claimed nothing, or that its outcome is unknown (`lost`).
     pub fn released(&self, name: &SequenceName, begun: Instant, lost: bool) {
         self.update(name, |latest| {
             if !lost {

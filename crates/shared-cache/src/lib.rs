@@ -20,13 +20,13 @@ pub mod counts;
 #[doc(hidden)] // the window of one store, public for its models
 pub mod datacenter;
 mod draw_floors;
-#[doc(hidden)] // same reason
+#[doc(hidden)] // as `datacenter`
 pub mod fenced;
 #[doc(hidden)] // for the windows on caches
 pub mod known;
 #[doc(hidden)] // for the windows on caches
 pub mod options;
-#[doc(hidden)] // same reason
+#[doc(hidden)] // as `options`
 pub mod pace;
 mod sizing;
 mod tiered;
@@ -112,7 +112,7 @@ pub enum Drawn<Token> {
     Ids {
         /// The range, which no other caller has.
         grant: Grant,
-        /// The window is low and has room for another range. It is refilled in the background.
+        /// The token for a refill in the background, if the window is low and has room for another range.
         low: Option<Token>,
     },
     /// The window is empty, and this caller may refill it.

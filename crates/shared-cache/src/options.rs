@@ -6,7 +6,7 @@ use super::cache::Layout;
 use super::pace::Limits;
 use idmill_kit::options::{Kind, duration, text, whole};
 
-/// The timeouts of a cache.
+/// The valid timeouts of a cache.
 pub const WAIT: Kind = duration("100ms", "1h");
 /// The valid prefixes of keys in a cache.
 pub const PREFIX: Kind = text("NAME", "1 to 64 letters, digits, `_`, `.`, `-`, `:`", |prefix| {
@@ -19,9 +19,9 @@ idmill_kit::options! {
     #[derive(Debug)]
     pub struct WindowOptions {}
 
-    /// Maximum number of ids in the window, unless one call requests more or memcached rounds the end up, far
-    /// from the start. If the cache loses the window, at most these ids are skipped. With `1`, none are
-    /// skipped, but each id costs a write to the store.
+    /// Maximum number of ids in the window, unless one call requests more, or the window is on memcached and
+    /// its end, far from the sequence's start, is rounded up. If the cache loses the window, at most these
+    /// ids are skipped. With `1`, none are skipped, but each id costs a write to the store.
     pub block: u64 = "1000" in whole(1, Layout::MAX_LEN);
     /// Limits the window to about the number of ids drawn in this time, if that is less than `block`. `none`:
     /// no such limit.
@@ -57,8 +57,9 @@ macro_rules! window_setters {
     () => {
         idmill_kit::setter! {
             /// The maximum number of ids in the window, 1 to 2^20, unless a caller requests more in one call,
-            /// or memcached rounds the end up, far from the start. A cache that loses the window wastes at
-            /// most these. Default 1000. With 1, no id is wasted, and each id costs a write to the store.
+            /// or the window is on memcached and its end, far from the sequence's start, is rounded up. A
+            /// cache that loses the window wastes at most these ids. Default 1000. With 1, no id is wasted,
+            /// and each id costs a write to the store.
             pub block = window.block: u64
         }
         idmill_kit::setter! {

@@ -1,8 +1,9 @@
 //! The size of a window in a cache, and the lifetime of the right to refill it. Pure decisions.
 //!
 //! If the cache loses a window, its ids are skipped. So a window holds about the ids drawn in a certain time,
-//! up to a maximum. Each process computes the size for its own refills: each draw shows the progress of *all*
-//! processes. To skip nothing at all, every id would need a durable write, which is a window of one id.
+//! up to a maximum. Each process can compute the size for its own refills, since each draw shows the progress
+//! of *all* processes. To skip nothing at all, every id would need a durable write, which is a window of one
+//! id.
 //!
 //! After a refill that did not reach the window, the next ones request only the ids that their callers need,
 //! until one succeeds. So a window that never works costs only those ids, and not a full window for each

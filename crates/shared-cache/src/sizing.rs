@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use idmill::{Error, Result};
 
-/// The expected use of a sequence. [`plan`](Self::plan) computes the size of its windows' ranges from it.
+/// The expected use of a sequence, from which [`plan`](Self::plan) computes the size of the windows' ranges.
 ///
 /// A window preloads its next range when the current one is down to the threshold. If the datacenter is
-/// isolated at that moment, only the threshold is left. It must last through the isolation, so a range is
-/// larger.
+/// isolated at that moment, only the threshold is left. The threshold must cover the isolation, and is only a
+/// part of a range.
 ///
 /// ```
 /// use idmill_shared_cache::Sizing;
@@ -88,7 +88,7 @@ impl Sizing {
         self.check(range)
     }
 
-    /// Checks that a range of this size lasts and fits.
+    /// Checks that this range outlasts the isolation and fits the sequence.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput), with advice, if the threshold is used up before the

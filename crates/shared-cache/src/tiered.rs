@@ -72,8 +72,8 @@ impl<S, W> Tiered<S, W> {
         self.inner.lost.abandoned.read()
     }
 
-    /// Returns how many times the window had ids at or below those drawn before, because its name or address
-    /// now belongs to a different window. Those ids are not handed out, so ids still grow within this
+    /// Returns how many times the window had ids at or below those drawn before, because the server's name or
+    /// address now leads to another window. Those ids are not handed out, so ids still grow within this
     /// process, but not across processes.
     pub fn moves(&self) -> u64 {
         self.inner.lost.moves.read()
@@ -117,8 +117,8 @@ impl<S: Source<W::Token>, W: Window> Inner<S, W> {
         }
     }
 
-    /// Returns the part of a draw that is above all earlier draws. The rest is a gap, because this is a
-    /// different window.
+    /// Returns the part of a draw that is above all earlier draws. The rest is a gap: the window was replaced
+    /// by another.
     fn growing(&self, request: &Reserve, floor: Option<Floor>, mut grant: Grant) -> Option<Grant> {
         let below = floor.map_or(0, |floor| floor.covers(&grant));
         if below > 0 {

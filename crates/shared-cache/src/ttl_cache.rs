@@ -37,7 +37,8 @@ impl<K: Clone> TtlCache<K> {
         entry.map(|entry| entry.known.clone())
     }
 
-    /// Like [`get`](Self::get), but also returns an expired value: for uses that only save ids.
+    /// Like [`get`](Self::get), but also returns an expired value, for uses where a stale value wastes only
+    /// ids.
     pub fn last_known(&self, name: &SequenceName) -> Option<K> {
         self.by_name.lock().get(name).map(|entry| entry.known.clone())
     }
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(all.get(&s), Some(()));
         let raised = Bounds::new(1, 11).unwrap();
         assert_eq!(all.bounds_after(&s, IdRange::new(7, 5).unwrap(), known), raised);
-        assert_eq!(all.get(&s), None, "to be heard anew");
+        assert_eq!(all.get(&s), None, "introduced again");
     }
 
     #[tokio::test(start_paused = true)]

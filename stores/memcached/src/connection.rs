@@ -34,7 +34,8 @@ pub(super) enum Failure {
     Lost(Arc<str>),
 }
 
-/// A connection. It is closed when it is dropped, at an error, or without a reply for half of the timeout.
+/// A connection. It is closed when it is dropped, after an error, or when a call that had at least half of
+/// the timeout gets no reply.
 #[derive(Debug)]
 pub(super) struct Connection {
     number: u64,

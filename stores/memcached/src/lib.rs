@@ -39,7 +39,7 @@ use self::dial::Tcp;
 use self::key::key;
 use self::wire::Reply;
 
-#[doc(hidden)] // for the simulation, which is its own server
+#[doc(hidden)] // for the simulation, which has its own server
 pub use self::dial::{Dial, Stream};
 pub use self::options::MemcachedOptions;
 pub use idmill;
@@ -232,7 +232,8 @@ impl MemcachedWindow {
         }
     }
 
-    /// Returns whether draws have waited long enough for the range that is being prepared to follow `end`.
+    /// Returns whether draws have waited long enough for the range after `end`, which another caller
+    /// prepares.
     fn waited_for(&self, request: &Reserve, end: u64) -> bool {
         let (now, mut since) = (Instant::now(), None);
         self.sequences.update(&request.name, |latest| since = Some(latest.found_empty(end, now)));

@@ -41,9 +41,9 @@ impl Connections {
         }
     }
 
-    /// Discards the idle connections after one timed out. They most likely lead to the same dead
-    /// server, and each would cost another timeout and another unknown outcome. Connections in use
-    /// are kept.
+    /// Discards the idle connections after a connection timed out. The idle ones most likely lead to the same
+    /// dead server, and each would cost another timeout and another unknown outcome. Connections in use are
+    /// kept.
     fn discard_idle(&self) {
         if let Self::Own { pool, options } = self {
             *pool.lock() = Pool::new((**options).clone());
@@ -51,7 +51,6 @@ impl Connections {
     }
 }
 
-/// A server.
 #[derive(Clone)]
 pub(super) struct Database {
     pub(super) connections: Connections,
@@ -61,8 +60,8 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Gets a connection for one or a few statements. For a write, checks that each statement
-    /// commits on it.
+    /// Gets a connection for one or a few statements. For a write, checks that the connection commits each
+    /// statement.
     pub(super) async fn connect(&self, asked: Asked) -> Result<Session> {
         let connecting = async {
             let mut connection = self.connections.pool().get_conn().await?;

@@ -87,9 +87,9 @@ impl<T: Id> InTransaction<T> {
     }
 
     /// Sets the policy for a sequence that was last written by another server, whose last writes may be
-    /// missing here. Default [`Failover::Refuse`]. If a new history is adopted, this change commits or rolls
-    /// back with the transaction. With [`Failover::Allow`] the writer is not checked, as is necessary if the
-    /// server logs statements (`binlog_format = STATEMENT`).
+    /// missing here. Default [`Failover::Refuse`]. If the row is marked as written by this server, that
+    /// change commits or rolls back with the transaction. With [`Failover::Allow`] the writer is not checked,
+    /// as is necessary if the server logs statements (`binlog_format = STATEMENT`).
     #[must_use]
     pub fn failover(self, failover: Failover) -> Self {
         Self(self.0.failover(failover))
@@ -104,11 +104,11 @@ impl<T: Id> InTransaction<T> {
         Ok(range.first().expect("a grant has the requested number of ids"))
     }
 
-    /// Draws exactly `count` ids. After an error, or if this future was dropped, roll the transaction back:
-    /// if it commits, it may leave a gap.
+    /// Draws exactly `count` ids. After an error, or if this future was dropped, roll the transaction back: a
+    /// commit may leave a gap.
     ///
     /// # Errors
-    /// No ids are taken in any of these cases, except for the second `Conflict`.
+    /// After a rollback, no ids are taken in any of these cases, except for the second `Conflict`.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0 or the next id is below the type's

@@ -41,8 +41,8 @@ mod pool {
 
     use crate::convert::unconnected;
 
-    /// A client of the caller's pool. If it is dropped without `give_back`, it leaves the pool: an
-    /// answer may still be in transit.
+    /// A client of the caller's pool. If a client is dropped without `give_back`, it is removed from the
+    /// pool: an answer may still be in transit.
     pub(in super::super) struct Lent(Option<Box<Object>>);
 
     impl Lent {
@@ -55,7 +55,7 @@ mod pool {
         type Target = Client;
 
         fn deref(&self) -> &Client {
-            self.0.as_ref().expect("only `drop` takes the client")
+            self.0.as_ref().expect("only `give_back` and `drop` take the client")
         }
     }
 

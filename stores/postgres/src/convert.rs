@@ -100,8 +100,8 @@ mod tests {
         message(b'E', body.as_bytes())
     }
 
-    /// A server that accepts every client, and sends this answer to the first statement, or
-    /// immediately with `at_once`.
+    /// Returns the error of a client whose server sends this answer to the first statement, or to the login
+    /// with `at_once`.
     async fn told(answer: Vec<u8>, at_once: bool) -> PgError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -148,7 +148,7 @@ mod tests {
         for (severity, code, kind) in [
             ("ERROR", "55P03", Unavailable),    // * lock timeout
             ("ERROR", "57014", Unavailable),    // * cancelled, statement timeout
-            ("ERROR", "40001", Unavailable),    // * serialisable, and another was first
+            ("ERROR", "40001", Unavailable),    // * SERIALIZABLE; another commit was first
             ("ERROR", "40P01", Unavailable),    // * deadlock
             ("ERROR", "25006", Unavailable),    // * default_transaction_read_only; a standby
             ("ERROR", "53100", Unavailable),    // disk full
@@ -157,14 +157,14 @@ mod tests {
             ("ERROR", "42501", Denied),         // *
             ("ERROR", "42P01", NotFound),       // *
             ("ERROR", "3F000", NotFound),       // no such schema
-            ("ERROR", "42703", Conflict),       // * a table of others
+            ("ERROR", "42703", Conflict),       // * another program's table
             ("ERROR", "42809", Conflict),       // * a table and not a sequence
-            ("ERROR", "23514", Conflict),       // * a check of others
+            ("ERROR", "23514", Conflict),       // * another table's CHECK
             ("ERROR", "P0001", Conflict),       // * a trigger's RAISE
-            ("ERROR", "2BP01", Conflict),       // * the default of a column
+            ("ERROR", "2BP01", Conflict),       // * used by a column's default
             ("ERROR", "22023", InvalidInput),   // MINVALUE above MAXVALUE
             ("ERROR", "22P05", InvalidInput),   // * not of the database's encoding
-            ("ERROR", "42883", Unsupported),    // an older server's function
+            ("ERROR", "42883", Unsupported),    // the function is missing
             ("ERROR", "XX001", StoreViolation), // corrupt
             // The server, or a pooler in front of it, cannot determine the outcome.
             ("ERROR", "40003", UnknownOutcome),

@@ -110,7 +110,7 @@ impl PostgresStore {
     /// Uses the caller's client. The table is `idmill_sequences` on the client's `search_path`; if there is
     /// none, it is created in the first schema of the path. The client can be used for other statements at
     /// the same time, but opening and writes fail with `Conflict` while the client is in a transaction.
-    /// Statements on a client wait for each other, so waits for locks are short.
+    /// Statements on one client run one after another, so the store waits only briefly for locks.
     ///
     /// A closed client is not replaced: all calls then fail with
     /// [`Closed`](idmill::ErrorKind::Closed). Use [`from_config`](Self::from_config), which

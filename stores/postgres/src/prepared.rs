@@ -45,8 +45,8 @@ impl Kept {
         collect(client, &statement.sql, &parameters(&statement.values, lock_timeout), rows).await
     }
 
-    /// Prepares a statement that was run before, and returns whether the session is still usable.
-    /// The outcome of the statement is already known and does not depend on this.
+    /// Prepares a statement that was run before, and returns whether the session is still usable. The outcome
+    /// of the statement is already known and does not depend on the preparation.
     pub(super) async fn keep(
         &mut self,
         client: &Client,
@@ -99,8 +99,8 @@ async fn prepare(client: &Client, statement: &Statement<'_>) -> Result<Prepared,
     Ok(prepared)
 }
 
-/// Whether the session lacks the prepared statement: a pooler has switched to another session. This
-/// error undoes the statement, even if a trigger raised it.
+/// Whether the session lacks the prepared statement: a pooler has switched to another session. A statement
+/// with this error changed nothing, even if a trigger raised the error.
 fn is_elsewhere(error: &Error) -> bool {
     error.as_db_error().is_some_and(|said| said.code().code() == PREPARED_IS_MISSING && is_error(said))
 }

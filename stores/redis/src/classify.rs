@@ -83,7 +83,8 @@ mod tests {
         Fault::server(code, Some(detail))
     }
 
-    /// Errors that Redis 7.0.15 returned to these scripts, each in the state that its code names.
+    /// Errors that Redis 7.0.15 returned to these scripts while the server was in the state that the code
+    /// names.
     fn from_redis() -> Vec<(Fault, ErrorKind)> {
         [
             ("LOADING Redis is loading the dataset in memory", Unavailable),

@@ -12,8 +12,8 @@
 //!
 //! The guide describes which settings make grants durable ([`Keeps`]), how a promoted replica is detected
 //! ([`Failover`]), and which cases are not detected. A reserve is one script on one hash. A script is sent
-//! again only if the server does not have it loaded. Ids go up to 2^64 - 1, since none passes through a
-//! single Lua number.
+//! again only if the server does not have it loaded. Ids go up to 2^64 - 1: scripts add them in two halves,
+//! since a Lua number is exact only up to 2^53.
 //!
 //! # Cancellation
 //!
@@ -62,7 +62,7 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<RedisOptions>(url).await
 }
 
-/// Number of sequences read per request when all are listed.
+/// The maximum number of names that are read in one pipeline.
 const AT_ONCE: usize = 500;
 
 /// A store of sequences on a Redis or Valkey server. See the [crate docs](self) for its guarantees.
@@ -85,11 +85,11 @@ impl RedisStore {
         Self::open_with(url.parse()?).await
     }
 
-    /// Connects to a server and checks that it keeps its grants. Creates nothing.
+    /// Connects to a server and checks that its settings do not lose grants. Creates nothing.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for invalid options; [`Unsupported`](ErrorKind::Unsupported)
-    /// if it does not keep them, with the settings to change; [`Unavailable`](ErrorKind::Unavailable) if it
+    /// if it could lose grants, with the settings to change; [`Unavailable`](ErrorKind::Unavailable) if it
     /// cannot be reached, or is a replica; [`Denied`](ErrorKind::Denied) if the server rejects the login or a
     /// command.
     pub async fn open_with(options: RedisOptions) -> Result<Self> {
@@ -223,8 +223,8 @@ impl RedisStore {
         Ok(((next != "0").then(|| Cursor::new(next)), members))
     }
 
-    /// Lists the sequences whose reserves are refused because another server wrote them. Stops when it has
-    /// found a page of them.
+    /// Lists the sequences whose reserves are refused because another server wrote them. Stops after about a
+    /// page of results.
     async fn refused(&self) -> Result<Vec<(SequenceName, Error)>> {
         let (mut refused, mut pages) = (Vec::new(), Pages::new(self, Page::default()));
         while let Some(page) = pages.next().await? {

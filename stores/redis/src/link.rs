@@ -85,7 +85,8 @@ impl Answer {
         Fault::Garbled(format!("{:?}", self.words))
     }
 
-    /// Whether replicas must acknowledge the script's write. For a claim, they need not.
+    /// Whether replicas must acknowledge the script's write. A claim needs no acknowledgement, since it
+    /// grants no ids.
     fn wrote(&self) -> bool {
         matches!(self.word(), "done" | "granted" | "ids")
     }
@@ -224,7 +225,8 @@ impl Link {
             Ok(Ok(values)) if values.len() == answers => Ok(values),
             Ok(Ok(values)) => Err(Fault::Garbled(format!("{} replies instead of {answers}", values.len()))),
             Ok(Err(error)) => Err(Fault::Lost(error.to_string().into())),
-            // A call that waited long for the connection has little time left for the answer.
+            // A call that waited long for the connection has little time left: its timeout does not show a
+            // dead connection.
             Err(_) if began.elapsed() < self.terms.timeout / 2 => Err(Fault::Late(self.terms.timeout)),
             Err(_) => Err(Fault::Silent(self.terms.timeout)),
         }

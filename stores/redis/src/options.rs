@@ -132,7 +132,7 @@ impl Word for Keeps {
     ];
 }
 
-/// Opening creates nothing.
+/// `existing` changes no option.
 impl Target for RedisOptions {
     idmill_kit::target!(|options| options.place.scheme() => RedisStore::open_with);
 

@@ -99,7 +99,7 @@ impl Schema {
         self.call(MOVED, name, Vec::new())
     }
 
-    /// `anew`: the change sets `next` for the current history.
+    /// `anew`: whether the change sets `next` for the current history.
     pub(super) fn set(&self, seen: &SequenceInfo, after: &SequenceInfo, anew: bool) -> Call {
         let (bounds, was) = (seen.bounds, seen.identity);
         let mut numbers = vec![bounds.start().into(), bounds.max().into(), seen.reached()];

@@ -18,7 +18,7 @@ use super::executor::{Own, fault};
 pub(super) struct Database {
     settings: Settings,
     files: Files,
-    /// `None` after a failure that left it in an unknown state; the next call opens another.
+    /// `None` after a failure that left the session in an unknown state; the next call opens another session.
     session: Option<Session<Own>>,
 }
 
@@ -93,7 +93,8 @@ fn connect(path: &Path, mode: Mode) -> Result<Own, Fault> {
 }
 
 fn flags(mode: Mode) -> OpenFlags {
-    // No SQLite mutex: the connection has one around it. No URIs: SQLite must not interpret the path.
+    // No SQLite mutex: the store's own mutex guards the connection. No URIs: SQLite must not interpret the
+    // path.
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags.set(OpenFlags::SQLITE_OPEN_READ_ONLY, mode == Mode::ReadOnly);
     flags.set(OpenFlags::SQLITE_OPEN_READ_WRITE, mode != Mode::ReadOnly);
@@ -263,7 +264,7 @@ mod tests {
         assert!(!path.exists(), "and none is created");
         std::fs::copy(&aside, &path).unwrap();
         assert_eq!(database.run(|_| Ok(())).unwrap_err().kind(), ErrorKind::StoreViolation);
-        assert!(database.session.is_none(), "the one to the other file is not kept");
+        assert!(database.session.is_none(), "a connection to the other file is not kept");
         std::fs::rename(&aside, &path).unwrap();
         database.run(|_| Ok(())).unwrap();
     }

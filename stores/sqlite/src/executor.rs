@@ -66,7 +66,9 @@ impl ToSql for Bound<'_> {
             Value::Text(text) => ValueRef::Text(text.as_bytes()),
             Value::Bytes(bytes) => ValueRef::Blob(bytes),
             other => {
-                return Err(SqliteError::ToSqlConversionFailure(format!("{other:?} is no value").into()));
+                return Err(SqliteError::ToSqlConversionFailure(
+                    format!("SQLite cannot bind {other:?}").into(),
+                ));
             }
         }))
     }

@@ -10,8 +10,8 @@
 //!
 //! # Guarantees
 //!
-//! - **Durable**: opening a database fails if its `synchronous` setting does not read back as
-//!   EXTRA. The journal modes OFF and MEMORY belong to a connection, not to a file; this store's
+//! - **Durable**: opening a database fails if its `synchronous` setting does not read back as EXTRA. The
+//!   journal modes OFF and MEMORY, which can lose commits, apply to one connection, and this store's
 //!   connection never uses them.
 //! - **Shared**: any number of processes, and of stores within one process, can use one file. They can all
 //!   create it at the same time.

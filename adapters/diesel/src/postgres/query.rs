@@ -54,7 +54,7 @@ fn push<'b>(out: &mut AstPass<'_, 'b, Pg>, value: &'b Value) -> QueryResult<()> 
     }
 }
 
-/// Identified by its text.
+/// The query's id is its text.
 impl QueryId for Sent<'_> {
     type QueryId = ();
     const HAS_STATIC_QUERY_ID: bool = false;

@@ -16,8 +16,8 @@
 //! # Cancellation
 //!
 //! If a future of [`next_in`] is dropped, the server may have executed its statement, and an unread answer is
-//! left. sqlx discards the answer before the next statement. Roll the transaction back then: if it commits,
-//! it may leave a gap.
+//! left. sqlx discards the answer before the next statement. Then roll the transaction back: a commit may
+//! leave a gap.
 //!
 //! # Dropped transactions
 //!

@@ -39,8 +39,8 @@ impl PostgresStore {
     ///   accepted;
     /// - [`NotFound`](ErrorKind::NotFound) if the database or the schema is missing, or if the
     ///   table is missing and the mode does not create it;
-    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables are
-    ///   visible, or if the server does not sync its writes;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if the `search_path` has
+    ///   two tables, or if the server does not sync its writes;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the server does not report the history that the
     ///   `failover` option needs, or lacks required TLS.
     pub async fn with_options(connection: &DatabaseConnection, options: PostgresOptions) -> Result<Self> {
@@ -49,7 +49,7 @@ impl PostgresStore {
     }
 }
 
-/// Checks the kind first, since SeaORM panics for another pool, or for none.
+/// Checks the kind of the connection first: SeaORM panics if it has no PostgreSQL pool.
 fn pool(connection: &DatabaseConnection) -> Result<&PgPool> {
     match connection {
         DatabaseConnection::SqlxPostgresPoolConnection(_) => Ok(connection.get_postgres_connection_pool()),

@@ -60,16 +60,16 @@ pub async fn reserve_in<T: Id>(
 ///
 /// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
 /// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
-/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
-/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
-/// connection makes it.
+/// run one after another, each from its first draw to its commit or rollback. Draw late and commit soon. If a
+/// transaction draws from several sequences, use the same order everywhere. A commit is as durable as the
+/// caller's connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. The table must exist: opening a
 /// [`PostgresStore`](super::PostgresStore) once creates it, or use [`ddl`](super::ddl) in a migration. A
 /// store may draw from the same sequence and never gets the same id, but it leaves gaps.
 ///
-/// A nested transaction is a savepoint. If it is rolled back, the ids drawn since it began are
-/// returned, including ids that the outer transaction drew in that time. The lock is held until the
+/// A nested transaction is a savepoint. If the savepoint is rolled back, the sequence gets back all ids drawn
+/// since then, including ids that the outer transaction drew in that time. The lock is held until the
 /// outermost transaction ends, or until a rollback to the savepoint before the first draw.
 ///
 /// Use READ COMMITTED, PostgreSQL's default isolation level. At a stricter level, a transaction that waited

@@ -12,7 +12,7 @@ pub(super) fn row_of(row: &PgRow) -> Row {
     Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
-/// Converts the driver's error of a statement. Adapters for libraries on top of sqlx can use it.
+/// Converts the driver's error of a statement. Adapters for libraries on top of sqlx can use this function.
 ///
 /// An error of the server becomes [`Fault::Engine`], with its SQLSTATE and severity. After any
 /// other error the statement may have been executed.
@@ -99,8 +99,8 @@ mod tests {
         rows(connection, "SELECT 1").await.map(drop)
     }
 
-    /// A server that accepts every client, and sends this answer to the first statement, or
-    /// immediately with `at_once`.
+    /// Returns the error of a client whose server sends this answer to the first statement, or to the login
+    /// with `at_once`.
     async fn told(answer: Vec<u8>, at_once: bool) -> SqlxError {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

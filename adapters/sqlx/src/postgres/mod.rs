@@ -13,11 +13,11 @@
 //! # Cancellation
 //!
 //! If a call of the store is dropped, its statement may already be sent. The server then executes it, and the
-//! reserved range becomes a gap. Its connection is closed. If it was one of your pool's, the pool opens
-//! another.
+//! reserved range becomes a gap. The call's connection is closed. If the connection is from your pool, the
+//! pool opens another.
 //!
-//! A dropped future of [`next_in`] leaves an unread answer on your connection. sqlx discards it before the
-//! next statement. Roll the transaction back then: if it commits, it may leave a gap.
+//! A dropped future of [`next_in`] leaves an unread answer on your connection. sqlx discards the answer
+//! before the next statement. Then roll the transaction back: a commit may leave a gap.
 //!
 //! # Dropped transactions
 //!

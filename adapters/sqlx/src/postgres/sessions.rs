@@ -121,8 +121,7 @@ impl Source {
         }
     }
 
-    /// Connects once without the pool to find the reason: the pool retries and in the end reports
-    /// none.
+    /// Connects once without the pool to find the reason: the pool retries, and then fails without a reason.
     async fn why_not(&self, pool: &PgPool, deadline: Instant) -> Fault {
         match timeout_at(halfway(deadline), pool.connect_options().connect()).await {
             Ok(Err(error)) => unconnected(error),
@@ -189,7 +188,9 @@ impl Deref for Session {
     fn deref(&self) -> &PgConnection {
         match self {
             Self::Own(connection) => connection,
-            Self::Shared(borrowed) => borrowed.0.as_ref().expect("only `drop` takes the connection"),
+            Self::Shared(borrowed) => {
+                borrowed.0.as_ref().expect("only `give_back` and `drop` take the connection")
+            }
         }
     }
 }
@@ -198,7 +199,9 @@ impl DerefMut for Session {
     fn deref_mut(&mut self) -> &mut PgConnection {
         match self {
             Self::Own(connection) => connection,
-            Self::Shared(borrowed) => borrowed.0.as_mut().expect("only `drop` takes the connection"),
+            Self::Shared(borrowed) => {
+                borrowed.0.as_mut().expect("only `give_back` and `drop` take the connection")
+            }
         }
     }
 }

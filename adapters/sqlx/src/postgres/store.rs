@@ -39,8 +39,8 @@ impl PostgresStore {
     ///   not accepted;
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the database or the schema is missing, or if
     ///   the table is missing and the mode does not create it;
-    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not idmill's, if two
-    ///   tables are visible, or if the server does not sync its writes;
+    /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table is unlogged or not idmill's, if the
+    ///   `search_path` has two tables, or if the server does not sync its writes;
     /// - [`Unsupported`](idmill::ErrorKind::Unsupported) if the server does not report the history that the
     ///   `failover` option needs, or lacks required TLS.
     pub async fn with_options(pool: &PgPool, options: PostgresOptions) -> Result<Self> {

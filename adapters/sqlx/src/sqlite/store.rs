@@ -35,12 +35,12 @@ struct Connection {
     options: SqliteOptions,
     table: Table,
     files: Files,
-    /// `None` while it is in use, and after a failure or a dropped call: the next call opens
-    /// another.
+    /// `None` while the session is in use, and after a failure or a dropped call: the next call opens another
+    /// session.
     session: Arc<Mutex<Option<Session<Own>>>>,
 }
 
-/// The session in use. It closes if it is dropped without being returned.
+/// The session in use, which closes if it is dropped without being returned.
 struct Taken {
     session: Session<Own>,
     place: OwnedMutexGuard<Option<Session<Own>>>,
@@ -65,7 +65,7 @@ impl SqliteStore {
     /// - [`NotFound`](idmill::ErrorKind::NotFound) if the file or the table is missing and may not
     ///   be created;
     /// - [`Denied`](idmill::ErrorKind::Denied) if permissions forbid access to the file or its directory;
-    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if others hold the file;
+    /// - [`Unavailable`](idmill::ErrorKind::Unavailable) if the file stays locked;
     /// - [`StoreViolation`](idmill::ErrorKind::StoreViolation) if the file is not a database or is
     ///   corrupt;
     /// - [`Conflict`](idmill::ErrorKind::Conflict) if the table exists but is not idmill's, or the file has
@@ -90,9 +90,9 @@ impl SqliteStore {
 }
 
 impl Connection {
-    /// Opens another connection to the same file. The connection may be the only one, so the log may have
-    /// been replaced since the last connection closed. A missing file is not recreated: its sequences would
-    /// begin again.
+    /// Opens another connection to the same file. If no other connection was open, SQLite has removed the
+    /// write-ahead log, and creates another one. A missing file is not recreated: its sequences would begin
+    /// again.
     async fn again(&self) -> Result<Session<Own>> {
         let mode = self.options.mode.existing();
         let own = connect(&self.pool, &self.options, mode).await;

@@ -1,10 +1,10 @@
-//! The decisions of a window that is one number in a cache. Pure, so that a model checker runs the same
-//! functions.
+//! The decisions of a window that is one number in a cache. The functions are pure, so that a model checker
+//! can run them.
 //!
 //! The number encodes the end of the window's ids, how many are left, and the mark at which the next range is
 //! prepared ([`Layout`]). A client sends one command per round trip:
 //!
-//! 1. [`Command::Add`]: draw. The ids that the number moved over belong to the client, up to the end of the
+//! 1. [`Command::Add`]: draw. The ids that the addition covers belong to the client, up to the end of the
 //!    window.
 //! 2. Missing: [`Command::Look`] places a *stub*, an item that holds no number and expires. Exactly one
 //!    client wins. All others find the winner's stub instead of a number: they wait and draw again.
@@ -14,15 +14,15 @@
 //! 4. The winner reserves a range from the store. It always wins the stub before it reserves. If the stub is
 //!    still in place, [`Command::Put`] replaces it with the range, and the winner keeps the first ids.
 //!    Otherwise the range is abandoned.
-//! 5. After a connection is lost, all state learned on it is dropped. A [`Fence`] is valid only on its own
-//!    connection, because a restarted cache numbers its items from the beginning.
-//! 6. Exactly one draw moves the number over its *mark* ([`Taken::low`]). It prepares the next range before
-//!    this one ends: it reserves, and reads the item ([`Command::Peek`]). If the window's end has not changed
-//!    since the draw, it moves the end ([`extend`]).
+//! 5. After a connection is lost, every cas that was read on it is dropped. A [`Fence`] is valid only on its
+//!    own connection, because a restarted cache numbers its items from the beginning.
+//! 6. Exactly one draw moves the number over its *mark* ([`Taken::low`]). Its client prepares the next range
+//!    before the current one ends: it reserves, and reads the item ([`Command::Peek`]). If the window's end
+//!    has not changed since the draw, the client moves the end ([`extend`]).
 //!
 //! Every number encodes its own end and the ids left, independent of the reader's state. So each range may
-//! have a different length. If no number can represent the ids behind the winner's own, these are a gap, and
-//! the winner deletes the stub ([`Command::Release`]).
+//! have a different length. If no number can represent the ids after the winner's own ids, those later ids
+//! are a gap, and the winner deletes the stub ([`Command::Release`]).
 
 use idmill::IdRange;
 
@@ -60,8 +60,8 @@ pub struct Taken {
     pub range: IdRange,
     /// The state of the window after the draw.
     pub after: Standing,
-    /// The draw moved the window over its mark. Exactly one draw does so for this end, and prepares the next
-    /// range.
+    /// Whether the draw crossed the window's mark. Exactly one draw does so for each end of the window; its
+    /// client prepares the next range.
     pub low: bool,
 }
 
@@ -111,7 +111,7 @@ impl Layout {
         if left > Self::MAX_LEN || left > end || Self::round_down(end) != end {
             return None;
         }
-        // The watermark is half of the ids left, rounded down to a power of two.
+        // The mark is half of the ids left, rounded down to a power of two.
         let mark = (left / 2).checked_ilog2().map_or(0, |log| u64::from(log) + 1);
         let scale = Self::scale(end);
         let high = (u64::from(scale) << SMALL | mark) << END | end >> scale;
@@ -185,9 +185,9 @@ pub enum Command {
         /// The cas of the stub.
         cas: u64,
     },
-    /// Deletes any item (`md K`). To other clients this is an eviction. It is sent after the sequence was
-    /// changed in the store. A client that refills the window afterwards reserves after the change. A client
-    /// that reserved before finds its stub missing.
+    /// Deletes any item (`md K`). To other clients, the deletion looks like an eviction. It is sent after the
+    /// sequence was changed in the store. A client that refills the window afterwards reserves after the
+    /// change. A client that reserved before finds its stub missing.
     Delete,
 }
 
@@ -267,8 +267,8 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Returns the stub's cas if the connection is the one on which it was won. On another connection, the
-    /// cas may belong to another item, because a restarted cache numbers its items from the beginning.
+    /// Returns the stub's cas if the stub was won on this connection. On another connection, the cas may
+    /// belong to another item, because a restarted cache numbers its items from the beginning.
     pub fn cas_on(self, connection: u64) -> Option<u64> {
         (self.connection == connection).then_some(self.cas)
     }
@@ -343,8 +343,8 @@ pub struct Refill {
 }
 
 /// Returns how to use a range that was reserved after the fence was won, for a draw of `count` ids. Returns
-/// `None` if the range must be abandoned: the fence is of another connection, or the range of another
-/// sequence.
+/// `None` if the range must be abandoned: the fence is of another connection, or the range is empty or begins
+/// before the sequence.
 pub fn refill(layout: Layout, fence: Fence, connection: u64, range: IdRange, count: u64) -> Option<Refill> {
     let cas = fence.cas_on(connection)?;
     if range.start() < layout.start || range.is_empty() {

@@ -62,9 +62,9 @@ impl Reset {
 /// Returns the step for a window. `global` was read *after* the window, and `floor` was known *before* the
 /// window was read.
 ///
-/// A window without a range of this era may be created, with one exception. A claim of this era in the global
-/// row proves that such a window existed at that time. If a second read does not find it, the window was lost
-/// or restored. Creating it would install the recorded claim twice.
+/// A missing or old window may be replaced by an empty one, with one exception. A claim of this era in the
+/// global row proves that a window of this era existed at the time of the claim. If a second read does not
+/// find it, the window was lost or restored. Creating it would install the recorded claim twice.
 pub fn prepare(window: Option<&WindowRow>, global: &GlobalRow, floor: Option<&Floor>) -> Prepare {
     let empty = WindowRow::empty(global.era, global.bounds);
     match window {

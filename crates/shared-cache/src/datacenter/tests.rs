@@ -1,4 +1,5 @@
-//! Tests of each rule. The protocol's models show that the rules together neither repeat nor lose an id.
+//! Tests of each rule. The protocol's models show that the rules together repeat no id, and lose none except
+//! as a gap.
 
 use super::*;
 use idmill::store::Identity;
@@ -93,12 +94,12 @@ fn claims_are_tested_in_order() {
     assert_eq!(
         global(101, recorded).claim(&token(3, true), 20, 99),
         ClaimStep::Recorded(span(81, 101)),
-        "a before d"
+        "claim first"
     );
-    assert_eq!(global(101, recorded).claim(&token(2, true), 20, 99), ClaimStep::Stale, "b before d");
+    assert_eq!(global(101, recorded).claim(&token(2, true), 20, 99), ClaimStep::Stale, "stale first");
     assert!(
         matches!(global(101, recorded).claim(&token(5, true), 20, 99), ClaimStep::Corrupt(_)),
-        "c before d"
+        "corrupt first"
     );
     assert_eq!(global(101, recorded).claim(&token(4, true), 20, u64::MAX), ClaimStep::Nothing);
     let ClaimStep::Send(write) = global(50, recorded).claim(&token(4, false), 20, 99) else { panic!() };

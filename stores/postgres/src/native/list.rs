@@ -10,12 +10,11 @@ use idmill_sql::{Asked, Row, Statement};
 
 use super::NativeSequences;
 
-/// The number of sequences that one statement reads. The server locks each until the statement
-/// ends.
+/// The number of sequences that one statement reads. The server locks each sequence until the statement ends.
 const AT_ONCE: usize = 100;
 
 impl NativeSequences {
-    /// Lists the sequences that can be drawn from.
+    /// Lists the usable sequences, and the errors of unreadable ones.
     pub(super) async fn try_list(&self, page: &Page) -> Result<Listing> {
         let schema = self.schema.as_deref().unwrap_or_default();
         let after = page.after.as_ref().map_or("", Cursor::as_str);

@@ -1,20 +1,19 @@
 //! PostgreSQL's own sequences: `nextval`, made durable, with ranges that do not overlap even if the
 //! increment changes.
 //!
-//! A value v of a sequence with `INCREMENT BY n` stands for n ids: the ids that *end* with it, v -
-//! n + 1 to v ([`Values::Last`], Hibernate's pooled optimizer), or the ids that *begin* with it
-//! ([`Values::First`], EF Core and others). All programs must interpret it the same way.
+//! A value v of a sequence with `INCREMENT BY n` stands for n ids: the ids that *end* with it, v - n + 1 to v
+//! ([`Values::Last`], Hibernate's pooled optimizer), or the ids that *begin* with it ([`Values::First`], EF
+//! Core and others). All programs must interpret the values the same way.
 //!
-//! With `Last`, the ids lie between the previous value and v, which the sequence has passed.
-//! Whatever the next increment is, later ids are above v. The value that a sequence was restarted
-//! with has no previous value, and stands only for itself. A sequence that idmill creates starts
-//! with the end of its first block.
+//! With `Last`, the ids lie between the previous value and v: the sequence has passed all of them. Whatever
+//! the next increment is, later ids are above v. The value that a sequence was restarted with has no previous
+//! value, and stands only for itself. A sequence that idmill creates starts with the end of its first block.
 //!
-//! With `First`, a smaller increment can reach into the previous block. So after such a change, ids
-//! are skipped up to the end of the largest block that could have been drawn.
+//! With `First`, if the increment becomes smaller, the next value can be inside the previous block. So after
+//! such a change, ids are skipped up to the end of the largest block that could have been drawn.
 //!
-//! `nextval` is not durable: it logs 32 values ahead, and the values in between are returned without waiting
-//! for that record to reach the disk. If the transaction that wrote the record is still open when the server
+//! `nextval` is not durable: it logs 32 values ahead in one record, and returns these values without waiting
+//! for the record to reach the disk. If the transaction that wrote the record is still open when the server
 //! crashes, these values are returned again. So each statement here writes its own record, whose commit syncs
 //! everything before it.
 
@@ -55,12 +54,12 @@ const MOST_VALUES: u64 = 10_000;
 /// `postgres://HOST/DATABASE?sequences=native`. Sequences that idmill did not create can be used
 /// too, including those of `serial` and identity columns.
 ///
-/// Other programs may draw from them at the same time with `nextval`, if they interpret the value in the same
-/// way. If the increment is 1, a value is one id. If it is larger, a value is the last or the first id of a
-/// block: see [`PostgresOptions::values`](super::PostgresOptions::values). A sequence with a larger increment
-/// that idmill did not create is rejected unless the options set `values`. A sequence that cycles, counts
-/// down, caches, is unlogged or temporary is rejected too, with the statement that fixes it unless it is
-/// temporary.
+/// Other programs may draw from the sequences at the same time with `nextval`, if they interpret the values
+/// in the same way. If the increment is 1, a value is one id. If it is larger, a value is the last or the
+/// first id of a block: see [`PostgresOptions::values`](super::PostgresOptions::values). A sequence with a
+/// larger increment that idmill did not create is rejected unless the options set `values`. A sequence that
+/// cycles, counts down, caches, or is unlogged or temporary is rejected too. Unless the sequence is
+/// temporary, the error has the statement that fixes it.
 ///
 /// A grant may be shorter than requested. The rest of a value's ids is kept for the next grant, and becomes a
 /// gap if this store is dropped. Ids end at 2^63 - 1. With `values=last`, the last ids before the maximum are
@@ -232,7 +231,8 @@ impl NativeSequences {
             // Other clients drew the last values in the meantime. The values drawn before the error
             // can be used once they are durable.
             Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
-            // Dropped or restarted. If the data are damaged, the next read reports it.
+            // The sequence was dropped or restarted. If its data are damaged, the next read reports the
+            // damage.
             Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
                 kept.forget();
                 return Ok(true);
@@ -302,7 +302,7 @@ impl NativeSequences {
     ) -> Result<(SequenceInfo, Option<u64>)> {
         self.mode.must_write()?;
         qualified::must_not_be(&mut self.sessions.clone(), name).await?;
-        // This batch returns no rows, so the settings are checked before it.
+        // This batch returns no rows with the durability settings, so check them first.
         must_sync(&mut self.sessions.clone(), self.sessions.keeps()).await?;
         let (increment, told, identity) = (self.increment, self.values, Identity::fresh());
         let creation = Creation { increment, bounds, told, identity, count };
@@ -412,9 +412,9 @@ impl Kept {
         self.append(Grant::new(range, info.identity, info.bounds), &seen.name)
     }
 
-    /// Returns the block that begins with a value. Each change of the increment changes the identity. The
-    /// last value before the change was lower than this value by at least the current increment, and its
-    /// block had the length of the old increment.
+    /// Returns the block that begins with a value, without ids below the floor. Each change of the increment
+    /// changes the identity. The last value before the change was lower than this value by at least the
+    /// current increment, and its block had the length of the old increment.
     fn block_from(&mut self, seen: &NativeState, identity: Identity) -> (i64, i64) {
         let floor = match self.floor {
             Some((known, floor)) if known == identity => floor,

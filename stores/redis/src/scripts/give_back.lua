@@ -1,4 +1,4 @@
--- ARGV: nonce, incarnation, epoch, the rest's start, one past its last.
+-- ARGV: nonce, incarnation, epoch, the rest's first id, one past its last id.
 local here, sequence = server(), load()
 if not sequence then
   return { ARGV[1], 'missing' }

@@ -1,4 +1,4 @@
--- Before every script. Ids are beyond what Lua's doubles hold: they are decimal text, and added in two halves of ten digits.
+-- This file precedes every script. A Lua double cannot hold every id, so ids are decimal text, and scripts add them in two halves of ten digits.
 local BASE = 10000000000
 
 local function wide(digits)

@@ -1,4 +1,4 @@
--- KEYS[1] is the record, KEYS[2] the names of all.
+-- KEYS[1] is the record, KEYS[2] the set of all names.
 
 -- Returns the record, nil if the key does not exist, or 'foreign' if it does not hold a record.
 local function load()

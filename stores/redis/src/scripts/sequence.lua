@@ -1,4 +1,4 @@
--- KEYS[1] is the sequence, KEYS[2] the names of all. `next` is one past the last id that was reserved, also beyond max.
+-- KEYS[1] is the sequence, KEYS[2] the set of all names. `next` is one past the last id that was reserved, so it can be max + 1.
 local FIELDS = { 'start', 'max', 'next', 'incarnation', 'epoch', 'run', 'replid' }
 
 -- Returns the sequence, nil if the key does not exist, or 'foreign' if it does not hold a sequence.
@@ -17,8 +17,7 @@ local function load()
   return held[1] == '1' and sequence or 'foreign'
 end
 
--- The last write of each script that keeps the sequence: if it fails, the sequence is unchanged. A replid belongs to one process:
--- if it is already stored, so is `run`.
+-- Saves the sequence. Scripts call this last, so a failed write leaves the sequence unchanged. A replid belongs to one process: if the replid is already stored, so is `run`.
 local function save(sequence, here)
   if sequence.replid == here.replid then
     redis.call('HSET', KEYS[1], 'max', sequence.max, 'next', sequence.next, 'epoch', sequence.epoch)

@@ -1,9 +1,9 @@
--- ARGV: nonce, as it was seen (start, max, next, incarnation, epoch), as it is to be (max, next, epoch), `next` if it confirms the next id.
+-- ARGV: nonce, the expected state (start, max, next, incarnation, epoch), the new state (max, next, epoch), `next` if the change confirms the next id.
 local here, sequence = server(), load()
 if not sequence then
   return { ARGV[1], 'missing' }
 end
--- Also after a promotion.
+-- Allowed after a promotion too.
 local refused = refusal(sequence, here, 'allow')
 if refused then
   return { ARGV[1], refused }
@@ -14,6 +14,6 @@ for i = 1, 5 do
   end
 end
 sequence.max, sequence.next, sequence.epoch = ARGV[7], ARGV[8], ARGV[9]
--- A change that confirms the next id makes this server the last writer. Any other change leaves that to `failover`.
+-- A change that confirms the next id makes this server the last writer. Any other change keeps the last writer.
 save(sequence, ARGV[10] == 'next' and here or sequence)
 return { ARGV[1], 'done' }

@@ -1,4 +1,4 @@
--- ARGV: nonce, failover, name, as it is to be, as it was seen; without the last, there was none.
+-- ARGV: nonce, failover, name, the new text, the expected text; if the last is absent, the record must not exist.
 local here, kept = server(), load()
 local refused = refusal(kept, here, ARGV[2])
 if refused == 'promoted' then
@@ -6,7 +6,7 @@ if refused == 'promoted' then
 elseif refused then
   return { ARGV[1], refused }
 end
--- Text in both cases, or nil: Lua compares it byte by byte.
+-- Both are text or nil, and Lua compares text byte by byte.
 if (kept and kept.record) ~= ARGV[5] then
   return { ARGV[1], 'changed' }
 end

@@ -2,7 +2,7 @@
 
 use idmill::store::{Identity, SequenceInfo};
 
-/// How many blocks may have been reserved since the last read of the store.
+/// How many blocks others are assumed to have reserved since the last read of the store.
 pub(super) const NEAR: u64 = 1_000;
 
 /// The key of the hash. Incarnation and epoch distinguish it from every other sequence of this name. The

@@ -1,8 +1,8 @@
 //! A window on Redis or Valkey: ids that grow across processes at the speed of a cache. Each draw is one
 //! script in one round trip.
 //!
-//! [`idmill_shared_cache::fenced`] describes the protocol and why it is correct. This module runs its
-//! scripts, and reports a missing answer as unknown.
+//! [`idmill_shared_cache::fenced`] describes the protocol and why it is correct. This module runs the
+//! protocol's scripts, and reports a missing answer as an unknown outcome.
 
 mod key;
 mod options;

@@ -20,8 +20,8 @@ pub(super) const IDMILL: Dialect = Dialect {
     stranger: "check that this is the Redis port of an idmill server, and whether it uses TLS (`idmills://`)",
 };
 
-/// Classifies an error reply. All codes except the last are returned before the server executes any part of
-/// the request.
+/// Classifies an error reply. All codes except those of the last arm are returned before the server executes
+/// any part of the request.
 fn of_code(code: &str, detail: &str) -> ErrorKind {
     match code {
         "TRYAGAIN" => ErrorKind::Unavailable,

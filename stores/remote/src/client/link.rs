@@ -151,8 +151,8 @@ impl Link {
         Some(idle.remove(at))
     }
 
-    /// Returns an idle or new connection to the preferred server, or to the next server that can be
-    /// reached. The request has not been sent yet.
+    /// Returns an idle or new connection to the preferred server, or to the next server that can be reached.
+    /// This is safe for every request, since none was sent yet.
     async fn line(&self, until: Instant) -> Result<Line> {
         let (first, servers) = (self.preferred.load(Ordering::Relaxed), self.servers().len());
         let timeout = self.options.timeout / 2 / u32::try_from(servers).unwrap_or(u32::MAX);
@@ -196,7 +196,7 @@ impl Link {
     }
 
     /// Reads the capabilities of the server's store. Rejects a store with fewer capabilities than the first
-    /// server's store, because the allocator relies on those for all servers.
+    /// server's store, because the allocator relies on the first capabilities for all servers.
     async fn hear_what_it_can(&self, line: &Line) -> Result<()> {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let request = Request { number, ask: Ask::Capabilities }.encode();

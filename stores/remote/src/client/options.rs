@@ -35,8 +35,8 @@ idmill_kit::options! {
         pub(super) tls: Tls,
     }
 
-    /// How long a call may take. Each attempt to connect may take up to half of that time, in total over all
-    /// servers.
+    /// How long a call may take. Connecting, with each server tried once, may take up to half of that time in
+    /// total.
     pub timeout: Duration = "5s" in duration("10ms", "24h");
     /// A file with the token, instead of one in the URL. It is read for each new connection.
     ///

@@ -20,8 +20,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// Converts an error. Its causes, which belong in the server's log, and its mark for waiting callers are
-    /// omitted.
+    /// Converts an error. Omits its causes, which belong in the server's log, and whether it refuses waiting
+    /// callers.
     pub fn of(error: &Error) -> Self {
         let operation = error.operation().map(|operation| operation.as_str().to_owned());
         let sequence = error.sequence().map(str::to_owned);

@@ -43,7 +43,7 @@ pub struct Request {
 /// A call of [`Store`](idmill::store::Store).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
+#[allow(missing_docs)] // the calls of `Store`
 pub enum Ask {
     /// Reads the store's capabilities. This is the first request of a connection.
     Capabilities,
@@ -86,7 +86,7 @@ pub struct Answer {
 /// The result of a request, with a variant for each kind of result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
+#[allow(missing_docs)] // the results of `Store`
 pub enum Said {
     Capabilities(Capabilities),
     /// The results of a reserve, in the order of the requests.

@@ -10,7 +10,7 @@ use super::Fault;
 /// A page of sequences, as in [`Listing`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
+#[allow(missing_docs)] // the fields of `Listing`
 pub struct Rows {
     pub sequences: Vec<SequenceInfo>,
     pub unreadable: Vec<Row>,
@@ -20,7 +20,7 @@ pub struct Rows {
 /// A page of records, as in [`store::Records`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(missing_docs)] // they are the store's own
+#[allow(missing_docs)] // the fields of `Records`
 pub struct Records {
     pub records: Vec<(SequenceName, String)>,
     pub unreadable: Vec<Row>,

@@ -10,7 +10,7 @@ if held[1] == fence then
   if held[2] then
     return { ARGV[1], 'busy' }
   end
-  -- These are at most 2^20, which doubles hold; a mark is at most twice that.
+  -- `used` and `len` are at most 2^20, so a double holds them exactly; a mark is at most twice that.
   local base, used, len = held[3], tonumber(held[4] or ''), tonumber(held[5] or '')
   local mark, ahead, following = tonumber(held[6] or '0'), held[7], tonumber(held[9] or '0')
   if not (base and used and len and mark and following) then
@@ -29,7 +29,7 @@ if held[1] == fence then
     local take = math.min(tonumber(ARGV[2]), len - used)
     local past, most = plus(first, { 0, take }), plus(last, { 0, 1 })
     if less(most, past) then
-      -- Both are at most `take` above the first.
+      -- The result is below `take`: a double holds it exactly.
       take = (most[1] - first[1]) * BASE + most[2] - first[2]
     end
     redis.call('HINCRBY', KEYS[1], 'used', string.format('%.0f', take))
