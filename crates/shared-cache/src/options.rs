@@ -26,8 +26,9 @@ idmill_kit::options! {
     /// Limits the window to about the number of ids drawn in this time, if that is less than `block`. `none`:
     /// no such limit.
     pub max_skip: Option<Duration> = "5s" in duration("10ms", "1h").or_none();
-    /// Minimum time that a refill blocks other processes if its process died. A reserve that takes longer
-    /// fails, and its ids become a gap. The next claim then lasts twice that reserve's duration.
+    /// How long other processes wait, at least, if a process dies during a refill. A reserve that takes
+    /// longer fails, and its ids become a gap. After that, the next refill may take twice as long as this
+    /// reserve.
     pub stub: Duration = "5s" in WAIT;
     /// How often the window checks a sequence in use against the store. A process can use a removed or reset
     /// sequence for this long.

@@ -36,8 +36,8 @@ idmill_kit::options! {
         pub tls: Tls,
     }
 
-    /// The prefix of the keys. Each prefix is a separate namespace, even if one contains another, except
-    /// `PREFIXwitness/`.
+    /// The prefix of the keys. Each prefix is a separate namespace, even if it begins with another one.
+    /// `PREFIXwitness/` holds the records of a witness at PREFIX.
     ///
     /// Up to 1000 bytes, with a slash at the end.
     pub prefix: String = "/idmill/" in PREFIX;

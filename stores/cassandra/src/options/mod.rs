@@ -79,7 +79,7 @@ idmill_kit::options! {
     /// Until then, or longer while the global counter is unreachable, it can continue with its window. The
     /// check costs one SERIAL read per interval, process and sequence.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
-    /// The table. Each table is a separate namespace. The windows are in `…_windows`.
+    /// The table. Each table is a separate namespace. The windows are in the table `TABLE_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;
     /// How long a statement may take.
     ///

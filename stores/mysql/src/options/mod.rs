@@ -48,8 +48,8 @@ idmill_kit::options! {
     pub table: String = DEFAULT_TABLE in NAME;
     /// How the table is opened.
     pub mode: Mode = "rwc" in words::<Mode>();
-    /// What happens to a sequence that another server wrote last. Default: `refuse`, unless the server logs
-    /// statements.
+    /// What happens to a sequence that another server wrote last. Default: `refuse`, or `allow` if the binary
+    /// log has `binlog_format=STATEMENT`.
     pub failover: Option<Failover> = "" in FAILOVER;
     /// How long one statement may take before its outcome is unknown, and how long connecting may take. The
     /// server stops waiting for a lock after half of this timeout, in whole seconds, at least 1 s.

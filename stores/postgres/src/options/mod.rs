@@ -101,8 +101,8 @@ idmill_kit::options! {
     pub mode: Mode = "rwc" in words::<Mode>();
     /// How grants survive a crash.
     pub keeps ("durability"): Keeps = "disk" in words::<Keeps>();
-    /// What happens to a sequence that another cluster or timeline wrote last. Default: `refuse`, if the
-    /// server reports its cluster.
+    /// What happens to a sequence that another cluster or timeline wrote last. Default: `refuse`, or `allow`
+    /// if the server does not report its cluster.
     ///
     /// It cannot be combined with `sequences=native`.
     pub failover: Option<Failover> = "" in FAILOVER;
