@@ -50,7 +50,7 @@ fn deleted_store_is_rejected_until_the_sequence_is_removed() {
     fs::remove_file(place.path().join("ids.db")).unwrap();
     let refused = next(&place, GUARDED, "1");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("fix the URL, restore, or"), "{}", refused.err);
+    assert!(refused.err.contains("fix the URL, restore the store, or"), "{}", refused.err);
     // The guard updates the witness.
     let removed = place.run(&["remove", "orders", "--yes", "--store", GUARDED]);
     assert_eq!(removed.code, 0, "{removed:?}");
@@ -93,7 +93,7 @@ fn refused_removal_permits_nothing() {
     }
     let refused = next(&place, GUARDED, "5");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
-    assert!(refused.err.contains("fix the URL, restore, or"), "{}", refused.err);
+    assert!(refused.err.contains("fix the URL, restore the store, or"), "{}", refused.err);
 }
 
 #[test]

@@ -39,7 +39,7 @@ const LABEL: &[u8] = b"idmill permutation v1";
 ///
 /// - `low` is the lower ⌈w/2⌉ bits of the number, `high` the others.
 /// - The round key is SipHash-2-4 of 128 bits, under the key, over the bytes `idmill permutation v1` and
-///   `max` (8 bytes, little-endian): first half, second half.
+///   `max` (8 bytes, little-endian); the first half of the hash comes first.
 /// - Rounds 0 to 7: F(r, half) is SipHash-2-4 of 64 bits, under the round key, over the eight bytes of
 ///   `half | r << 56`, little-endian. An even round r is `high ^= F(r, low)`, an odd round
 ///   `low ^= F(r, high)`; F is truncated to the width of the half that it changes.

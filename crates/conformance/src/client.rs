@@ -38,8 +38,8 @@ impl Client {
         self.store.capabilities()
     }
 
-    /// Retries transient errors, as the allocator would. They have no effect, and a store may return them
-    /// while it is busy with other calls.
+    /// Retries transient errors, as the allocator would. A call that fails in this way has no effect, and a
+    /// store may return such errors while it is busy with other calls.
     async fn settled<T, F: Future<Output = Result<T>>>(
         &self,
         what: &str,

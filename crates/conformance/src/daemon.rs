@@ -43,13 +43,13 @@ type Ready = Box<dyn Fn(SocketAddr) -> Pin<Box<dyn Future<Output = Result<()>> +
 /// A server as a child process that can be started, killed, paused, and restarted at the same address over
 /// the same data.
 ///
-/// It runs in its own process group, and every signal goes to the group and, on Linux, to forks that have
-/// left it. It is killed on drop, and also if this process ends without dropping it. Its files stay: the
-/// directory belongs to the caller, and should be dropped after the daemon.
+/// The server runs in its own process group, and every signal goes to the group and, on Linux, to forks that
+/// have left the group. The server is killed on drop, and also if this process ends without a drop. Its files
+/// stay: the caller owns their directory, and should delete it only after dropping the daemon.
 ///
-/// Its output is read, and the last 8 KiB of it are part of the error if a start fails.
+/// The server's output is read, and its last 8 KiB are part of the error if a start fails.
 ///
-/// [`kill`](Self::kill), [`pause`](Self::pause) and a drop block the thread until they are done. That
+/// [`kill`](Self::kill), [`pause`](Self::pause) and a drop block the thread until they are done. A call
 /// usually takes milliseconds, and at most two seconds if a fork does not end.
 ///
 /// ```no_run
@@ -100,8 +100,8 @@ impl Running {
 }
 
 impl Daemon {
-    /// Creates a server that `command` starts in the foreground and that listens on `address`. It is not
-    /// started yet.
+    /// Creates a server that `command` starts in the foreground and that listens on `address`. The server is
+    /// not started yet.
     ///
     /// The command is built again for every start.
     pub fn new(address: SocketAddr, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
@@ -305,7 +305,7 @@ fn spawn(mut command: Command) -> std::io::Result<Running> {
     Ok(Running { process, output, readers: readers.into_iter().flatten().collect() })
 }
 
-/// Reads the output, so that the process never blocks on it, and keeps its end.
+/// Reads the output, so that the process never blocks on it, and keeps the last 8 KiB.
 fn keep(
     pipe: Option<impl Read + Send + 'static>,
     output: &Arc<Mutex<Vec<u8>>>,

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::order::{Order, State, say_drawn};
 use super::outcome::{Outcome, check};
 
-/// Every range of ids that was drawn, by any process. Clones share it.
+/// Every range of ids that was drawn, by any process. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drawn(Arc<Mutex<Vec<IdRange>>>);
 
@@ -41,7 +41,7 @@ impl Drawn {
     }
 }
 
-/// Draws in several tasks until the order ends, and retries errors that are not permanent.
+/// Draws in several tasks while the state is `Running`, and retries errors that are not permanent.
 pub(super) async fn worker(client: Client, order: &Order, orders: watch::Receiver<State>) -> Outcome {
     let ids = Sequences::builder(client.store().clone()).store_timeout(order.timeout).start()?;
     let sequence = ids

@@ -11,10 +11,11 @@ use super::Daemon;
 
 /// The server behind a store, which the suite starts, kills and pauses.
 ///
-/// [`Daemon`] implements it for any server that runs in the foreground. Your own implementation can
-/// represent a cluster: then `kill` and `pause` must stop enough of it that the store does not respond.
+/// [`Daemon`] implements this trait for any server that runs in the foreground. Your own implementation can
+/// represent a cluster: then `kill` and `pause` must stop so many nodes that the store does not respond.
 ///
-/// Nothing is started before [`start`](Self::start) is called. Worker processes of the suite never call it.
+/// An implementation must start nothing before [`start`](Self::start): each worker process of the suite also
+/// creates an engine, but never starts it.
 pub trait Engine: Send + Sync + fmt::Debug {
     /// Returns the name of the engine.
     fn name(&self) -> &str;

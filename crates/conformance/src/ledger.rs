@@ -47,7 +47,7 @@ pub(super) struct Entry {
     pub(super) reply: Reply,
 }
 
-/// Every reserve of one sequence, by any process. Clones share it.
+/// Every reserve of one sequence, by any process. Clones share the entries.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ledger {
     entries: Arc<Mutex<Vec<Entry>>>,

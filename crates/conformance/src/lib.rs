@@ -1,7 +1,7 @@
 //! The suite that every store of [`idmill`] must pass, including third-party stores.
 //!
-//! One builder defines how to connect to the store and how to start its engine, if it has one. The suite
-//! then runs every [trial](trials) from several tasks and several real processes. It kills and pauses the
+//! One builder defines how to connect to the store and how to start its engine, if it has one. The suite then
+//! runs every [trial](trials) from several tasks and several real processes. The suite kills and pauses the
 //! engine, cuts and garbles connections, and checks the grants.
 //!
 //! ```no_run

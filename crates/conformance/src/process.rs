@@ -41,7 +41,7 @@ impl Process {
         self.signal_all(signal);
     }
 
-    /// Signals the group and the descendants that have left it. Returns the latter.
+    /// Signals the group and the descendants that have left it. Returns these descendants.
     fn signal_all(&self, signal: Signal) -> Vec<Pid> {
         // Ignore errors: any process may have ended already.
         let left = descendants(self.group);

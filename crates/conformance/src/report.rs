@@ -12,11 +12,11 @@ const FILE: &str = "IDMILL_CI_REPORT";
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Its promise holds.
+    /// The trial's promise holds.
     Passed,
-    /// Its promise does not hold, for this reason.
+    /// The trial's promise does not hold, for this reason.
     Failed(String),
-    /// It did not run, for this reason.
+    /// The trial did not run, for this reason.
     Skipped(String),
 }
 

@@ -33,7 +33,8 @@ IDMILL_CONFORMANCE_SEED repeats a random run; IDMILL_CI_REPORT names a file to w
 ";
 
 /// [`Suite::main`] for several suites in one executable. Arguments select suites by name, and `all` selects
-/// all of them. Without a name, the only suite runs; of several suites, only the names are printed.
+/// all of them. Without a name, a single suite runs; if there are several, none runs and their names are
+/// printed.
 pub fn main(suites: impl IntoIterator<Item = Suite>) -> ! {
     let mut suites: Vec<_> = suites.into_iter().collect();
     if let Some(order) = order::of_this_process() {

@@ -39,8 +39,8 @@ impl Endpoint {
         self.address.expect("this suite has no engine: `Suite::engine` adds one")
     }
 
-    /// Returns a directory for stores that are kept in files. It is the same for all clients of a run, and
-    /// removed after the run.
+    /// Returns a directory for stores that are kept in files. The directory is the same for all clients of a
+    /// run, and removed after the run.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -84,17 +84,18 @@ impl Default for Timeouts {
 }
 
 impl Timeouts {
-    /// Sets the timeout of a call to a healthy store. Default 60 s. It is raised if the first reserves show
-    /// that the machine is slow.
+    /// Sets the timeout of a call to a healthy store. Default 60 s. The timeout is raised if the first
+    /// reserves show that the machine is slow.
     #[must_use]
     pub fn call(mut self, call: Duration) -> Self {
         self.call = call;
         self
     }
 
-    /// Sets how long engines and clients are paused, and replies withheld. [`Endpoint::timeout`] is two
-    /// thirds of it in those trials, because a store that waits longer would not give up within the pause.
-    /// Default 3 s. It is raised if the first reserves show that the machine is slow.
+    /// Sets how long engines and clients are paused, and replies withheld. In trials with pauses,
+    /// [`Endpoint::timeout`] is two thirds of the pause, because a store that waits longer would not give up
+    /// within the pause. Default 3 s. The pause is raised if the first reserves show that the machine is
+    /// slow.
     #[must_use]
     pub fn pause(mut self, pause: Duration) -> Self {
         self.pause = pause;

@@ -20,8 +20,8 @@ pub struct Suite {
 
 impl Suite {
     /// Creates a suite for a store. `connect` returns a new client for each call, with its own connections,
-    /// as another process would have. It is called at least once for each trial that runs, with the address
-    /// of the engine or of a proxy in front of it.
+    /// as another process would have. `connect` is called at least once for each trial that runs, with the
+    /// address of the engine or of a proxy in front of it.
     pub fn new<F>(name: impl Into<String>, connect: impl Fn(Endpoint) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Arc<dyn Store>>> + Send + 'static,
@@ -61,7 +61,7 @@ impl Suite {
         self
     }
 
-    /// Skips the trials that need several processes. They are always skipped for a store that is not
+    /// Skips the trials that need several processes. These trials are always skipped for a store that is not
     /// [shared](idmill::store::Capabilities::shared).
     pub fn one_process(mut self, reason: &str) -> Self {
         self.setup.one_process = Some(reason.to_owned());

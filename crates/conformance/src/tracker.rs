@@ -2,8 +2,8 @@
 //!
 //! Every reserve requests a power of two that no failed reserve has requested. The movement of the stored
 //! sequence minus the granted ids is therefore a set of bits, one for each reserve that took effect without a
-//! grant. Each of these must have been in doubt. If the store reported that one of these reserves had no
-//! effect, it is wrong.
+//! grant. Each such reserve must have been in doubt. If the store reported that one of them had no effect,
+//! the store is wrong.
 
 use idmill::SequenceName;
 use idmill::store::SequenceInfo;

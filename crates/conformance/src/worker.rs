@@ -1,8 +1,8 @@
 //! Other processes that work for the suite: this executable, started again with an order in an environment
 //! variable.
 //!
-//! They answer with lines on standard output, and standard input controls them: its first line starts the
-//! work, and its end stops the worker.
+//! A worker answers with lines on standard output. The first line of its standard input starts the work, and
+//! the end of its standard input stops the worker.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio, exit};
@@ -65,8 +65,8 @@ fn listen() -> watch::Receiver<State> {
     receiver
 }
 
-// ----------------------------------------------------------------------------------------------------
-// in the suite's
+// ---------------------------------------------------------------------------------------------------- in the
+// suite's process
 
 /// A message from another process.
 #[derive(Debug)]

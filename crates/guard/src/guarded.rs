@@ -33,7 +33,7 @@ const PENDING: Contention = Contention::new()
 /// more round trips than a single one. While the witness is unreachable, reserves fail with
 /// [`Unavailable`](ErrorKind::Unavailable) and reserve nothing. A claim with an unknown outcome makes the
 /// range a gap. After a claim that definitely failed, the range is returned to the store, or is a gap if the
-/// store takes none. No more ids are then reserved until the witness is writable.
+/// store cannot take ids back. No more ids are then reserved until the witness is writable.
 ///
 /// If ids were claimed before and the sequence has the same incarnation and no earlier epoch, the store went
 /// back in time. Its next id is raised above all claims. [`healed`](Self::healed) counts this, an error is
@@ -348,7 +348,7 @@ fn first_claim(((request, granted), seen): ((&Reserve, &Result<Grant>), &Option<
 
 fn replaced(grant: &Grant, known: Identity) -> String {
     format!(
-        "the incarnation is {:016x}, but the claims are for {:016x}; fix the URL, restore, or remove NAME \
+        "the incarnation is {:016x}, the claims are for {:016x}; fix the URL, restore the store, or remove NAME \
          through the guard",
         grant.identity.incarnation, known.incarnation
     )

@@ -15,7 +15,7 @@ pub struct Ledger {
     pub identity: Identity,
     /// No id below this can be claimed. A `u128`, because it can be 2^64.
     pub floor: u128,
-    /// All ids from here to `floor` are claimed. Lower ids may have been skipped. At most `floor`.
+    /// All ids from here to `floor` are claimed. Lower ids may have been skipped. `solid` is at most `floor`.
     pub solid: u128,
     /// The ranges claimed above `floor`: ascending, not adjacent, at most [`MOST_CLAIMS`](Self::MOST_CLAIMS).
     pub claims: Vec<IdRange>,
@@ -105,8 +105,8 @@ pub enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Heal {
-    /// None: the store is above all claims, or has another identity. Other processes reserved later and
-    /// claimed earlier.
+    /// None: the store is above all claims, or has another identity. For example, other processes reserved
+    /// later but claimed earlier.
     Nothing,
     /// The store's next id is below the claims, and must be raised to this one.
     Raise(u64),
@@ -128,7 +128,7 @@ impl Heal {
 
 impl Ledger {
     /// The maximum number of separate ranges above the floor. Beyond this, the floor is raised over the
-    /// lowest range. A process that is slow to claim ids below it must then reserve others.
+    /// lowest range. A process that is slow to claim ids below the floor must then reserve other ids.
     pub const MOST_CLAIMS: usize = 8;
 
     /// Returns the ledger after a claim of `range`.

@@ -4,7 +4,7 @@
 //! promoted without the last writes, or a URL that now names an empty database. A *witness* is a second
 //! durable place. Each range is claimed there before it is used, and a range that was claimed before is
 //! rejected. The witness never grants ids, so losing only the witness does not repeat an id. Ids repeat only
-//! if both are lost at once.
+//! if the store and the witness lose data at once.
 //!
 //! ```text
 //!   reserve ──► store grants a range ──► witness: claimed before? ──► no: it is used

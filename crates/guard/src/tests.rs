@@ -57,7 +57,7 @@ async fn emptied_store_is_rejected_and_a_removal_is_accepted() {
     store.restore(&nothing);
     let refused = starts(&guarded, 1).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::StoreViolation, "{refused}");
-    assert!(refused.to_string().contains("fix the URL, restore, or"), "{refused}");
+    assert!(refused.to_string().contains("fix the URL, restore the store, or"), "{refused}");
     assert!(guarded.remove(&name()).await.unwrap());
     assert_eq!(starts(&guarded, 1).await.unwrap(), 11, "above the claims of the removed sequence");
     assert_eq!(guarded.healed(), 0, "nothing went back");

@@ -14,7 +14,7 @@ impl Address {
     /// Parses `HOST:PORT`, or `HOST` if there is a default port. An IPv6 address must be in brackets.
     ///
     /// Returns `None` for anything else. There is no error message here, because the text can be part of a
-    /// password. Only the caller can decide whether to show it.
+    /// password. Only the caller can decide whether to show the text.
     pub fn parse(text: &str, default: Option<u16>) -> Option<Self> {
         // Colons inside the brackets do not start a port.
         let end = text.rfind(']').map_or(0, |bracket| bracket + 1);

@@ -2,8 +2,8 @@
 
 use idmill::{ErrorKind, Result};
 
-/// Passes all `Ok` values to `ask` in one call and returns its results in their positions. Errors keep their
-/// positions. A missing result becomes an error of kind `lost`.
+/// Passes all `Ok` values to `ask` in one call, and returns each result at the position of its value. Errors
+/// keep their positions. A missing result becomes an error of kind `lost`.
 pub async fn among<T, R>(
     all: impl Iterator<Item = Result<T>>,
     lost: ErrorKind,

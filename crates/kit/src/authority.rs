@@ -25,7 +25,7 @@ impl Authority {
         Self { user: None, password: None, hosts: hosts.into_iter().map(Into::into).collect() }
     }
 
-    /// Parses the text between the slashes of a URL.
+    /// Parses the text between `//` and the next `/` of a URL.
     ///
     /// # Errors
     /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for a login that is not UTF-8.
@@ -46,11 +46,11 @@ impl Authority {
         self.user = Some(user).filter(|user| !user.is_empty());
     }
 
-    /// Returns the user and password, or `None` without a login. Both are required together.
+    /// Returns the user and password, or `None` without a login.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if only one of them is set. The message contains
-    /// neither.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if only the user or only the password is set. The
+    /// message contains neither.
     pub fn login(&self) -> Result<Option<(&str, &str)>> {
         match (&self.user, &self.password) {
             (Some(user), Some(password)) => Ok(Some((user, password))),
@@ -85,7 +85,7 @@ impl Authority {
         })
     }
 
-    /// Returns the text as in a URL, including the password. Pass it only to a driver.
+    /// Returns the login and the hosts as in a URL, including the password. Pass it only to a driver.
     pub fn revealed(&self) -> String {
         self.text(self.password.as_deref().map(query::encoded))
     }

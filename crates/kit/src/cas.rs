@@ -44,15 +44,15 @@ pub enum Resend {
 
 /// A storage backend that can write a sequence *if it has not changed since the read*. Examples are an etcd
 /// transaction, a document version, an `UPDATE … WHERE`, or a file replaced under a lock. [`Swapping`]
-/// implements the calls of [`Store`](idmill::store::Store) for it.
+/// implements the calls of [`Store`](idmill::store::Store) for such a backend.
 ///
 /// Any future may be dropped at any await point. A write in progress may or may not be applied.
 pub trait CompareAndSet: fmt::Debug + Send + Sync {
-    /// Distinguishes two states of a sequence.
+    /// A value that differs between any two states of a sequence.
     type Version: Clone + fmt::Debug + Send + Sync;
 
-    /// Returns [`Store::capabilities`](idmill::store::Store::capabilities). `gives_back` is `true`, unless
-    /// the store does not forward `give_back` to [`Swapping`].
+    /// Returns [`Store::capabilities`](idmill::store::Store::capabilities). Set `gives_back` to `true` if the
+    /// store forwards `give_back` to [`Swapping`], else to `false`.
     fn can(&self) -> Capabilities;
 
     /// Reads a sequence. Returns `None` if there is no sequence of this name.
@@ -64,15 +64,15 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
         name: &'a SequenceName,
     ) -> StoreFuture<'a, Result<Option<Versioned<Self::Version>>>>;
 
-    /// Returns the cached sequence, if the store has a cache. It may be stale: a decision based on it is
-    /// valid only if the write succeeds.
+    /// Returns the cached sequence, if the store has a cache. The cached sequence may be stale: a decision
+    /// based on it is valid only if the write succeeds.
     fn remembered(&self, name: &SequenceName) -> Option<Versioned<Self::Version>> {
         let _ = name;
         None
     }
 
     /// Writes `wanted` if `seen` is still stored. `wanted = None` removes the sequence; `seen = None`
-    /// requires that there is none.
+    /// requires that no sequence is stored.
     ///
     /// # Errors
     /// As [`Store::reserve`](idmill::store::Store::reserve):
@@ -85,8 +85,8 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
         resend: Resend,
     ) -> StoreFuture<'a, Result<Swapped<Self::Version>>>;
 
-    /// Like [`swap`](Self::swap), for [`Store::set`](idmill::store::Store::set). A store may have to write
-    /// even if the sequence does not change. The default writes only changes.
+    /// Like [`swap`](Self::swap), for [`Store::set`](idmill::store::Store::set). The default writes only
+    /// changes. A store with windows may have to write in any case, to recall their ranges.
     ///
     /// # Errors
     /// As [`swap`](Self::swap).
@@ -120,7 +120,7 @@ pub trait CompareAndSet: fmt::Debug + Send + Sync {
     }
 
     /// Returns the retry policy for lost races. A store that returns [`Swapped::Now`] must not pause after
-    /// every loss: the returned item is outdated after a pause, so a writer that does not pause would win
+    /// every loss: the returned sequence is outdated after a pause, so writers that do not pause would win
     /// every race.
     fn contention(&self) -> Contention {
         Contention::new()
@@ -137,7 +137,7 @@ enum Write<'a> {
     Set(&'a Change),
 }
 
-/// Calls `decide` with the stored sequence and writes its decision if it differs; for a set,
+/// Calls `decide` with the stored sequence, and writes the returned one if it differs; for a set,
 /// [`CompareAndSet::swap_set`] decides whether to write. Retries if the sequence was changed concurrently, so
 /// `decide` may run several times. The first call may get the [cached](CompareAndSet::remembered) sequence;
 /// its result is used only if the write succeeds.

@@ -53,8 +53,8 @@ impl Largest {
         Self { default: default.into(), ..self }
     }
 
-    /// Returns the largest id. If ids from 2^63 on are reserved, a negative value counts as an id from 2^63
-    /// on.
+    /// Returns the largest id. If `reached`, the sequence's next id, is above 2^63, a negative value counts
+    /// as an id from 2^63 on.
     pub fn as_id(&self, reached: u128) -> Option<u128> {
         let positive = self.id.and_then(|id| u128::try_from(id).ok());
         let wrapped = self.negative.and_then(|id| i64::try_from(id).ok()).map(|id| id.cast_unsigned().into());
@@ -123,7 +123,7 @@ impl FromStr for ColumnPath {
     }
 }
 
-/// Splits off the first part. Returns it and the rest.
+/// Returns the first part and the rest.
 fn part(text: &str) -> Option<(String, &str)> {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find('.').unwrap_or(text.len());

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use idmill::{Error, ErrorKind, Result};
 
-/// The retry policy for a sequence that others change between a read and its write. Most retries are
+/// The retry policy for a sequence that others change between a caller's read and its write. Most retries are
 /// immediate, because a pause would only make the last read older. After every few losses there is a random
 /// pause with a growing limit, so that competing writers spread out. Retrying ends after a timeout.
 ///

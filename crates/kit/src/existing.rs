@@ -131,6 +131,6 @@ mod tests {
         assert!(granted[1].is_ok());
         let says =
             |at: usize| granted[at].as_ref().unwrap_err().to_string().contains("prevents its creation");
-        assert_eq!((says(0), says(2)), (true, false), "the last is not to be created in any case");
+        assert_eq!((says(0), says(2)), (true, false), "the last request does not ask for a creation");
     }
 }

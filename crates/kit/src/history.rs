@@ -1,9 +1,10 @@
-//! The policy for a sequence that was last written in another history of its store. Examples are a server
-//! that was replaced, and a backup that was restored.
+//! The policy for a sequence that was last written in another history of its store. A replaced server and a
+//! restored backup begin another history.
 //!
-//! A store that can detect this stores a string with each sequence, such as `cluster 7, timeline 2`. It names
-//! the history of the last write and appears in errors. The granting statement has the condition that this
-//! history is the current one. If it is not, the store applies [`Failover`].
+//! A store that can detect another history stores a string with each sequence, such as `cluster 7, timeline
+//! 2`. The string names the history of the last write, and appears in errors. The statement that grants ids
+//! has the condition that this history is the current one. If the histories differ, the store applies
+//! [`Failover`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -69,7 +70,7 @@ impl Failover {
     /// ids.
     ///
     /// # Errors
-    /// [`Conflict`](ErrorKind::Conflict) for `refuse`, with the commands that resolve it.
+    /// [`Conflict`](ErrorKind::Conflict) for `refuse`, with the remedies.
     pub fn adopt(self, info: &SequenceInfo, seen: Histories<'_>) -> Result<SequenceInfo> {
         if self == Self::Refuse {
             return Err(seen.refuse(&info.name));
@@ -84,8 +85,8 @@ impl Failover {
         if let Self::Skip(ids) = self { ids } else { 0 }
     }
 
-    /// Logs and counts the decision. Call it once, after the write of [`adopt`](Self::adopt)'s result:
-    /// `adopt` reports a refusal itself.
+    /// Logs and counts the decision. Call it once, after you have written the result of
+    /// [`adopt`](Self::adopt). Do not call it for a refusal, which `adopt` reports itself.
     pub fn report(self, name: &SequenceName, seen: Histories<'_>) {
         let Histories { was, here } = seen;
         let decided = match self {
@@ -122,7 +123,7 @@ impl Histories<'_> {
         self.refusal(name)
     }
 
-    /// Returns the error of a rejected reserve, with both histories and the commands that resolve it.
+    /// Returns the error of a rejected reserve, with both histories and the remedies.
     pub fn refusal(self, name: &SequenceName) -> Error {
         let Self { was, here } = self;
         let message = format!(

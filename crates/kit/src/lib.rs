@@ -22,7 +22,8 @@
 //! - [`store_calls!`](idmill::store_calls): forwards the calls of [`Store`](idmill::store::Store) to methods
 //!   of another type.
 //!
-//! - [`Target`]: the store that a URL names. Its [`Scheme`] selects the parser, and [`connect`] opens it.
+//! - [`Target`]: the store that a URL names. The URL's [`Scheme`] selects the parser, and [`connect`] opens
+//!   the store.
 //! - [`Existing`]: a store that never creates a sequence.
 #![cfg_attr(doctest, doc = include_str!("../README.md"))]
 

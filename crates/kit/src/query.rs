@@ -8,7 +8,7 @@ use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, utf8_percent_encode
 use super::{refuse, secrets};
 use idmill::Result;
 
-/// Characters that would end a part of a URL, or that are lost when a URL is typed.
+/// Control characters, and characters with a meaning in a URL or in a shell.
 pub const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'%')
     .add(b'?')
@@ -24,7 +24,7 @@ pub const ESCAPED: &AsciiSet = &CONTROLS
 /// [rejected](secrets::check_login).
 pub const ESCAPED_VALUE: &AsciiSet = &ESCAPED.add(b'@');
 
-/// Splits off the scheme of a URL, in lower case. A single letter is a drive, not a scheme.
+/// Splits off the scheme of a URL, in lower case. A single letter is a Windows drive, not a scheme.
 pub fn split_scheme(url: &str) -> Option<(String, &str)> {
     let (scheme, rest) = url.split_once(':')?;
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

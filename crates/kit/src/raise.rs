@@ -14,8 +14,8 @@ const TRIES: usize = 16;
 /// The history of the store is unchanged: after a failover that makes the store reject reserves, it continues
 /// to reject them ([`Change::keep_history`]).
 ///
-/// `seen` is the sequence as you read it. Each `set` expects its identity, but the reserve of the id 2^64 - 1
-/// does not.
+/// `seen` is the sequence as you read it. Each `set` expects the identity of `seen`. The reserve of the id
+/// 2^64 - 1 (if `to` is 2^64) does not.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -58,8 +58,9 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 /// exists, and `to` is above its start, raises that sequence. `to` may be one past the max; a larger `to`
 /// fails, and uses up a new sequence.
 ///
-/// This is one step, a reserve that creates the sequence: the sequence never exists below `to`. A window, and
-/// a server that rejects the reserve, need two steps. Ids below `to` can be drawn between the two.
+/// Usually one reserve creates the sequence, so the sequence never exists below `to`. For a window, or a
+/// server that rejects the reserve, `create_at` needs two steps. Ids below `to` can be drawn between the
+/// steps.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
@@ -72,8 +73,9 @@ pub async fn raise(store: &dyn Store, seen: &SequenceInfo, to: u128) -> Result<S
 /// ```
 ///
 /// # Errors
-/// [`AlreadyExists`](ErrorKind::AlreadyExists) if it exists, and its bounds (if unused: its start) differ, or
-/// `to` is not above its start; those of [`raise`], [`Store::create`] and [`Store::reserve`].
+/// [`AlreadyExists`](ErrorKind::AlreadyExists) if the sequence exists, and its bounds (of an unused one: its
+/// start) differ from `bounds`, or `to` is not above the start; those of [`raise`], [`Store::create`] and
+/// [`Store::reserve`].
 pub async fn create_at(
     store: &dyn Store,
     name: &SequenceName,
@@ -216,11 +218,11 @@ mod tests {
         idmill::store_calls!(|this| this.0 => capabilities reserve give_back inspect list remove);
 
         fn create<'a>(&'a self, name: &'a SequenceName, _: Bounds) -> StoreFuture<'a, Result<SequenceInfo>> {
-            panic!("{name} is created by itself")
+            panic!("unexpected `create` of {name}")
         }
 
         fn set<'a>(&'a self, name: &'a SequenceName, _: Change) -> StoreFuture<'a, Result<SequenceInfo>> {
-            panic!("{name} is set by itself")
+            panic!("unexpected `set` of {name}")
         }
     }
 

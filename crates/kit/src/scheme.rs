@@ -14,8 +14,8 @@ use crate::{Target, WindowTarget, query, secrets};
 /// The timeout for opening a store on the network.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens the store at `url` and its sequences. `O` is the type of the store's options. Each store crate has a
-/// `connect` that calls this.
+/// Opens the store at `url` and returns its sequences. `O` is the type of the store's options. Each store
+/// crate has a `connect` that calls this.
 ///
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for a URL that `O` rejects; those of opening the store;
@@ -36,7 +36,7 @@ pub async fn connect<O: Target + FromStr<Err = Error>>(url: &str) -> Result<Sequ
 /// Opens a store within `limit`. The error of a timeout contains the URL of the store and advice.
 ///
 /// # Errors
-/// Those of opening it; [`Unavailable`](ErrorKind::Unavailable) after the timeout.
+/// Those of `opening`; [`Unavailable`](ErrorKind::Unavailable) after `limit`.
 pub async fn open(
     url: &(dyn fmt::Display + Sync),
     is_remote: bool,
@@ -85,7 +85,7 @@ pub async fn open(
 /// /// `ToyOptions` are a `Target` with `FromStr`.
 /// pub const SCHEMES: &[Scheme] = &[Scheme::store::<ToyOptions>("toy", "toy:PATH")];
 ///
-/// /// Opens the store at a URL such as `toy:ids`, and its sequences.
+/// /// Opens the store at a URL such as `toy:ids`, and returns its sequences.
 /// pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
 ///     idmill_kit::connect::<ToyOptions>(url).await
 /// }
@@ -96,8 +96,8 @@ pub struct Scheme {
     /// Empty for an alias.
     example: &'static str,
     reads: Reads,
-    /// The type that parses the URLs. Detects conflicting schemes: function pointers cannot be compared
-    /// reliably.
+    /// The type that parses the URLs. Conflicting schemes differ in this type; comparing function pointers is
+    /// not reliable.
     reader: fn() -> TypeId,
 }
 

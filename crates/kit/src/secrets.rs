@@ -34,8 +34,8 @@ fn trim(text: &str) -> &str {
 }
 
 /// Rejects a URL in which a password could be read as a host, a path or an option, because those are printed.
-/// This is a URL with an `@` after the first `/` or `?`, with a second `@`, or with a port that is not a
-/// number. `rest` is the text after the scheme.
+/// Such a URL has an `@` after the first `/` or `?`, a second `@`, or a port that is not a number. `rest` is
+/// the text after the scheme.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput). The message does not contain any part of the URL.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 /// A connection that is opened on first use and replaced when it becomes unusable.
 ///
-/// Callers share one attempt to connect, and each waits until its own deadline. If attempts were queued, the
-/// last caller could wait for all timeouts before its own. The attempt continues after a caller's deadline.
+/// Callers share one attempt to connect, and each waits until its own deadline. If each caller queued an
+/// attempt, the last one could wait for the timeouts of all others. The attempt continues after a caller's
+/// deadline.
 #[derive(Debug)]
 pub struct SharedConnection<C>(Mutex<Option<Attempt<C>>>);
 
@@ -45,7 +46,7 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
         let mut attempt = self.join(usable, connect);
         match timeout_at(deadline, attempt.wait_for(Option::is_some)).await {
             Ok(Ok(outcome)) => outcome.clone().expect("waited for"),
-            // The task was dropped with its runtime.
+            // The task panicked, or was dropped with its runtime.
             Ok(Err(_)) => Err(Error::new(ErrorKind::Unavailable, "the attempt to connect was cancelled")),
             Err(_) => Err(Error::new(
                 ErrorKind::Unavailable,
@@ -60,8 +61,8 @@ impl<C: Send + Sync + 'static> SharedConnection<C> {
     {
         let mut current = self.0.lock();
         if let Some(attempt) = &*current {
-            // Check this before reading the outcome: if the attempt ends in between, its outcome is then
-            // read.
+            // Check for the end first: if the attempt ends after this check, the next statement reads its
+            // outcome.
             let ended = attempt.has_changed().is_err();
             let joined = match &*attempt.borrow() {
                 None => !ended,

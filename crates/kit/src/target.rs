@@ -52,9 +52,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         Box::pin(async { Err(column::unreadable(self.scheme())) })
     }
 
-    /// Describes other objects of the same database with the store's name that this URL does not use. Clients
-    /// with other settings may draw from them. Returns `None` if there are none, which is the default.
-    /// Creates nothing.
+    /// Describes other objects of the same database that have the name of the store's table but are not used
+    /// by this URL. Clients with other settings may draw from these objects. Returns `None` if there are
+    /// none, which is the default. Creates nothing.
     ///
     /// # Errors
     /// Those of reading.
@@ -64,7 +64,7 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
 
     /// Returns the sequences whose next reserve the store would reject, each with the error, about one page
     /// at most. They were last written in another [history](crate::history). Read-only. The default returns
-    /// none: the store never rejects, or cannot detect this before a reserve.
+    /// none, for stores that never reject such a reserve, or detect the history only in a reserve.
     ///
     /// # Errors
     /// Those of reading.
@@ -142,9 +142,9 @@ pub trait WindowTarget: fmt::Debug + fmt::Display + Send + Sync {
 
 /// A read-only view of a window.
 pub trait WindowView: fmt::Debug + Send + Sync {
-    /// Returns the end of the window: one past the last id of this sequence, with this identity, that was put
-    /// into it. Returns `None` if no ids were put into it, or it lost them. The store has granted all earlier
-    /// ids, unless it was restored to an older state. Read-only.
+    /// Returns one past the last id of this sequence and identity that was put into the window. Returns
+    /// `None` if no ids were put into the window, or if the cache lost them. The store has granted all
+    /// earlier ids, unless it was restored to an older state. Read-only.
     ///
     /// # Errors
     /// [`Unavailable`](idmill::ErrorKind::Unavailable) if the cache does not reply; a permanent kind if a

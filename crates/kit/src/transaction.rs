@@ -3,8 +3,8 @@
 use idmill::store::Grant;
 use idmill::{Error, ErrorKind, Id, IdRange, Result, SequenceName};
 
-/// Rejects a grant that a transaction cannot use: an id below `floor`, the least id of the caller's type, or
-/// fewer than `count` ids.
+/// Rejects a grant that a transaction cannot use: with an id below `floor` (the least id of the caller's
+/// type), or with fewer than `count` ids.
 ///
 /// # Errors
 /// [`InvalidInput`](ErrorKind::InvalidInput) for an id below `floor`; [`Exhausted`](ErrorKind::Exhausted) for

@@ -20,7 +20,7 @@ pub(crate) struct Check {
     pub(crate) run: Box<dyn Fn() -> Verdict + Send + Sync>,
 }
 
-/// Larger worlds, for a run of an hour by hand.
+/// Whether to explore larger worlds, for a manual run of an hour.
 fn large() -> bool {
     std::env::var("IDMILL_PROTOCOL_SIZE").is_ok_and(|size| size == "large")
 }

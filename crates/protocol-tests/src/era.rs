@@ -2,7 +2,7 @@
 //! restored from a backup.
 //!
 //! Unlike in `datacenter`, a process keeps the era it read from the global row and the window state it saw
-//! (its floor), and checks the window against both. It reads the era before every draw. Except in
+//! (its floor), and checks the window against both. Each process reads the era before every draw. Except in
 //! `RestoreUnderway`, a window is lost or restored while all processes are stopped: they restart without
 //! memory, while their earlier writes may still arrive.
 

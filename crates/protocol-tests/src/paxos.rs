@@ -1,11 +1,11 @@
-//! Conditional writes as Cassandra does them, message by message. They show why SERIAL and LOCAL_SERIAL
+//! Conditional writes as Cassandra does them, message by message. The model shows why SERIAL and LOCAL_SERIAL
 //! must not be mixed on one partition.
 //!
 //! There are three replicas in each of two datacenters, and one counter. A take reads the counter and adds
 //! one with a conditional write, whose rounds are Paxos: prepare, propose, commit. SERIAL needs four of all
 //! six replicas, LOCAL_SERIAL two of the local three. No message is lost, but each may be late, even after
-//! its call has returned. If a round finds a proposal that is accepted but perhaps not committed, it
-//! finishes that one first, under its own ballot.
+//! its call has returned. If a round finds a proposal that is accepted but perhaps not committed, the round
+//! first finishes that proposal, under the round's own ballot.
 //!
 //! A coordinator continues as soon as it has enough answers. If its proposal is rejected somewhere, it may
 //! wait forever, which models its timeout.
@@ -60,7 +60,7 @@ pub(crate) struct Paxos {
     pub(crate) next: u8,
     /// Number of ballots, hence of rounds.
     pub(crate) ballots: u8,
-    /// Messages that have not arrived when their call returns never arrive. This reduces the orders to
+    /// Messages that have not arrived when their call returns never arrive. The option reduces the orders to
     /// explore, and is only for finding bugs.
     pub(crate) late_is_never: bool,
 }

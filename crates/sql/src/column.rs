@@ -48,8 +48,8 @@ pub(crate) fn no_name(what: &str, name: &str, rule: &str) -> Error {
     Error::invalid(format!("{name:?} is not a valid {what}; use {rule}")).during(Operation::Connect)
 }
 
-/// The query for the largest number in a column, and for the largest below 0. It makes two
-/// searches, since each can use an index only if it is separate. `cast` converts a number to text.
+/// The query for the largest number in a column, and for the largest below 0. Each number has its own
+/// subquery, since only then can the search use an index. `cast` converts a number to text.
 pub(crate) fn largest_sql(table: &str, column: &str, cast: impl Fn(&str) -> String) -> String {
     let largest = cast(&format!("max(t.{column})"));
     format!(

@@ -70,7 +70,8 @@ pub(crate) fn page_of<P: Fill>(
     P::of(next, rows.iter().map(|row| (legible(row, 0), decode(row))))
 }
 
-/// Builds a page of sequences. They are sorted here, since a UTF-16 database sorts differently.
+/// Builds a page of sequences. The rows are sorted here, since an SQLite database in UTF-16 sorts
+/// differently.
 pub(crate) fn listing(
     page: &Page,
     rows: &[Row],
@@ -96,7 +97,7 @@ pub(crate) fn decide(
     Ok((info, grant))
 }
 
-/// Checks that a grant may be taken.
+/// If there is a floor, checks the grant by [`must_fit`].
 pub(crate) fn fits(grant: &Grant, request: &Reserve, floor: Option<u64>) -> Result<()> {
     floor.map_or(Ok(()), |floor| must_fit(grant, &request.name, request.count, floor, request.ceiling))
 }

@@ -85,7 +85,7 @@ calls! {
         /// The capabilities of the store.
         const CAPABILITIES: Capabilities;
 
-        /// Checks that writes are allowed, before a session is taken for one.
+        /// Checks that writes are allowed. A store calls this method before it takes a session for a write.
         fn may_write(&self) -> Result<()> {
             Ok(())
         }

@@ -69,10 +69,10 @@ pub trait Library<How = Awaited> {
 /// A sequence that is drawn from inside the caller's own transactions.
 ///
 /// The ids commit together with the rows that they number. So there are no gaps, and ids are in commit order:
-/// if a transaction rolls back, the next one gets its ids. The cost: transactions that draw from one sequence
-/// run one after another, each from its first id to its end. Draw late and commit soon. If a transaction
-/// draws from several sequences, use the same order everywhere. A commit is as durable as the caller's
-/// connection makes it.
+/// if a transaction rolls back, the next one gets its ids. The cost: from its first draw to its end, a
+/// transaction blocks all others that draw from the same sequence. Draw late and commit soon. If a
+/// transaction draws from several sequences, use the same order everywhere. A commit is as durable as the
+/// caller's connection makes it.
 ///
 /// The sequence is created on first use, in the same transaction. A store over the same table uses the same
 /// sequence. The store and the transactions never get the same id, but the store leaves gaps.
@@ -163,11 +163,11 @@ impl<T: Id, D: Draws, L: Library> InTransaction<T, D, L> {
         self.reserve(transaction, 1).await.map(one)
     }
 
-    /// Draws exactly `count` ids. If this future is dropped, roll the transaction back: if it
-    /// commits, it may leave a gap.
+    /// Draws exactly `count` ids. If this future is dropped, roll the transaction back: a commit may leave a
+    /// gap.
     ///
     /// # Errors
-    /// No ids are taken, unless MySQL had ended the transaction.
+    /// No ids are taken, unless MySQL had ended the transaction before the draw.
     ///
     /// - [`Exhausted`](idmill::ErrorKind::Exhausted) if fewer than `count` ids are left;
     /// - [`InvalidInput`](idmill::ErrorKind::InvalidInput) if `count` is 0, the next id is below the type's

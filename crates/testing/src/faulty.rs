@@ -31,7 +31,8 @@ pub enum Fault {
     Repeat,
     /// Nonsense: an id beyond the sequence's bounds. If the bounds cover all of `u64`, the call succeeds.
     OutOfBounds,
-    /// Nonsense: one id more than requested, which is really reserved. Fewer at the end of the bounds.
+    /// Nonsense: one id more than requested, which is really reserved. At the end of the bounds, the range is
+    /// shorter.
     TooMany,
     /// Nonsense: a grant without ids.
     Empty,
@@ -39,9 +40,9 @@ pub enum Fault {
 
 /// The faults and the latency of a [`FaultyStore`].
 ///
-/// A fault *of every call* comes first, then the script, then random faults. Only the first applies to
-/// calls other than reserves and give-backs. Random faults are drawn from one seeded generator in the order
-/// of the calls: the same calls in the same order meet the same faults.
+/// The fault of [`always`](Self::always) comes first, then the script, then random faults. Calls other than
+/// reserves and give-backs meet only the fault of `always`. Random faults are drawn from one seeded generator
+/// in the order of the calls: the same calls in the same order meet the same faults.
 #[derive(Clone, Debug)]
 pub struct Faults {
     shortest: Duration,
@@ -165,8 +166,8 @@ impl Faults {
 
 /// A [`MemoryStore`] with faults, latency and a record of its grants. Clones share one state.
 ///
-/// Half of a call's latency passes before it is applied and half after it. So dropping its future may leave
-/// it applied or not, as with a database over a network.
+/// Half of the latency passes before a call is applied, and half afterwards. So a call whose future is
+/// dropped may or may not be applied, as with a database over a network.
 #[derive(Clone, Debug, Default)]
 pub struct FaultyStore {
     memory: MemoryStore,
@@ -304,7 +305,7 @@ impl FaultyStore {
         Ok(grant)
     }
 
-    /// A grant that no correct store returns, where the sequence permits one.
+    /// Answers with grants that no correct store returns, if the fault is possible for the sequence.
     async fn lie(&self, requests: &[Reserve], nonsense: Fault) -> Vec<Result<Grant>> {
         let mut answers = Vec::new();
         for request in requests {
@@ -343,8 +344,8 @@ impl FaultyStore {
         Ok(taken)
     }
 
-    /// An administrative call, which has latency and may meet an outage, but not the scripted and random
-    /// faults.
+    /// An administrative call, which has latency and may meet the fault of `always`, but not the scripted and
+    /// random faults.
     async fn call<R>(&self, operation: Operation, act: impl Future<Output = Result<R>>) -> Result<R> {
         let met = self.state.lock().faults.next_other();
         self.meet(met, operation, act).await

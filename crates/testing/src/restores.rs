@@ -68,7 +68,7 @@ impl Drawn {
         process.healed()
     }
 
-    /// A process, which may be old, draws `count` ids.
+    /// A process, perhaps started before a restore, draws `count` ids.
     ///
     /// # Panics
     /// If an id is a duplicate.
@@ -119,7 +119,10 @@ impl Drawn {
     pub async fn another(&mut self) {
         let error = self.refused().await;
         let text = error.to_string();
-        assert!(text.contains("fix the URL, restore, or") && text.contains("through the guard"), "{text}");
+        assert!(
+            text.contains("fix the URL, restore the store, or") && text.contains("through the guard"),
+            "{text}"
+        );
         let name = SequenceName::new(SEQUENCE).unwrap();
         let process = self.process().await.unwrap();
         assert!(process.guarded.remove(&name).await.unwrap());

@@ -3,7 +3,7 @@ use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Returns the seed in `IDMILL_SIM_SEED`, or the seeds from 0 on. Their number is `IDMILL_SIM_SEEDS`
+/// Returns the seed in `IDMILL_SIM_SEED`, or the seeds from 0 on. The number of seeds is `IDMILL_SIM_SEEDS`
 /// (`default` without it), divided by `share`. The share is for worlds that are larger than the usual ones.
 pub fn chosen(default: u64, share: u64) -> Vec<u64> {
     let seeds = match setting("IDMILL_SIM_SEED") {

@@ -15,7 +15,7 @@ use crate::engines::Engine;
 const LONG: Duration = Duration::from_secs(60);
 /// Number of simultaneous clients.
 const CLIENTS: usize = 8;
-/// An order that does not exist.
+/// A request for an order that does not exist.
 const NOBODYS: &str = "POST /orders/9000000000000000000/invoice";
 
 /// A running service, killed on drop.
@@ -185,8 +185,8 @@ pub async fn clients_may_disconnect(program: &str) {
     assert_eq!(shop.numbers("GET /invoices"), (1..=100).collect::<Vec<_>>());
 }
 
-/// After SIGTERM, a service gives its remaining ids back, so that the next one continues there, even if a
-/// client never finishes its request. A killed service loses the ids in its memory.
+/// After SIGTERM, a service gives its remaining ids back, so that the next service continues with these ids,
+/// even if a client never finishes its request. A killed service loses the ids in its memory.
 pub async fn restarted_service_continues_the_ids(program: &str) {
     let Some(engine) = Engine::start("postgres").await else { return };
     let mut shop = Service::start(program, &engine);

@@ -23,7 +23,7 @@ impl Default for Schemes {
 }
 
 impl Schemes {
-    /// Adds these schemes. Schemes that are already present change nothing.
+    /// Adds these schemes. A present scheme is kept, unless only the new scheme has a parser.
     ///
     /// # Errors
     /// [`Conflict`](ErrorKind::Conflict) if another crate, or another version of the same crate, has one of

@@ -33,7 +33,7 @@ use crate::{Schemes, WitnessUrl, guard};
 /// | `idmill://HOST:PORT,…`, or `idmills://` | `idmill_remote::RemoteStore` |
 /// | `memory:` | a new [`MemoryStore`](idmill::store::MemoryStore), for tests |
 ///
-/// The [`Schemes`] of the program must include the crate, as for the URLs of any other crate.
+/// A URL is parsed only if the program's [`Schemes`] include the schemes of its crate.
 ///
 /// Options follow as `?key=value&key=value`. The page of each store crate has a table of them. All have the
 /// same grammar: a boolean is `true` or `false`. A duration is a whole number with its unit, `ms`, `s`, `m`
@@ -149,7 +149,8 @@ impl StoreUrl {
         self.window.as_ref().map_or(Ok(None), |window| window.view())
     }
 
-    /// Describes other objects of the same database with the store's name; `None` if there are none.
+    /// Describes other objects of the same database that have the name of the store's table; `None` if there
+    /// are none.
     ///
     /// # Errors
     /// As [`Target::lookalikes`]; [`Unavailable`](ErrorKind::Unavailable) after 30 s.
@@ -264,7 +265,7 @@ impl Schemes {
         self.parse(url)?.connect().await
     }
 
-    /// Opens the store at `url` and its sequences on the current tokio runtime.
+    /// Opens the store at `url` and returns its sequences, which run on the current tokio runtime.
     ///
     /// # Errors
     /// Those of `open` and [`Sequences::new`].

@@ -138,7 +138,8 @@ impl WitnessUrl {
                     How::Find => FileWitness::find(file),
                 });
                 let opened = opening.await.unwrap_or_else(|error| {
-                    Err(Error::new(ErrorKind::Unavailable, "the opening was cancelled").because(error))
+                    Err(Error::new(ErrorKind::Unavailable, "the task that opens the file failed")
+                        .because(error))
                 });
                 opened.map(|file| file.map(|file| Found { witness: Arc::new(file), kept_by: None }))
             }

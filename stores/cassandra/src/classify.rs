@@ -1,10 +1,10 @@
 //! Classifies the driver's errors by their effect on ids.
 //!
-//! Cassandra reports an unfinished conditional write in many ways. After nearly all of them, the write may
-//! have been applied, or may be applied later, when another request completes it. Only a write that never
-//! began is certainly not applied. It never began if the error occurred before sending, if the server
-//! rejected the statement, or after `Unavailable` for lack of a *serial* quorum, which is checked before
-//! the first round. The number of replicas that replied does not show which case it is.
+//! Cassandra has many errors for an unfinished conditional write. After nearly all these errors, the write
+//! may have been applied, or another request may complete it later. Only a write that never began is
+//! certainly not applied. The write never began if the error occurred before sending, if the server rejected
+//! the statement, or after `Unavailable` for lack of a *serial* quorum, which is checked before the first
+//! round. The number of replicas that replied does not show whether the write began.
 
 use idmill::{Error, ErrorKind};
 use idmill_kit::{Asked, advised};
@@ -21,7 +21,7 @@ pub(super) fn classify(error: &ExecutionError, asked: Asked) -> ErrorKind {
         ExecutionError::PrepareError(error) => classify_prepare(error),
         ExecutionError::LastAttemptError(error) => classify_attempt(error, asked),
         // After RequestTimeout, the outcome is unknown: the driver stopped waiting. The remaining variants
-        // occur after a schema change.
+        // occur after a schema change or a `USE`.
         _ => asked.doubt(),
     }
 }

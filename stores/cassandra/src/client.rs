@@ -1,8 +1,8 @@
 //! Sends statements with explicit consistency levels, and decodes the replies.
 //!
-//! No session default is used: the driver defaults to LOCAL_SERIAL, retries some errors and may speculate.
-//! Every statement sets an execution profile, and every statement on one partition sets both consistency
-//! levels.
+//! No session default is used: the driver defaults to LOCAL_SERIAL and retries some errors, and a caller's
+//! session may use speculative execution. Every statement sets an execution profile, and every statement on
+//! one partition sets both consistency levels.
 //!
 //! A frozen node accepts requests but never replies, and the driver detects this only after the keepalive
 //! timeout. So a slow read is also sent to other nodes, and the first reply is used. The driver never resends
@@ -51,12 +51,12 @@ const PAUSE: Duration = Duration::from_secs(1);
 const OTHERS: usize = 2;
 
 /// How long a node may leave one request unanswered, as a share of the statement's timeout. A healthy
-/// Cassandra node times out a write after 2 s, and reports the timeout.
+/// Cassandra node reports a write timeout after 2 s, which is less than this share of the default 10 s.
 pub(super) fn per_node(timeout: Duration) -> Duration {
     timeout / 4
 }
 
-/// The replicas of which a quorum must agree on the writes of a partition. A partition must always use the
+/// The replicas among which a quorum must agree on each write of a partition. A partition must always use the
 /// same level: a quorum of one datacenter and a quorum of all replicas need not share a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Serial {
@@ -111,7 +111,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// A statement on one partition: a read or a conditional write. It is prepared on first use.
+/// A statement on one partition: a read or a conditional write. The statement is prepared on first use.
 #[derive(Clone, Debug)]
 pub(super) struct Statement {
     pub(super) cql: String,
@@ -208,8 +208,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Rejects a reply from another datacenter. The routing policy should prevent it, but a write that
-    /// nodes of another datacenter agree on would repeat ids.
+    /// Rejects a reply from another datacenter. The routing policy should select only nodes of this
+    /// datacenter. If another datacenter agreed on a write, ids could repeat.
     fn check_coordinator(&self, answer: &QueryResult) -> Result<()> {
         let theirs = answer.request_coordinator().node().datacenter.clone();
         if theirs == self.datacenter {

@@ -10,8 +10,8 @@
 //!
 //! # Flat
 //!
-//! Each sequence is one partition. A reserve is a conditional write (`IF next = …`). A quorum of all
-//! replicas must agree on it (SERIAL), or a quorum in one datacenter ([`Serial::Local`]).
+//! Each sequence is one partition. A reserve is a conditional write (`IF next = …`). A quorum of all replicas
+//! must agree on the write (SERIAL), or a quorum in one datacenter ([`Serial::Local`]).
 //!
 //! # Geo
 //!
@@ -24,14 +24,14 @@
 //!
 //! - A quorum acknowledges a range before any of its ids is handed out. Durability depends on the cluster:
 //!   with three replicas, the crash of one machine loses nothing.
-//! - A partition always uses one level, SERIAL or LOCAL_SERIAL. Mixing them produces duplicates even
+//! - A partition always uses one level, SERIAL or LOCAL_SERIAL. Mixing the levels can produce duplicates even
 //!   without a fault.
 //! - Every insert and update of a flat sequence stores a random number. After an unknown outcome, the write
 //!   was applied if the row holds this number. If another write has replaced it, the outcome stays unknown.
 //!
 //! These guarantees do not hold if a table is restored from a backup (the README describes detection and
-//! recovery), or if other programs write to the tables. They also do not hold if replicas are replaced
-//! without the repair that Cassandra requires for lightweight transactions.
+//! recovery), or if other programs write to the tables. The guarantees also do not hold if replicas are
+//! replaced without the repair that Cassandra requires for lightweight transactions.
 //!
 //! # Cancellation
 //!
@@ -71,8 +71,8 @@ pub use scylla;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<CassandraOptions>("cassandra", "cassandra://HOST/KEYSPACE")];
 
-/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE` and returns its sequences. They run on the
-/// current tokio runtime.
+/// Opens the store at a URL such as `cassandra://HOST/KEYSPACE` and returns its sequences, whose refills run
+/// on the current tokio runtime.
 ///
 /// # Errors
 /// Returns the errors of [`idmill_kit::connect`].

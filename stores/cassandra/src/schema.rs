@@ -24,7 +24,7 @@ pub(super) const KEYSPACE: Kind =
     options::text("NAME", "up to 48 characters of `[A-Za-z0-9_]`, beginning with a letter", |name| {
         is_name(name, LONGEST_NAME)
     });
-/// The names of the windows and records tables are eight characters longer.
+/// The suffixes of the windows and records tables have eight characters.
 const LONGEST_TABLE: usize = LONGEST_NAME - 8;
 /// The name of a table, as an option.
 pub(super) const TABLE: Kind =
@@ -74,7 +74,7 @@ impl Part {
     }
 
     /// Finds the keyspace or table, and looks a second time if it is missing. The queried node may not have
-    /// it yet, so it counts as missing only after waiting for the nodes to agree on the schema.
+    /// the keyspace or table yet, so the second query waits for the nodes to agree on the schema.
     async fn find(&self, client: &Client) -> Result<Option<Cells>> {
         let found = self.look(client).await?;
         if found.is_some() {

@@ -1,10 +1,10 @@
 //! The table of sequences. Each sequence is a partition that is read and written at a serial level, except by
-//! `list`. In flat mode, ids are reserved from it. In geo mode, it holds the global counter and the last
-//! claim of every datacenter.
+//! `list`. In flat mode, ids are reserved from the partition. In geo mode, the partition holds the global
+//! counter and the last claim of every datacenter.
 //!
-//! The store caches the last state of each sequence, and bases the next write on it. A refused write
-//! returns the columns of the condition, which contain the whole state of the sequence. So a reserve costs
-//! one lightweight transaction, plus one for each lost race.
+//! The store caches the last state of each sequence, and bases the next write on it. A refused write returns
+//! the columns of the condition, which contain the whole state of the sequence. So a reserve from a cached
+//! state costs one lightweight transaction, plus one for each lost race.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ const RACES: Contention = CONTENTION.every(2);
 
 const COLUMNS: &str = "name, next, start, max, incarnation, epoch, recalls, writer, format";
 /// Condition of a write. Within an era, `next` never has the same value again, so a write of unknown outcome
-/// can be resent. If ids could be given back, `next` could repeat, so this store does not support it.
+/// can be resent. If ids could be given back, `next` could repeat, so this store takes no ids back.
 const SEEN: &str = "next = ? AND max = ? AND incarnation = ? AND epoch = ? AND recalls = ?";
 /// `start` and `format` never change. The condition includes them only so that a refused write returns
 /// them.
@@ -219,7 +219,7 @@ impl Sequences {
     /// row, this write may have been applied before that, so the outcome stays unknown.
     ///
     /// An insert is never resent: the row may have been created and removed in between. If a row of another
-    /// writer exists, no ids of this insert were handed out.
+    /// writer exists, `settle` returns that row: no ids of this insert were handed out.
     async fn settle(&self, write: &Write<'_>, error: Error) -> Result<Swapped<Mark>> {
         let mut contest = CONTENTION.begin();
         for _ in 0..LOOKS {

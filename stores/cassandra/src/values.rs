@@ -2,8 +2,8 @@
 //!
 //! Ids are `varint`: they cover all of u64 and the exclusive end 2^64, and cqlsh shows them as numbers. Rows
 //! are read by column name, because the columns in the reply to a conditional write depend on the server.
-//! Cassandra returns only `[applied]`, and if the write was refused, the columns of the condition, or of the
-//! row for an insert. ScyllaDB returns these columns in each reply.
+//! Cassandra returns only `[applied]`. For a refused update, it adds the columns of the condition; for a
+//! refused insert, those of the row. ScyllaDB returns these columns in each reply.
 
 use std::collections::HashMap;
 

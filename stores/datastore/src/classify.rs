@@ -71,7 +71,8 @@ fn classify_commit(refusal: &Refusal) -> Result<ErrorKind, ErrorKind> {
         "INVALID_ARGUMENT" | "OUT_OF_RANGE" | "UNAUTHENTICATED" | "PERMISSION_DENIED" | "UNIMPLEMENTED" => {
             Err(classify(refusal))
         }
-        // This includes exceeded quotas: it is not documented that quotas are checked before the commit.
+        // Exceeded quotas are included: the documentation does not say that quotas are checked before the
+        // commit.
         _ => Err(ErrorKind::UnknownOutcome),
     }
 }

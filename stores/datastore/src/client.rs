@@ -38,8 +38,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Creates a client for the emulator, if one is set, or for Google Cloud. Without `tokens`, Google
-    /// Cloud is used with the credentials of the environment.
+    /// Creates a client for the emulator, if one is set, or for Google Cloud. Without `tokens`, requests to
+    /// Google Cloud use the credentials of the environment.
     pub(super) async fn new(
         options: &DatastoreOptions,
         tokens: Option<Arc<dyn TokenSource>>,

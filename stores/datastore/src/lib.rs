@@ -46,7 +46,7 @@ pub use token_source::TokenSource;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<DatastoreOptions>("datastore", "datastore://PROJECT")];
 
-/// Opens the store at a URL such as `datastore://PROJECT` and returns its sequences. They run on the
+/// Opens the store at a URL such as `datastore://PROJECT` and returns its sequences, whose refills run on the
 /// current tokio runtime.
 ///
 /// # Errors
@@ -55,7 +55,8 @@ pub async fn connect(url: &str) -> idmill::Result<idmill::Sequences> {
     idmill_kit::connect::<DatastoreOptions>(url).await
 }
 
-/// A store of sequences in a kind of a Datastore database. See the [crate docs](self) for its guarantees.
+/// A store of sequences, which are entities of one kind in a Datastore database. See the [crate docs](self)
+/// for its guarantees.
 ///
 /// Clones share one pool of connections.
 #[derive(Clone, Debug)]
@@ -127,9 +128,9 @@ impl DatastoreStore {
         let more = match batch["moreResults"].as_str() {
             Some("NOT_FINISHED") => true,
             Some("NO_MORE_RESULTS") => false,
-            // An emulator may report that more results follow each full page, even if none do. It can also
-            // begin a page with the entities of other databases whose key equals the last key of the previous
-            // page.
+            // An emulator may report that more results follow each full page, even if none do. An emulator
+            // can also begin a page with the entities of other databases whose key equals the last key of the
+            // previous page.
             _ => !results.is_empty() && end != page.after.as_ref().map(Cursor::as_str),
         };
         // For the default database, an emulator returns the entities of all databases.

@@ -67,7 +67,7 @@ idmill_kit::options! {
     /// s.
     ///
     /// A read that takes longer fails with [`Unavailable`](idmill::ErrorKind::Unavailable), and a commit that
-    /// was sent, with [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
+    /// was sent fails with [`UnknownOutcome`](idmill::ErrorKind::UnknownOutcome).
     pub timeout: Duration = "10s" in TIMEOUT;
 }
 

@@ -15,7 +15,8 @@ use super::options::{DEFAULT_KIND, DatastoreOptions};
 const FORMAT: i64 = 1;
 const WITNESS_KIND: &str = "IdmillWitness";
 const WITNESS_SUFFIX: &str = "_witness";
-/// A key that differs from every escaped sequence name. Opening a store looks it up to test the connection.
+/// A key that differs from every escaped sequence name. Opening a store looks up this key to test the
+/// connection.
 const NOBODY: &str = "~nobody";
 
 /// The location of the entities: project, database, namespace and kind.
@@ -127,7 +128,8 @@ impl Place {
 }
 
 /// Escapes a sequence name for a key. Different names have different keys. Datastore reserves `__…__` and
-/// advises against slashes. It may also reject `.` and `..` in the future, as Firestore's native mode does.
+/// advises against slashes. Datastore may also reject `.` and `..` in the future, as Firestore's native mode
+/// does.
 fn escape(name: &str) -> String {
     let name = name.replace('~', "~0").replace('/', "~1");
     if name.starts_with("__") || name == "." || name == ".." { format!("~{name}") } else { name }

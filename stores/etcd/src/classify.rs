@@ -2,9 +2,9 @@
 //!
 //! A failed read reserves nothing. A transaction was certainly not applied only if it was not sent, or etcd
 //! rejected it with a definite error. After etcd's own timeouts, an answer from another server, or no answer,
-//! the outcome is unknown. The same holds for a full database: the transaction that fills it is applied, and
-//! gets the error that rejects all later ones. A gRPC code proves little, because connections and proxies use
-//! the same codes.
+//! the outcome is unknown. The outcome is also unknown if the database is full: the transaction that fills
+//! the database is applied, but gets the same error as later, rejected transactions. A gRPC code proves
+//! little, because connections and proxies use the same codes.
 
 use std::error::Error as StdError;
 
@@ -33,7 +33,7 @@ pub(super) enum Failure {
 enum Meaning {
     /// Not applied, and every member would reject it.
     Refused(ErrorKind),
-    /// Not applied by this member, for now.
+    /// Not applied. Another member may be able to serve it.
     Elsewhere,
     /// Not applied, because the token has expired.
     Expired,
@@ -136,7 +136,8 @@ fn classify(code: Code, message: &str) -> Meaning {
     }
 }
 
-/// The error kind of a read that failed with an indefinite error, such as another server's.
+/// The error kind of a read that failed with an indefinite error, such as an error of a server that is not
+/// etcd.
 fn classify_stranger(code: Code) -> ErrorKind {
     match code {
         Code::Unimplemented => ErrorKind::Unsupported,
@@ -196,8 +197,8 @@ fn kind(meaning: Meaning) -> ErrorKind {
 }
 
 fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
-    // If no answer arrives, only the text of the error is kept. The error itself prints in debug form, and
-    // its type belongs to a library that the client does not export.
+    // The error is not attached as the source, only as text: it prints in debug form, and its type belongs to
+    // a library that the client does not export.
     let said = chain(source);
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (

@@ -25,7 +25,8 @@ use super::guard::Guard;
 use super::options::EtcdOptions;
 use super::wire::{self, Authenticate, Authenticated, Header, Range, RangeAnswer, Txn, TxnAnswer};
 
-/// Limited to half of the timeout: a failed connect should be detected before the request counts as lost.
+/// Longest time for a connect. Never more than half of the timeout, so that a failed connect is detected
+/// before the request counts as lost.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// An answer, and whether an earlier copy of the request may have been applied before it.

@@ -26,7 +26,7 @@ struct State {
 }
 
 /// The highest known revision when a request was sent. Concurrent requests may be answered in any order, so
-/// later answers do not count.
+/// answers after the sending do not raise the floor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Floor(i64);
 

@@ -17,8 +17,8 @@
 //!
 //! # Cancellation
 //!
-//! A call that is dropped before its transaction is sent has no effect. After that, the transaction may be
-//! applied, and the reserved range becomes a gap.
+//! A call that is dropped before its transaction is sent has no effect. If the call is dropped later, the
+//! transaction may be applied, and the reserved range becomes a gap.
 
 mod classify;
 mod client;
@@ -47,8 +47,8 @@ pub use idmill;
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[Scheme::store::<EtcdOptions>("etcd", "etcd://HOST:PORT")];
 
-/// Opens the store at a URL such as `etcd://HOST:PORT` and returns its sequences. They run on the current
-/// tokio runtime.
+/// Opens the store at a URL such as `etcd://HOST:PORT` and returns its sequences, whose refills run on the
+/// current tokio runtime.
 ///
 /// # Errors
 /// Returns the errors of [`idmill_kit::connect`].
@@ -90,8 +90,8 @@ fn begin(options: &EtcdOptions) -> Result<Sequences> {
     Ok(Sequences::new(Client::new(options)?, Place::new(options.prefix.clone())))
 }
 
-/// Whether the change only raises `next`, or the epoch too. Such a change is safe even if the cluster went
-/// back.
+/// Whether the change only raises `next`, and perhaps the epoch. Such a change is safe even if the cluster
+/// went back.
 fn only_raises(change: &Change) -> bool {
     change.next.is_some() && change.max.is_none() && !change.backwards
 }

@@ -42,10 +42,11 @@ idmill_kit::options! {
     /// Up to 1000 bytes, with a slash at the end.
     pub prefix: String = "/idmill/" in PREFIX;
     /// How long to wait for one reply. An unanswered request that is safe to repeat is resent for at most
-    /// another `timeout`. A call can take longer than two timeouts if some members reject it or are
+    /// another `timeout`. A call can take longer than two timeouts if some members reject the request or are
     /// unreachable.
     ///
-    /// etcd itself times out after 7 s during the election of a leader, which takes 1 to 2 s.
+    /// The election of a leader takes 1 to 2 s. A request that an election interrupts gets etcd's own timeout
+    /// after 7 s.
     pub timeout: Duration = "5s" in TIMEOUT;
 
     use tls;

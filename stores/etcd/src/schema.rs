@@ -34,8 +34,8 @@ impl Place {
         Self { prefix: prefix.into() }
     }
 
-    /// The prefix of the records. It is inside the prefix of the sequences, but no sequence key has another
-    /// slash after its prefix.
+    /// The prefix of the records. The records' prefix is inside the sequences' prefix, but no sequence key
+    /// has another slash after its prefix.
     pub(super) fn of_records(&self) -> Self {
         Self { prefix: format!("{}witness/", self.prefix) }
     }
@@ -129,7 +129,7 @@ pub(super) fn encode(info: &SequenceInfo) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
-/// As random as an incarnation.
+/// A random number, like an incarnation.
 fn claim() -> u64 {
     Identity::fresh().incarnation
 }

@@ -48,7 +48,8 @@ impl Sequences {
         self.client.guard().floor().is_err()
     }
 
-    /// The cluster that answered first, as text that a guard compares; answers from others are rejected.
+    /// The cluster that answered first, as the text of `Store::server`; answers from other clusters are
+    /// rejected.
     pub(super) fn cluster(&self) -> Option<String> {
         Some(format!("etcd cluster {:x}", self.client.guard().cluster()?))
     }

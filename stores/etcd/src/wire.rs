@@ -1,7 +1,7 @@
 //! The messages of etcd's API (v3) that this crate uses, with the field numbers of its `rpc.proto`.
 //!
-//! Written by hand, since crates that generate them need `protoc` at build time. Fields not listed here are
-//! not sent, and skipped on receipt.
+//! The messages are written by hand, since crates that generate them need `protoc` at build time. Fields not
+//! listed here are not sent, and skipped on receipt.
 
 use idmill::{Error, ErrorKind, Result};
 use prost::{Message, Oneof};

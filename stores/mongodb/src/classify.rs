@@ -1,7 +1,7 @@
 //! Classifies the errors of the driver and the server by their effect on ids.
 //!
 //! A write that may have been applied is not resent ([`super::commands`]), so its error always describes a
-//! single attempt. A write has an unknown outcome, unless it certainly was not applied or its reply is
+//! single attempt. A failed write has an unknown outcome, unless it certainly was not applied or its reply is
 //! invalid: a server may step down, shut down or time out after the write and before the reply.
 
 use std::fmt;
@@ -130,8 +130,8 @@ pub(super) fn classify(fault: &Fault, asked: Asked) -> ErrorKind {
 }
 
 fn of_driver(error: &MongoError, asked: Asked) -> ErrorKind {
-    // These labels mean that no write was begun. The server sets these labels, or the driver sets them in its
-    // handshake.
+    // These labels mean that no write was begun. The server sets these labels, or the driver sets them if the
+    // handshake of a new connection fails.
     let refused = error.contains_label(SYSTEM_OVERLOADED_ERROR) && error.contains_label(RETRYABLE_ERROR);
     let untouched = refused || error.contains_label(NO_WRITES_PERFORMED);
     match &*error.kind {

@@ -3,8 +3,8 @@
 //! The driver's own methods resend a write if the client's `retryWrites` is on, which is the default. On a
 //! replica set this is safe: the server detects the second attempt by its transaction number, and returns the
 //! result of the first. But the final error may describe only the second attempt ("not primary") although the
-//! first attempt was applied. Commands that are run as documents are never resent after they may have been
-//! applied, whatever the client's options. So an error that means "not applied" is reliable.
+//! first attempt was applied. The driver never resends a command of `run_command` that may have been applied,
+//! whatever the client's options. So an error that means "not applied" is reliable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ pub(super) struct Commands {
     database: Database,
     collection: String,
     pub(super) timeout: Duration,
-    /// Read concern for reads of a single document. It is determined once, by a request to the server.
+    /// Read concern for reads of a single document. The concern is determined once, by a request to the
+    /// server.
     concern: Arc<OnceCell<ReadConcern>>,
 }
 
@@ -107,7 +108,8 @@ impl Commands {
         self.timely(collection.find_one(matching).max_time(self.server_timeout())).await
     }
 
-    /// Returns up to `most` matching documents in the order of `_id`. A failover cannot undo any of them.
+    /// Returns up to `most` matching documents in the order of `_id`. A failover cannot undo the returned
+    /// documents.
     pub(super) async fn find_some(&self, matching: Document, most: i32) -> Result<Vec<Document>, Fault> {
         let collection = self.collection(Some(ReadConcern::majority()));
         self.timely(async {
@@ -130,7 +132,7 @@ impl Commands {
         self.timely(finding.max_time(self.server_timeout())).await
     }
 
-    /// Returns whether the collection exists. This needs no privileges except on the collection.
+    /// Returns whether the collection exists. The command needs no privileges except on the collection.
     pub(super) async fn exists(&self) -> Result<bool, Fault> {
         let command = doc! {
             "listCollections": 1, "filter": { "name": &self.collection },

@@ -35,8 +35,8 @@ pub(super) async fn largest(database: Database, path: &ColumnPath, timeout: Dura
     Ok(Largest::new(id, "a number", None))
 }
 
-/// Returns no id for an empty collection. If the collection has documents but none of them has the field,
-/// the field was probably mistyped, so this is an error.
+/// Returns no id for an empty collection. If the collection has documents but none of them has the field, the
+/// field was probably mistyped, so an error is returned.
 async fn empty(commands: &Commands, path: &ColumnPath) -> Result<Result<Largest>, Fault> {
     if !commands.exists().await? {
         return Ok(Err(path.missing("collection")));

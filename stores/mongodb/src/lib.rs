@@ -61,8 +61,8 @@ const STORE: Scheme = Scheme::store::<MongoOptions>("mongodb", "mongodb://HOST/D
 /// The URL schemes of this crate, for `Schemes::with` of `idmill-url`.
 pub const SCHEMES: &[Scheme] = &[STORE, STORE.alias("mongodb+srv")];
 
-/// Opens the store at a URL such as `mongodb://HOST/DATABASE` and returns its sequences. They run on the
-/// current tokio runtime.
+/// Opens the store at a URL such as `mongodb://HOST/DATABASE` and returns its sequences, whose refills run on
+/// the current tokio runtime.
 ///
 /// # Errors
 /// Returns the errors of [`idmill_kit::connect`].
@@ -79,8 +79,8 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct MongoStore {
     commands: Commands,
-    /// The stored max of each sequence for which it differs from the max in the request. This saves two
-    /// round trips per reserve.
+    /// The stored max of each sequence, if it differs from the max in the request. Knowing the stored max
+    /// saves two round trips per reserve.
     maxes: Arc<Mutex<HashMap<SequenceName, u64>>>,
     /// Whether a missing collection is an error.
     must_exist: bool,

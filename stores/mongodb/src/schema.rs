@@ -1,8 +1,8 @@
 //! The documents, and the filters and updates on them.
 //!
-//! A sequence is one document whose `_id` is its name. It stores the *last* reserved id, because the next
-//! id would not fit after `i64::MAX` is reserved. Every number is written as a 64-bit integer, as `$inc`
-//! needs. 32-bit integers, as written by a shell, can be read too.
+//! A sequence is one document whose `_id` is its name. The document stores the *last* reserved id, because
+//! the next id would not fit after `i64::MAX` is reserved. Every number is written as a 64-bit integer, as
+//! `$inc` needs. 32-bit integers, as written by a shell, can be read too.
 
 use idmill::store::{Bounds, Grant, Page, Reserve, SequenceInfo};
 use idmill::{Error, ErrorKind, Result, SequenceName};
@@ -13,8 +13,8 @@ use mongodb::bson::{Bson, Document, doc};
 pub(super) const DEFAULT_COLLECTION: &str = "idmill_sequences";
 /// The largest id, because MongoDB's integers have 63 bits and a sign.
 pub(super) const LARGEST: u64 = i64::MAX.cast_unsigned();
-/// The layout version of a document. Writes except a removal do not match other versions, and reads reject
-/// them.
+/// The layout version of a document. Reads reject documents of other versions; writes do not match these
+/// documents, except a removal.
 const FORMAT: i64 = 1;
 
 /// Returns the bounds with which a sequence is created. A max of `u64::MAX` is lowered to [`LARGEST`].
@@ -51,7 +51,7 @@ pub(super) const NAME: Kind = text(
     "1 to 120 bytes, without `$`, `..` or control characters, no dot at either end, not beginning with `system.`",
     is_collection,
 );
-/// Maximum length of the name of the records collection. It is above 120, so that the suffix fits.
+/// Maximum length of the name of the records collection. The limit is above 120, so that the suffix fits.
 const LONGEST_WITNESS: usize = 140;
 
 fn is_collection(name: &str) -> bool {
@@ -80,7 +80,7 @@ fn last(info: &SequenceInfo) -> i64 {
     info.next.map_or_else(|| signed(info.bounds.max()), |next| signed(next) - 1)
 }
 
-/// Converts an id. This cannot fail, because the ids were range-checked or come from a document.
+/// Converts an id. The conversion cannot fail, because the ids were range-checked or come from a document.
 fn signed(id: u64) -> i64 {
     i64::try_from(id).expect("stored ids fit in 63 bits")
 }

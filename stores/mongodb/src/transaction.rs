@@ -1,4 +1,4 @@
-//! Ids inside the caller's own transaction. They are gapless, because they commit or abort with the
+//! Ids inside the caller's own transaction. These ids are gapless, because they commit or abort with the
 //! transaction.
 
 use std::fmt;
@@ -16,7 +16,7 @@ use super::commands::Commands;
 use super::reserve::{Fit, reserve};
 use super::schema::{DEFAULT_COLLECTION, NAME};
 
-/// Reserves the next id of a sequence inside your transaction. This is [`InTransaction`] with its default
+/// Reserves the next id of a sequence inside your transaction. Uses [`InTransaction`] with its default
 /// settings.
 ///
 /// ```no_run
@@ -43,7 +43,7 @@ pub async fn next_in<T: Id>(session: &mut ClientSession, database: &Database, na
     InTransaction::new(database, name)?.next(session).await
 }
 
-/// Reserves the next `count` ids of a sequence inside your transaction. This is [`InTransaction`] with its
+/// Reserves the next `count` ids of a sequence inside your transaction. Uses [`InTransaction`] with its
 /// default settings.
 ///
 /// # Errors
@@ -57,8 +57,8 @@ pub async fn reserve_in<T: Id>(
     InTransaction::new(database, name)?.reserve(session, count).await
 }
 
-/// Reserves ids of a sequence inside your own transactions. This needs a replica set or a sharded cluster,
-/// because a single server has no transactions.
+/// Reserves ids of a sequence inside your own transactions. The server must be a replica set or a sharded
+/// cluster, because a single server has no transactions.
 ///
 /// The ids commit with the documents that use them, so there are no gaps: the ids of an aborted transaction
 /// go to the next transaction. The cost is that two transactions cannot reserve from one sequence at the

@@ -57,7 +57,7 @@ impl From<TransactionError> for Error {
     }
 }
 
-/// The driver also converts the error of a COMMIT in this way, so every status is treated as a failed
+/// The driver also uses this conversion for the error of a COMMIT, so every status is treated as a failed
 /// COMMIT.
 impl From<Status> for TransactionError {
     fn from(status: Status) -> Self {

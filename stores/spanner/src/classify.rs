@@ -61,7 +61,7 @@ fn is_too_long(status: &Status) -> bool {
 
 /// Returns whether a failed COMMIT was certainly not applied, because Spanner itself rejected it.
 ///
-/// This excludes codes that the network, a proxy or the driver may produce after the request was sent.
+/// The list excludes codes that the network, a proxy or the driver may produce after the request was sent.
 fn is_refusal(code: Code) -> bool {
     matches!(
         code,

@@ -36,7 +36,7 @@ use super::classify::{
 use super::options::{Checked, Database as Name};
 use super::schema::{Stored, Table};
 
-/// Timeout of one request, after which an unresponsive server is detected.
+/// Timeout of one request, which detects an unresponsive server.
 const REQUEST: Duration = Duration::from_secs(10);
 /// Maximum time for which an aborted transaction or a rejected schema change is retried.
 const ABORTED: Duration = Duration::from_secs(30);
@@ -138,7 +138,7 @@ impl Database {
         while_it_passes(Abort::is_abort, ABORTED, || self.attempt(select.clone(), decide.clone())).await
     }
 
-    /// Creates another table, if the options allow it. Returns whether they do.
+    /// Creates another table if the options allow it. Returns `false` if the options do not allow it.
     pub(super) async fn create_also(&self, ddl: String) -> Result<bool> {
         let Some(options) = &self.creates else { return Ok(false) };
         create_table(options, ddl).await.map(|()| true)
@@ -213,8 +213,8 @@ impl Database {
 /// The columns and rows of a reply.
 pub(super) type Found = (Vec<Field>, Vec<Row>);
 
-/// A function from the rows that were read to the result of the transaction and the mutations to commit. It
-/// is called again for each attempt of the transaction.
+/// A function from the rows that were read to the result of the transaction and the mutations to commit. The
+/// function is called again for each attempt of the transaction.
 pub(super) trait Decide<A, R>:
     Fn(A) -> Result<(R, Mutations)> + Clone + Send + Sync + 'static
 {
@@ -351,8 +351,8 @@ pub(super) fn is(error: &Error, what: fn(&Status) -> bool) -> bool {
 }
 
 impl Checked {
-    /// Returns whether a missing instance and database may be created. This is limited to emulators, which
-    /// start empty and cost nothing.
+    /// Returns whether a missing instance and database may be created. Only on emulators, which start empty
+    /// and cost nothing.
     fn may_create_database(&self) -> bool {
         self.mode == Mode::Create && self.emulator.is_some()
     }
@@ -463,8 +463,8 @@ fn created<T>(outcome: Result<T, Status>) -> Result<Option<T>> {
 mod tests {
     use tonic::transport::{ClientTlsConfig, Endpoint};
 
-    /// If two cryptography providers are compiled in, rustls chooses neither. This happened with all
-    /// features on, because other stores add a second provider.
+    /// If two cryptography providers are compiled in, rustls chooses neither. With all features on, other
+    /// stores add a second provider.
     #[test]
     fn tls_setup_works_with_two_crypto_providers() {
         let endpoint = Endpoint::from_static("https://spanner.googleapis.com");

@@ -64,8 +64,8 @@ pub use idmill_kit::Mode;
 pub const SCHEMES: &[Scheme] =
     &[Scheme::store::<SpannerOptions>("spanner", "spanner://projects/P/instances/I/databases/D")];
 
-/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D` and returns its
-/// sequences. They run on the current tokio runtime.
+/// Opens the store at a URL such as `spanner://projects/P/instances/I/databases/D` and returns its sequences,
+/// whose refills run on the current tokio runtime.
 ///
 /// # Errors
 /// Returns the errors of [`idmill_kit::connect`].
@@ -233,8 +233,8 @@ impl SpannerStore {
             if stored.info.is_none() {
                 return Ok((false, Vec::new()));
             }
-            // If the sequence were created again, other processes that still have ids in memory could not
-            // detect it.
+            // If the sequence were created again, processes with ids in memory could not detect the
+            // replacement.
             if stored.layout == Layout::Plain {
                 return Err(
                     table.lacks_columns(&wanted, "the incarnation, which shows that a sequence was replaced")

@@ -197,8 +197,8 @@ impl Table {
             let next = Some(bounds.start());
             return Ok(SequenceInfo::stored(name.clone(), next, bounds, Identity::fresh()));
         }
-        // Callers that set no bounds pass the largest value of their id type as max, and enforce this limit
-        // themselves.
+        // Callers that set no bounds pass the largest value of their id type as max, and enforce it
+        // themselves, so the row need not store it.
         let anyones = [PLAIN_MAX, i32::MAX as u64, u32::MAX.into(), i64::MAX as u64, u64::MAX];
         if bounds.start() != 1 || !anyones.contains(&bounds.max()) {
             return Err(self
@@ -337,7 +337,7 @@ fn plain(name: SequenceName, next: Option<i64>) -> Result<SequenceInfo, Fault> {
     Ok(info)
 }
 
-/// Returns the bounds of a plain row. They begin with 0 if the next value is 0, otherwise with 1.
+/// Returns the bounds of a plain row. The bounds begin with 0 if the next value is 0, otherwise with 1.
 fn plain_bounds(next: u64) -> Bounds {
     Bounds::new(next.min(1), PLAIN_MAX).expect("0 and 1 are below PLAIN_MAX")
 }

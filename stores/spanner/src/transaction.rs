@@ -1,4 +1,4 @@
-//! Ids inside the caller's own transaction. They are gapless, because they commit or roll back with the
+//! Ids inside the caller's own transaction. These ids are gapless, because they commit or roll back with the
 //! transaction.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use super::classify::{commit_failed, failed};
 use super::database::{Failure, commit_once, query_once, read_for_update, while_it_passes};
 use super::schema::{DEFAULT_TABLE, Layout, Stored, Table};
 
-/// Reserves the next id of a sequence inside your transaction. This is [`InTransaction`] with its default
+/// Reserves the next id of a sequence inside your transaction. Uses [`InTransaction`] with its default
 /// settings.
 ///
 /// ```no_run
@@ -48,7 +48,7 @@ pub async fn next_in<T: Id>(transaction: &mut ReadWriteTransaction, name: &str) 
     InTransaction::new(name)?.next(transaction).await
 }
 
-/// Reserves the next `count` ids of a sequence inside your transaction. This is [`InTransaction`] with its
+/// Reserves the next `count` ids of a sequence inside your transaction. Uses [`InTransaction`] with its
 /// default settings.
 ///
 /// # Errors
@@ -240,8 +240,8 @@ pub struct SequenceTransaction {
 }
 
 impl SequenceTransaction {
-    /// Takes over a transaction. It sees earlier draws by [`InTransaction`], but not earlier mutations of
-    /// sequence rows: a Spanner transaction cannot read its buffered mutations.
+    /// Takes over a transaction. Draws then see earlier draws by [`InTransaction`], but not earlier mutations
+    /// of sequence rows: a Spanner transaction cannot read its buffered mutations.
     pub fn new(transaction: ReadWriteTransaction) -> Self {
         Self { transaction, drawn: BTreeMap::new() }
     }
@@ -302,8 +302,8 @@ impl SequenceTransaction {
     /// # Errors
     /// - [`Unavailable`](ErrorKind::Unavailable) if Spanner aborted the transaction. Nothing was written; run
     ///   it again.
-    /// - [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit got no reply. Check whether its writes
-    ///   are there before you run it again.
+    /// - [`UnknownOutcome`](ErrorKind::UnknownOutcome) if the commit got no reply. Check whether the
+    ///   transaction's writes are stored before you run the transaction again.
     /// - [`Conflict`](ErrorKind::Conflict) or another error if Spanner rejected the writes.
     pub async fn commit(mut self) -> Result<CommitResult> {
         let changed = self.drawn.iter().filter(|(_, drawn)| drawn.changed);

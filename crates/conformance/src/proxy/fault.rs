@@ -25,16 +25,16 @@ pub enum Fault {
     Garble(Nonsense),
     /// The request, and everything that the client sends after it on this connection, is delivered when the
     /// gate is opened, even if the client is gone by then. If the gate is never opened, these requests are
-    /// never delivered. A later fault may hold another of these requests. That request then waits for this
-    /// gate only, and the gate of the later fault holds nothing.
+    /// never delivered. A later `Hold` may match another of these requests. That request then waits for this
+    /// gate only, and the gate of the later `Hold` holds nothing.
     Hold(Gate),
     /// Like [`Hold`](Self::Hold), but later requests overtake this one. The protocol must allow this, and the
     /// proxy needs its [frames](super::ProxyBuilder::frames).
     HoldAlone(Gate),
 }
 
-/// A replacement for an answer. None of these is a valid answer in any protocol: no store could detect a
-/// valid but wrong one.
+/// A replacement for an answer. None is a valid answer in the engine's protocol: no store could detect an
+/// answer that is valid but wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nonsense {
     /// Random bytes with the length of the answer.
@@ -61,7 +61,7 @@ impl Nonsense {
     }
 }
 
-/// Makes a proxy hold data back until it is opened. An open gate stays open. Clones are the same gate.
+/// Makes a proxy hold data back until the gate is opened. An open gate stays open. Clones are the same gate.
 #[derive(Clone, Debug)]
 pub struct Gate(Arc<watch::Sender<State>>);
 
@@ -120,8 +120,8 @@ impl Default for Gate {
     }
 }
 
-/// A condition for [`Proxy::arm`](super::Proxy::arm). It holds once: for the first request that `matches`,
-/// after `skip` matching requests.
+/// A condition for [`Proxy::arm`](super::Proxy::arm). The condition holds once: for the first request that
+/// `matches`, after `skip` matching requests.
 ///
 /// ```
 /// use idmill_conformance::proxy::nth;

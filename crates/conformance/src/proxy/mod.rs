@@ -1,14 +1,14 @@
 //! A TCP proxy between a store and its engine, which injects faults into connections.
 //!
-//! It forwards data in both directions until one side ends the connection, and then ends the other side
-//! too. A test changes that in four independent ways:
+//! The proxy forwards data in both directions until one side ends the connection, and then ends the other
+//! side too. A test can change this behaviour in four independent ways:
 //!
 //! - [`arm`](Proxy::arm) sets a [`Fault`] for the requests that the test selects: the connection is cut
 //!   before or after them, their answer is withheld or garbled, or they are held and arrive late.
 //! - [`cut`](Proxy::cut), [`forget`](Proxy::forget), [`refuse`](Proxy::refuse) and
 //!   [`redirect`](Proxy::redirect) affect all connections.
-//! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see all messages. Both can
-//!   count and rewrite messages, and `requests` can choose a fault.
+//! - [`requests`](ProxyBuilder::requests) and [`answers`](ProxyBuilder::answers) see all messages. Both
+//!   functions can count and rewrite messages, and that of `requests` can choose a fault.
 //! - [`frames`](ProxyBuilder::frames) defines where a message ends.
 //!
 //! A *request* is sent by a client, an *answer* by the engine. Without [`frames`](ProxyBuilder::frames), a
@@ -78,8 +78,8 @@ pub use fault::{Fault, Gate, Nonsense, nth};
 
 /// A proxy in front of an engine: see the [module](self).
 ///
-/// It works in tasks of the runtime in which it was started, and ends with that runtime. On drop, it stops
-/// listening and cuts every connection. Held messages are then never delivered. All methods return
+/// The proxy works in tasks of the runtime in which it was started, and ends with that runtime. On drop, it
+/// stops listening and cuts every connection. Held messages are then never delivered. All methods return
 /// immediately, but their effect on connections may take a moment longer.
 pub struct Proxy {
     address: SocketAddr,
@@ -97,7 +97,7 @@ pub struct Piece<'a> {
     pub bytes: &'a mut Vec<u8>,
 }
 
-/// A builder for a [`Proxy`], returned by [`Proxy::builder`]. It does not listen yet.
+/// A builder for a [`Proxy`], returned by [`Proxy::builder`]. The builder does not listen yet.
 #[must_use]
 pub struct ProxyBuilder {
     target: SocketAddr,
@@ -149,9 +149,9 @@ impl ProxyBuilder {
     }
 
     /// Sets where a message ends. `length` gets the data that was received in one direction and not forwarded
-    /// yet, starting with the first byte of a message. It returns the length of that message in bytes, or
-    /// `None` if it needs more data. Requests and answers are then whole messages, and each is held in
-    /// memory. If a connection ends with an incomplete message, that is forwarded, but neither shown nor
+    /// yet, starting with the first byte of a message. The function returns the length of that message in
+    /// bytes, or `None` if it needs more data. Requests and answers are then whole messages, and each is held
+    /// in memory. If a connection ends with an incomplete message, that is forwarded, but neither shown nor
     /// counted.
     ///
     /// Default: the data of one read.
@@ -160,11 +160,11 @@ impl ProxyBuilder {
         self
     }
 
-    /// Sets a function that sees every request first. It may rewrite the request, and may return a fault.
-    /// If it returns none, the fault that is [armed](Proxy::arm) is checked next, with the rewritten
+    /// Sets a function that sees every request first. The function may rewrite the request, and may return a
+    /// fault. If it returns none, the fault that is [armed](Proxy::arm) is checked next, with the rewritten
     /// request.
     ///
-    /// It is called for one request at a time, across all connections. A panic ends the connection.
+    /// The function is called for one request at a time, across all connections. A panic ends the connection.
     pub fn requests(mut self, look: impl FnMut(&mut Piece<'_>) -> Option<Fault> + Send + 'static) -> Self {
         self.requests = Box::new(look);
         self
@@ -177,8 +177,8 @@ impl ProxyBuilder {
         self
     }
 
-    /// Starts listening. It does not check for an engine: without one, clients are cut off when they
-    /// connect.
+    /// Starts listening. The proxy does not check for an engine: without an engine, clients are cut off when
+    /// they connect.
     ///
     /// # Errors
     /// Errors of binding the address.
@@ -239,7 +239,7 @@ impl Proxy {
     /// Replaces the previous fault.
     ///
     /// `when` is called once for every request for which [`requests`](ProxyBuilder::requests) returned no
-    /// fault, one at a time. It must not call the proxy.
+    /// fault, one at a time. `when` must not call the proxy.
     pub fn arm(&self, fault: Fault, when: impl FnMut(&[u8]) -> bool + Send + 'static) {
         let mut plan = self.shared.plan.lock();
         plan.armed = Some((fault, Box::new(when)));
@@ -258,8 +258,9 @@ impl Proxy {
         self.shared.command.send_modify(|command| command.cuts += 1);
     }
 
-    /// Stops forwarding on all current connections, like a firewall that has dropped their state. They stay
-    /// open and silent on both sides until they are [cut](Self::cut). Later connections work.
+    /// Stops forwarding on all current connections, like a firewall that has dropped their state. The
+    /// connections stay open and silent on both sides until they are [cut](Self::cut). Later connections
+    /// work.
     pub fn forget(&self) {
         self.shared.command.send_modify(|command| command.forgets += 1);
     }

@@ -277,8 +277,8 @@ pub(super) async fn remove_makes_another(context: Arc<Context>) -> Outcome {
     )
 }
 
-/// Steps forwards. Even without a fault, a slow engine can cause an unknown outcome. The stored sequence then
-/// shows the outcome.
+/// Raises `next` to `to`. Even without a fault, a slow engine can cause an unknown outcome. The stored
+/// sequence then shows the outcome.
 async fn step_to(client: &Client, name: &SequenceName, to: u64) -> Outcome {
     loop {
         match client.set(name, Change::new().next(to)).await? {

@@ -84,8 +84,8 @@ impl Scene {
         Ok(reply)
     }
 
-    /// Checks that the same client works again. It uses a separate sequence, because the number of attempts
-    /// is unknown.
+    /// Checks that the same client works again. Uses a separate sequence: unknown numbers of attempts could
+    /// exceed the tracker's limit.
     async fn recover(&mut self) -> Outcome {
         let begun = tokio::time::Instant::now();
         let timeouts = self.context.setup.timeouts;

@@ -59,7 +59,7 @@ pub(super) async fn create_race(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// A window continues for a while with the ids that were reserved before.
+/// The removal is not tested with a window, which still has ids that were reserved before it.
 pub(super) async fn created_only_if_asked(context: Arc<Context>) -> Outcome {
     let (client, other) = (context.connect().await?, context.connect().await?);
     let name = context.name("lost");

@@ -58,7 +58,7 @@ pub(super) async fn is_guarded(context: Arc<Context>) -> Outcome {
     Ok(())
 }
 
-/// Number of processes, and of reserves of each.
+/// Number of clients, and of reserves by each client.
 const PROCESSES: u64 = 3;
 const RESERVES: u64 = 15;
 

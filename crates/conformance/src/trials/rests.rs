@@ -1,4 +1,4 @@
-//! Give-backs: a rest is taken once, only from its owner, and granted again.
+//! Give-backs: unused ids are taken back once, only from their owner, and granted again.
 
 use std::sync::Arc;
 

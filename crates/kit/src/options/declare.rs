@@ -4,7 +4,7 @@
 /// [`Options`](crate::options::Options).
 ///
 /// - The fields in braces are set by a constructor. If such a field has [`Options`](crate::options::Options),
-///   `use FIELD;` includes them. `use FIELD as FILTER;` includes a subset: `FILTER` maps an
+///   `use FIELD;` includes its options. `use FIELD as FILTER;` includes a subset: `FILTER` maps an
 ///   [`Entry`](crate::options::Entry) to an `Option`.
 /// - Each option is `name: Type = DEFAULT in KIND;`, or `name ("key"): …` if its key in the URL differs. It
 ///   has a setter of the same name and visibility. The first paragraph of its documentation also appears on

@@ -88,7 +88,7 @@ impl Typed for String {
     }
 }
 
-/// A URL contains only UTF-8 paths.
+/// A path that is not UTF-8 is printed lossily.
 impl Typed for PathBuf {
     fn of(text: &str) -> Option<Self> {
         Some(text.into())

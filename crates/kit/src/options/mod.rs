@@ -70,8 +70,8 @@ pub trait Options: Clone {
     /// Parses the text after the question mark of a URL, and decodes its percent-encoding.
     ///
     /// # Errors
-    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unknown or duplicate option, or an invalid
-    /// value. The message lists the valid ones.
+    /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unknown option or an invalid value, with the
+    /// valid ones; for a duplicate option.
     fn read(self, query: &str) -> Result<Self> {
         query::read(query, self, |mut options, key, value| {
             if options.set(key, value)? { Ok(options) } else { Err(options.unknown(key)) }
@@ -111,7 +111,7 @@ pub trait Options: Clone {
         place
     }
 
-    /// Returns the error for an unknown option, which lists all options.
+    /// Returns the error for an unknown option: it lists all options, or for `failover` advises a guard.
     fn unknown(&self, key: &str) -> Error {
         if key == "failover" {
             return refuse(

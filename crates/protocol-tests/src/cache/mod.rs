@@ -24,18 +24,18 @@ use server::{Item, Number, Reply, Sent, Server, small};
 /// ids prepares the next range.
 const SIZE: u64 = 3;
 const LAYOUT: Layout = Layout::new(1);
-/// Ids of a draw.
+/// Ids per draw.
 const COUNT: u64 = 1;
 
 /// A wrong decision, or a world that violates an assumption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,
-    /// A cas from a lost connection is used on the next one.
+    /// A cas from a lost connection is used on the next connection.
     CasAfterReconnect,
     /// An install ignores the stub.
     UnconditionalInstall,
-    /// A block is reserved on a miss, and stored if there is no item.
+    /// A range is reserved on a miss, and stored if there is no item.
     ReserveBeforeWinning,
     /// A process that finds a stub reserves from the store directly.
     WaiterGoesToTheStore,
@@ -43,9 +43,9 @@ pub(crate) enum Bug {
     Resent,
     /// There are two caches, and the processes switch over at different times.
     TwoServers,
-    /// The window's end is extended as the draw saw it, without another read.
+    /// The window's end is extended from the value that the draw saw, without another read.
     ExtendsUnseen,
-    /// The end is extended for any window.
+    /// The end is extended even for another window.
     ExtendsAnother,
     /// A range is joined to a window that ends before the range begins.
     JoinsAcrossAGap,
@@ -114,7 +114,7 @@ pub(crate) struct State {
     losses: u8,
     strangers: u8,
     issued: u32,
-    /// By strangers.
+    /// Ids of strangers.
     taken: u32,
     broken: Option<&'static str>,
 }
@@ -216,7 +216,7 @@ impl CacheWindow {
                 state.processes[process].at = At::LookingAfter(on);
                 return;
             }
-            // The block is abandoned.
+            // The range is abandoned.
             (Reply::Done(_), _) => Next::Draw,
         };
         state.processes[process].at = match next {

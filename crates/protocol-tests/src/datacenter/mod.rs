@@ -32,7 +32,7 @@ pub(crate) enum Bug {
     NaiveRefill,
     /// An install does not check the generation.
     InstallWithoutGeneration,
-    /// An install checks whether a range is preloaded instead.
+    /// An install checks that nothing is preloaded, instead of the generation.
     InstallIfNothingPreloaded,
     /// A claim checks only the datacenter's token, not the counter.
     ClaimByTokenOnly,
@@ -49,11 +49,11 @@ pub(crate) enum Bug {
 pub(crate) struct Windows {
     /// Number of processes in each datacenter.
     pub(crate) processes: usize,
-    /// Ids 0 to this one.
+    /// The last id; the first is 0.
     pub(crate) max: u64,
-    /// Ids of a claim.
+    /// Ids per claim.
     pub(crate) size: u64,
-    /// Ids of a take.
+    /// Ids per take.
     pub(crate) count: u64,
     /// A refill begins when this number of ids is left.
     pub(crate) threshold: u64,
@@ -146,16 +146,16 @@ pub(crate) struct State {
     windows: [Window; DATACENTERS],
     processes: [Vec<Process>; DATACENTERS],
     flights: Vec<Flight>,
-    /// Handed out, by datacenter.
+    /// Ids handed out, by datacenter.
     issued: [Ids; DATACENTERS],
-    /// Taken, and handed out by no process.
+    /// Ids that were taken, but never handed out.
     gaps: Ids,
     broken: Option<&'static str>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Step {
-    /// Reads the window, to take.
+    /// Reads the window, to take ids.
     Begins {
         datacenter: usize,
         process: usize,

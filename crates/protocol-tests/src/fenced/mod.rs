@@ -1,11 +1,11 @@
 //! The window on Redis: every process runs the decisions of `idmill_testing::fenced`, over two servers that
 //! replace each other.
 //!
-//! One is the master. The other follows it with some delay, and may be promoted at any time, in its current
-//! state. The old master then stops, or keeps serving its clients (`split`), until it follows the new one and
-//! copies its data. A server may be restarted at any time from its last save. The key may expire. A reply may
-//! be lost, and a command whose sender gave up may still be executed later. A process may stop between any
-//! two steps, even forever.
+//! One server is the master. The other server follows with some delay, and may be promoted at any time, in
+//! its current state. The old master then stops, or keeps serving its clients (`split`), until it follows the
+//! new master and copies the new data. A server may be restarted at any time from its last save. The key may
+//! expire. A reply may be lost, and a command whose sender gave up may still be executed later. A process may
+//! stop between any two steps, even forever.
 
 mod ahead;
 mod befalls;
@@ -23,9 +23,9 @@ use ahead::Ahead;
 /// Number of ids that are reserved at a time: the claimant takes one, and the first draw of the other ids
 /// prepares the next range.
 const BLOCK: u64 = 3;
-/// Ids of a range that is prepared.
+/// Ids per prepared range.
 const NEXT: u64 = 2;
-/// Ids of a draw.
+/// Ids per draw.
 const COUNT: u64 = 1;
 
 /// The part of the fence that is missing, or another wrong decision.
@@ -278,7 +278,7 @@ impl FencedWindow {
         }
         let claimed = matches!(reply, Reply::Drawn(Draw::Claimed | Draw::Busy));
         if self.waits && !known && !claimed {
-            // The reply is not used, whatever it was.
+            // No replica acknowledged, so the reply is not used.
             return state.ends(process);
         }
         if fate == Fate::ReplyLost {

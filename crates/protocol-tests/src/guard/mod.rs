@@ -1,10 +1,10 @@
 //! A store that goes back in time, and the witness that records the ids claimed from it.
 //!
-//! Each process reserves from the store, reads the ledger, claims the granted range, and uses it. It may also
-//! give the rest back, or remove or reset the sequence through the guard. Every call may be answered, lose
-//! its answer, or be refused, and a write may arrive at any later time. The store may be restored to any
-//! earlier state, emptied, set back by hand, given a later epoch, or used without the guard. Processes may
-//! crash anywhere.
+//! Each process reserves from the store, reads the ledger, claims the granted range, and uses it. A process
+//! may also give unused ids back, or remove or reset the sequence through the guard. Every call may be
+//! answered, lose its answer, or be refused, and a write may arrive at any later time. The store may be
+//! restored to any earlier state, emptied, set back by hand, given a later epoch, or used without the guard.
+//! Processes may crash anywhere.
 
 mod bugs;
 mod state;
@@ -200,7 +200,7 @@ impl Guard {
             }
             At::Foreign(granted, was_pending) => {
                 let is_alarm = !is_outdated(state, &granted) || self.bug == Bug::AlarmsUnseen;
-                // An administrator has to decide. This must not happen if the store was never changed from
+                // The administrator is alarmed, which must not happen if the store was never changed from
                 // outside.
                 if is_alarm && !was_pending && !state.is_pending() && self.is_sound(state) {
                     state.broken = state.broken.or(Some(TRUSTED));
@@ -234,7 +234,7 @@ impl Guard {
                     }
                     self.looks_at_store(&mut state, p);
                 }
-                // This is an error until an administrator decides.
+                // Draws fail until an administrator decides.
                 At::Foreign(granted, _) if !is_outdated(&state, &granted) => return true,
                 At::Foreign(..) => self.looks_at_store(&mut state, p),
                 At::Holding(..) => return true,

@@ -35,8 +35,8 @@ pub struct Calls {
     pub(super) table: Table,
     pub(super) mode: Mode,
     history: History,
-    /// The cached state that every reserve of a sequence is conditional on. It may be stale: an
-    /// unmet condition changes nothing.
+    /// The cached state that every reserve of a sequence is conditional on. The state may be stale: a reserve
+    /// whose condition is not met changes nothing.
     known: Arc<Mutex<HashMap<SequenceName, Known>>>,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,

@@ -1,8 +1,8 @@
 //! Classifies the server's errors by their effect on the ids.
 //!
-//! Each statement is sent once and commits, so every error concerns a single execution. An outcome
-//! is unknown unless the statement certainly had *no* effect. For example, a statement can be
-//! interrupted while its commit waits for a replica, and still be committed.
+//! Each statement is sent once, so every error concerns a single execution. An outcome is unknown unless the
+//! statement certainly had *no* effect. For example, a statement can be interrupted while its commit waits
+//! for a replica, and still be committed.
 
 use std::error::Error as StdError;
 
@@ -12,9 +12,9 @@ use idmill_kit::mode::GONE;
 use crate::{Asked, EngineError, Fault, chain};
 
 const DUPLICATE: &str = "1062";
-/// `read_only`, `super_read_only` and other options that forbid writes; the read-only mode; a
-/// read-only transaction. A former primary returns them after a failover, until the address leads
-/// to the new primary.
+/// `read_only`, `super_read_only` and other options that forbid writes; the read-only mode; a read-only
+/// transaction. A former primary returns these errors after a failover, until the address leads to the new
+/// primary.
 const READ_ONLY: [u16; 3] = [1290, 1836, 1792];
 
 /// Returns whether a unique index rejected the row.
@@ -22,9 +22,9 @@ pub fn is_duplicate(fault: &Fault) -> bool {
     fault.code() == Some(DUPLICATE)
 }
 
-/// Returns `false` if the server denied access or is read-only. Close broken and silent connections yourself.
-/// After a failover, a connection to a server that refused may lead to a replica, and the next one to the
-/// primary.
+/// Returns whether to keep the connection: `false` if the server denied access or is read-only. The adapter
+/// must also close broken and silent connections. After a failover, a connection to a server that refused may
+/// lead to a replica, and the next one to the primary.
 pub fn leaves_connection(fault: &Fault) -> bool {
     let read_only = number(fault).is_some_and(|code| READ_ONLY.contains(&code));
     !read_only && classify(fault, Asked::Read) != ErrorKind::Denied

@@ -1,4 +1,4 @@
-//! The server that writes, by its `server_id`. A row that another server wrote last may be stale:
+//! Identifies the server that writes by its `server_id`. A row that another server wrote last may be stale:
 //! this server may be a promoted replica that misses the last reserves.
 //!
 //! Servers that replicate must have different ids. A server keeps its id over restarts and over moves to
@@ -33,8 +33,8 @@ impl History {
         Self { looks: failover != Failover::Allow, failover }
     }
 
-    /// Checks that replicas receive rows. Replicas that receive statements would write their own id
-    /// into the row, or leave the id unchanged.
+    /// Checks that replicas receive rows. Replicas that receive statements would write their own `server_id`
+    /// into the row, or not change the row.
     ///
     /// # Errors
     /// [`Unsupported`](ErrorKind::Unsupported) if they receive statements and a policy
@@ -49,7 +49,7 @@ impl History {
         Ok(Self { looks: false, failover: Failover::Allow })
     }
 
-    /// The assignment, to append to other assignments.
+    /// The assignment of `history`, to append to other assignments.
     pub(super) fn sets(self) -> String {
         if self.looks { format!(", `history` = {HERE}") } else { String::new() }
     }
@@ -59,12 +59,12 @@ impl History {
         if self.looks { self.sets() } else { ", `history` = NULL".to_owned() }
     }
 
-    /// The value in a new row.
+    /// The value of `history` in a new row.
     pub(super) fn value(self) -> &'static str {
         if self.looks { HERE } else { "NULL" }
     }
 
-    /// The condition, to append to other conditions.
+    /// The condition on `history`, to append to other conditions.
     pub(super) fn holds(self) -> String {
         if self.looks { format!(" AND (`history` IS NULL OR `history` = {HERE})") } else { String::new() }
     }

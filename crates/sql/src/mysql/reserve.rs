@@ -1,11 +1,11 @@
 //! Reserves ids on the server, usually in one round trip.
 //!
 //! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, on condition that the ids fit and that bounds and
-//!    identity are the cached ones. It is atomic on the row, and its answer has the first id. In a
+//!    identity are the cached ones. The statement is atomic, and its answer has the first id. In a
 //!    transaction of the caller, nothing is cached: the ids only have to fit the row's own bounds.
 //! 2. If that changed nothing, the row is read.
-//!    - If it is missing and the request may create it, it is inserted with the first range taken. A process
-//!      that loses that race starts again.
+//!    - If it is missing and the request may create it, it is inserted with the first range taken. If another
+//!      process inserts the row first, step 1 is repeated.
 //!    - If another server wrote it last, the failover policy applies (`adopt`), and step 1 may be
 //!      repeated.
 //!    - If it has at most the requested number of ids left, they are taken on condition that the
@@ -39,9 +39,9 @@ pub(super) const TRIES: usize = 200;
 /// each time, which is rare, or another unique index rejects it.
 pub(super) const DUPLICATES: usize = 3;
 
-/// One reserve. In a transaction of the caller it has a floor: it takes exactly the requested ids,
-/// none below the floor. It then has no cached state, and locks the row, so nothing changes in
-/// between.
+/// One reserve. In a transaction of the caller it has a floor: it takes exactly the requested number of ids,
+/// none below the floor. Such a reserve has no cached state, and its read locks the row, so the row does not
+/// change before the write.
 pub(super) struct Reserving<'a> {
     pub(super) table: &'a Table,
     pub(super) history: History,

@@ -11,9 +11,8 @@ use super::run::{read, text, try_read, try_write, unsigned};
 use super::table::{EARLIER_LAYOUT, LAYOUT, RECORDS_LAYOUT, Table};
 use crate::{Asked, Executor, Fault, Row, witness};
 
-/// Returns the first statement for each connection that an adapter opens. Each statement then commits, and
-/// the server stops waiting for a lock after half of the timeout, rounded down to seconds, at least 1 s, with
-/// an error.
+/// Returns the first statement for each connection that an adapter opens. Each statement then commits. A wait
+/// for a lock fails after half of the timeout, rounded down to seconds, but not before 1 s.
 pub fn settings(timeout: Duration) -> String {
     let locks = (timeout.as_secs() / 2).max(1);
     format!("SET autocommit = 1, innodb_lock_wait_timeout = {locks}, lock_wait_timeout = {locks}")
@@ -24,8 +23,8 @@ pub fn settings(timeout: Duration) -> String {
 /// [`Calls::open`](super::Calls::open) checks its connection.
 ///
 /// # Errors
-/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if they do not; [`Fault::Answer`] for an
-/// incomplete answer; the errors of the executor.
+/// [`Fault::Refused`] with [`Unsupported`](ErrorKind::Unsupported) if a crash may lose commits;
+/// [`Fault::Answer`] for an incomplete answer; the errors of the executor.
 pub async fn must_be_durable<E: Executor>(executor: &mut E) -> Result<(), Fault> {
     let sql = "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit, @@GLOBAL.log_bin, @@GLOBAL.sync_binlog";
     let found = try_read(executor, sql).await?;

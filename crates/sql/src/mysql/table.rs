@@ -1,9 +1,9 @@
 //! The table and its SQL.
 //!
-//! Statements are plain text with all values included, so only the database of an unqualified table depends
-//! on a connection's state, and each takes one round trip. Names are written as hexadecimal and numbers as
-//! digits, so that no `sql_mode` changes their meaning. Only the usual statement of reserves has
-//! placeholders, which [`whole`] replaces by the values. A long-lived connection can keep it prepared:
+//! Statements are plain text with all values included, so each takes one round trip. The connection's state
+//! matters only for an unqualified table, which is in the current database. Names are written as hexadecimal
+//! and numbers as digits, so that no `sql_mode` changes their meaning. Only the usual statement of reserves
+//! has placeholders, which [`whole`] replaces by the values. A long-lived connection can keep it prepared:
 //! parsing takes the server as long as executing.
 //!
 //! Names are bytes (`VARBINARY`): every collation that MySQL and MariaDB share treats some
@@ -229,8 +229,8 @@ impl Table {
         ))
     }
 
-    /// Writes `after` if the row is still as in `seen`. If both are equal, no rows count as
-    /// changed, unless the assignments in `besides` change the row.
+    /// Writes `after` if the row is still as in `seen`. If `after` equals `seen`, no rows count as changed,
+    /// unless the assignments in `besides` change the row.
     pub(super) fn replace(&self, seen: &SequenceInfo, after: &SequenceInfo, besides: &str) -> String {
         format!(
             "UPDATE {self} SET `next` = {}, `max` = {}, `epoch` = {}{besides} WHERE `name` = {} AND `next` <=> {} AND {}",

@@ -36,7 +36,7 @@ impl<const IN_TRANSACTION: bool> Executor for Told<IN_TRANSACTION> {
         self.asked.push(whole(&statement).into_owned());
         let reply = self.answers.pop_front().map(|reply| reply.0);
         let always = self.always.map(|answer| Ok(answer(&statement)));
-        reply.or(always).unwrap_or_else(|| panic!("nobody said: {}", statement.sql))
+        reply.or(always).unwrap_or_else(|| panic!("no scripted answer for: {}", statement.sql))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Reserves for several sequences in one statement.
 //!
-//! A row that another transaction holds is skipped, so that no sequence waits for another's lock.
-//! Skipped rows are retried a few times, since most locks are held only for the duration of a
-//! commit. If a lock is held longer, only that sequence gets an error. Only its next single reserve
-//! waits for the lock.
+//! A row that another transaction holds is skipped, so that no sequence waits for another's lock. Skipped
+//! rows are retried a few times, since most locks are held only for the duration of a commit. If a lock is
+//! held longer, only that sequence gets an error. Only a later reserve outside a batch waits for the lock.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -23,7 +22,7 @@ const PAUSES_MS: [u64; 4] = [4, 8, 16, 32];
 /// The result of a batch statement for one sequence.
 enum Found {
     Granted(Result<Grant>),
-    /// Another transaction locks it, or a policy hides it.
+    /// Another transaction locks the row, or row-level security hides it.
     Held,
     /// The row is missing, exhausted, of another history or format, or not readable by this role.
     Not,

@@ -69,8 +69,8 @@ impl Calls {
     /// # Errors
     /// - [`NotFound`](ErrorKind::NotFound) if there is no schema, or if there is no table and it
     ///   may not be created;
-    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables
-    ///   are visible, or if the server does not sync its writes;
+    /// - [`Conflict`](ErrorKind::Conflict) if the table is unlogged or not idmill's, if two tables have this
+    ///   name, or if the server does not sync its writes;
     /// - [`Unsupported`](ErrorKind::Unsupported) if the server does not report the history that
     ///   `failover` needs;
     /// - the errors of the executor.

@@ -1,10 +1,9 @@
 //! Classifies PostgreSQL's errors by their effect on the ids.
 //!
-//! Each write is one statement that commits. An `ERROR` means that its transaction was aborted, so
-//! nothing was reserved. `FATAL`, `PANIC` and a lost connection can follow the commit and precede
-//! its confirmation. Poolers, and servers that only implement the protocol, have their own codes.
-//! An outcome is unknown
-//! unless the statement certainly had no effect.
+//! Each write is one statement that commits. An `ERROR` means that its transaction was aborted, so nothing
+//! was reserved. `FATAL`, `PANIC` and a lost connection can occur between a commit and its confirmation.
+//! Poolers, and servers that only implement the protocol, have their own codes. An outcome is unknown unless
+//! the statement certainly had no effect.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;
@@ -68,8 +67,8 @@ pub fn is_read_only(fault: &Fault) -> bool {
     fault.code() == Some(READ_ONLY)
 }
 
-/// Refines the fault with the answer to [`IS_STANDBY`]. A standby may be promoted, but callers do
-/// not wait for that. A setting is permanent, which is [`Denied`](ErrorKind::Denied).
+/// Refines the fault with the answer to [`IS_STANDBY`]. For a standby, which may be promoted, the error is
+/// transient, but callers do not wait. For a setting, the error is [`Denied`](ErrorKind::Denied).
 pub fn read_only(fault: Fault, standby: Option<&str>) -> Fault {
     match standby {
         Some("true") => return Fault::Refused(failed(fault, Asked::Read).refusing_waiters()),

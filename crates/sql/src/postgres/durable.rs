@@ -49,11 +49,10 @@ pub(super) const WRITTEN: &str = "session.durable, txid_current()::text AS xid";
 /// Returns the id of the current transaction, as text. For a connection of the caller, which may be
 /// in a transaction: see [`TRANSACTION_STATUS`].
 pub const CURRENT_TRANSACTION: &str = "SELECT txid_current()::text AS xid";
-/// Returns the status of the transaction with this id, as text: `committed`, or another value while
-/// it is open. A write returns its own id in the column after
-/// [`durable_at`](crate::Statement::durable_at). If that transaction is not committed after the
-/// answer, the connection is in a transaction, and the write is
-/// [`Fault::Uncommitted`](crate::Fault::Uncommitted).
+/// Returns the status of the transaction with this id, as text: `committed`, or another value while it is
+/// open. A write returns the id of its transaction in the column after
+/// [`durable_at`](crate::Statement::durable_at). If that transaction is not committed after the answer, the
+/// connection is in a transaction, and the write is [`Fault::Uncommitted`](crate::Fault::Uncommitted).
 pub const TRANSACTION_STATUS: &str = "SELECT txid_status($1::text::bigint)";
 
 /// Checks the durability that a written row reports in the column

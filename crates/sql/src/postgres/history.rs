@@ -1,5 +1,6 @@
-//! The cluster that writes, and its timeline. A row that was last written on another cluster or timeline may
-//! be stale: this server may be a promoted standby or a restored backup, and miss the last reserves.
+//! Identifies the cluster that writes, and its timeline. A row that was last written on another cluster or
+//! timeline may be stale: this server may be a promoted standby or a restored backup, and miss the last
+//! reserves.
 
 use idmill::{Error, ErrorKind, Result};
 use idmill_kit::history::Failover;
@@ -88,7 +89,7 @@ impl History {
         self.here.map(holds).unwrap_or_default()
     }
 
-    /// The value in a new row.
+    /// The value of `history` in a new row.
     pub(super) fn value(self) -> &'static str {
         if self.here.is_some() { "session.here" } else { "NULL" }
     }

@@ -19,8 +19,8 @@
 //! - Keep a connection if the statement succeeded, or if its fault [`leaves_connection`]; close it
 //!   if its rows fail [`must_be_durable`].
 //! - On its own sessions an adapter may keep the statements of reserves prepared: see [`Prepared`].
-//! - [`Calls`] does everything else; [`InTransaction`](crate::InTransaction) in a transaction of
-//!   the caller.
+//! - [`Calls`] does everything else. In a transaction of the caller, [`InTransaction`](crate::InTransaction)
+//!   does.
 //!
 //! [`Value::Text`]: crate::Value::Text
 //! [`Value::Texts`]: crate::Value::Texts

@@ -134,8 +134,8 @@ impl NativeState {
         Err(Error::new(ErrorKind::Conflict, message))
     }
 
-    /// Returns the first id of the sequence: the noted one, or its start, or its minimum if it was restarted
-    /// below its start.
+    /// Returns the first id of the sequence: the id in the note if the note is valid, else the start, or the
+    /// minimum if the sequence was restarted below the start.
     pub fn first(&self) -> i64 {
         let start = if self.last < self.start { self.min } else { self.start };
         self.noted_first().unwrap_or(start)
@@ -175,7 +175,7 @@ impl NativeState {
         self.noted_first().is_some()
     }
 
-    /// Notes of earlier versions, and of increment 1, lack the values. All such sequences use
+    /// Notes of earlier versions, and of sequences with increment 1, have no `values`. All such sequences use
     /// [`Values::Last`], unless the sequence was altered since.
     fn noted_values(&self) -> Option<Values> {
         match self.noted("values") {
@@ -193,8 +193,8 @@ impl NativeState {
         first.filter(|first| *first <= self.last)
     }
 
-    /// Whether the sequence is still in the noted file: a restart and each change of its parameters change
-    /// the file.
+    /// Whether the sequence still has the file number in the note: a restart and each change of its
+    /// parameters change the number.
     fn is_as_noted(&self) -> bool {
         self.noted("file").and_then(|file| file.parse().ok()) == Some(self.file)
     }
@@ -393,9 +393,9 @@ fn bounds_sql(bounds: Bounds, value: u64) -> String {
 /// Returns the statement that changes a sequence from `seen` to `after`. It waits at most
 /// `timeout` for a lock.
 ///
-/// It holds a lock that blocks draws. If the sequence has changed since it was read, nothing is
-/// changed and the error is [`CHANGED`]. The restart changes the file, so that other programs
-/// detect the change even if they read the comment too early.
+/// It holds a lock that blocks draws. If the sequence has changed since it was read, nothing is changed and
+/// the error is [`CHANGED`]. The restart changes the file, so that other programs detect the change even if
+/// they still read the old comment.
 ///
 /// # Errors
 /// The errors of [`NativeState::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if `next` is the

@@ -60,8 +60,8 @@ async fn tell_created<E: Executor>(executor: &mut E, schema: &str, table: &Table
         Some(others) => tracing::warn!(
             table = %name,
             others,
-            "created the table; its sequences begin at their first ids; schemas outside the search_path \
-             have one of this name"
+            "created the table; its sequences begin at their first ids; schemas outside the search_path have an \
+             object of this name"
         ),
     }
 }

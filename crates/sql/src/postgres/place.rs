@@ -98,9 +98,9 @@ fn no_schema(schema: Option<&str>) -> Error {
     Error::new(ErrorKind::NotFound, message)
 }
 
-/// Returns the other schemas that have a table or sequence of this name, besides the one that the path leads
-/// to; `None` if there are none, or the path leads to none. A user with another path finds that relation
-/// instead.
+/// Returns the schemas that have a table or sequence of this name, except the schema that the path leads to.
+/// Returns `None` if there are none, or if the path leads to no such relation. A user with another path may
+/// draw from another schema.
 ///
 /// # Errors
 /// The errors of [`look`].

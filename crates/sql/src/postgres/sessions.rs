@@ -1,8 +1,8 @@
 //! Sessions of an adapter, and the execution of one statement on one of them.
 //!
 //! At first, a statement that locks a row waits only briefly. If another transaction holds the row, the
-//! statement is run again with a longer lock timeout, under a separate limit. Statements for other rows then
-//! do not wait with it.
+//! statement is run again with a longer lock timeout, under a separate limit. Statements for other rows do
+//! not wait for that lock.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// The connections of a driver.
 pub trait Driver: Send + Sync {
-    /// A connection in use. If it is dropped it is closed, unless it is the caller's client: an answer may
-    /// still be in transit.
+    /// A connection in use. If dropped, it is closed, since an answer may still be in transit. Only a client
+    /// of the caller stays open.
     type Session: Send;
 
     /// Whether the store owns the sessions exclusively. In shared sessions another user may have a
@@ -175,12 +175,12 @@ impl<D: Driver> Sessions<D> {
         if !held || !waits || !self.0.driver.has_several() {
             return outcome;
         }
-        // If no permit is free, other statements most likely wait for other locks.
+        // If no permit is free, enough statements wait for locks: return the fault.
         let Ok(_permit) = self.0.waiting.try_acquire() else { return outcome };
         self.send(statement, Timeout::Full, deadline).await
     }
 
-    /// Runs several SQL statements, without parameters, as one query. Each text is one transaction.
+    /// Runs several SQL statements, without parameters, as one query. The query is one transaction.
     ///
     /// # Errors
     /// The reason for the failure.
@@ -276,8 +276,8 @@ impl<D: Driver> Sessions<D> {
 
     /// Puts a session back after use. A lost session most likely means that the idle ones are lost too.
     fn put_back(&self, session: D::Session, sound: bool, fault: Option<&Fault>) {
-        // Hold the lock while the driver decides, so that the idle sessions are cleared either before or
-        // after this session is given back.
+        // Hold the lock while the driver decides: `end_with` must not clear the idle sessions between the
+        // decision and the push.
         let mut idle = self.0.idle.lock();
         if matches!(fault, Some(Fault::Silent(_) | Fault::Broken(_))) {
             idle.clear();

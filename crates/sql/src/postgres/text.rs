@@ -9,8 +9,7 @@ use crate::{Fault, Statement, Value};
 /// text is not searched for placeholders.
 ///
 /// # Errors
-/// [`Fault::Refused`] for a text that PostgreSQL cannot store: the server would end the
-/// transaction.
+/// [`Fault::Refused`] for a value that PostgreSQL cannot store: if sent, it would abort the transaction.
 pub fn parts<'a>(statement: &'a Statement<'_>) -> Result<Vec<(&'a str, Option<&'a Value>)>, Fault> {
     statement.values.iter().try_for_each(must_be_held)?;
     let (mut parts, mut rest, mut from) = (Vec::new(), &*statement.sql, 0);

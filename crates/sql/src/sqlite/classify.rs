@@ -43,7 +43,7 @@ fn classify_code(error: &EngineError) -> ErrorKind {
         | code::FULL
         | code::CANTOPEN
         | code::IOERR => ErrorKind::Unavailable,
-        // The file was moved since it was opened, in a rollback journal mode.
+        // SQLite found, in a rollback journal mode, that the file was moved since it was opened.
         code::READONLY if extended == code::READONLY_DBMOVED => ErrorKind::StoreViolation,
         code::READONLY | code::PERM | code::AUTH => ErrorKind::Denied,
         // A user's check, unique index or trigger rejected the row.
@@ -117,7 +117,7 @@ pub fn failed(fault: Fault, asked: Asked) -> Error {
 /// Converts a fault of COMMIT. If SQLite left the transaction open (others hold the file, or a deferred
 /// constraint is violated) and it was rolled back, nothing was reserved. In all other cases except
 /// [`Fault::Refused`] the outcome is unknown. A frame or a journal may have reached the disk before the write
-/// or the sync that failed, and a crash may restore it.
+/// or the sync that failed, and the recovery after a crash may use it.
 pub fn commit_failed(fault: Fault, rolled_back: bool) -> Error {
     failed(fault, if rolled_back { Asked::InTransaction } else { Asked::Write })
 }

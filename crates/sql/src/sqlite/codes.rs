@@ -1,4 +1,4 @@
-//! The result codes of SQLite that are distinguished: <https://sqlite.org/rescode.html>.
+//! The result codes of SQLite that idmill distinguishes: <https://sqlite.org/rescode.html>.
 
 macro_rules! codes {
     ($($name:ident = $code:expr),*) => { $(pub(super) const $name: i32 = $code;)* };

@@ -11,14 +11,14 @@ use crate::{Asked, Executor, Statement, Value};
 /// FULL.
 const EXTRA: i64 = 3;
 const DURABLE: [(&str, i64); 3] = [("synchronous", EXTRA), ("fullfsync", 1), ("checkpoint_fullfsync", 1)];
-/// OFF and MEMORY are settings of a connection, not of a file.
+/// The durable modes. OFF and MEMORY, which only a connection sets, are not durable.
 const JOURNALS: [&str; 4] = ["wal", "delete", "truncate", "persist"];
 
 /// Makes a commit on this connection survive a power failure, or rejects the database. With
 /// `may_create`, an empty database gets a write-ahead log. The journal mode of an existing database
 /// is not changed.
 ///
-/// Do not call it within a transaction: there SQLite rejects `synchronous`, and ignores the others.
+/// Do not call it within a transaction: there SQLite rejects `synchronous`, and ignores the other pragmas.
 ///
 /// # Errors
 /// [`Unsupported`](ErrorKind::Unsupported) if commits would not be durable; any other error if the
@@ -79,7 +79,7 @@ async fn run<E: Executor>(db: &mut E, statement: Statement<'_>) -> Result<crate:
 
 fn not_durable(why: &str) -> Error {
     let message = format!(
-        "a commit would not survive a crash, because {why}; remove journal_mode=OFF or MEMORY, or use another file or SQLite"
+        "a commit would not survive a crash, because {why}; remove journal_mode=OFF or MEMORY, use another file or SQLite build"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

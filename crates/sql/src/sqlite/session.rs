@@ -366,7 +366,7 @@ mod tests {
     }
 
     fn settings() -> Settings {
-        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"); // a file, whichever
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"); // any file
         let (table, busy_timeout) = (Table::new("t").unwrap(), Duration::ZERO);
         Settings { path, table, busy_timeout, mode: Mode::ReadWrite }
     }

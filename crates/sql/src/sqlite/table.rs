@@ -73,7 +73,7 @@ impl Table {
     /// written.
     ///
     /// In a deferred transaction that has not read yet, SQLite waits for other writers here. After a read,
-    /// SQLite does not wait, and it fails if others have written since.
+    /// the statement does not wait, and it fails if others have written since.
     pub(super) fn lock(&self) -> Statement<'static> {
         Statement::write(format!("UPDATE {} SET next = next WHERE 0", self.sql()), [])
     }

@@ -30,7 +30,7 @@ const SKIPPED: i32 = 77;
 /// The time limit for an engine's start: a guard against hanging.
 const LONG: Duration = Duration::from_secs(240);
 
-/// A running engine with its own directory. Both are removed on drop.
+/// An engine with its own directory. A drop kills the engine and removes the directory.
 #[derive(Debug)]
 pub struct Engine {
     daemon: Daemon,
@@ -179,7 +179,8 @@ impl idmill_conformance::Engine for OnDemand {
     }
 }
 
-/// PostgreSQL listens before it has recovered from a crash, and rejects all clients until then.
+/// Checks that PostgreSQL accepts clients: it listens before it has recovered from a crash, and rejects all
+/// clients until then.
 async fn lets_in(address: SocketAddr) -> Result<()> {
     let failed = |error| Error::new(ErrorKind::Unavailable, format!("no answer: {error}"));
     let mut stream = TcpStream::connect(address).await.map_err(failed)?;

@@ -14,7 +14,7 @@ const WORDS: usize = (PAGE / 64) as usize;
 const KEPT: usize = 200_000;
 /// Maximum number of draws per server that are kept, to compare later draws with.
 const COMPARED: usize = 4096;
-/// Further faults would add no information.
+/// Maximum number of faults that are kept.
 const FAULTS: usize = 20;
 
 /// Ids as bits: 9 MiB for an hour at 20,000 ids per second.
@@ -57,7 +57,7 @@ struct Seen {
     count: u64,
     largest: u64,
     recent: VecDeque<Draw>,
-    /// For each server, the largest id handed out by each time. The times and the ids grow.
+    /// For each server, times with the largest id received by each time. Times and ids grow.
     done: HashMap<u32, VecDeque<(Duration, u64)>>,
     faults: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! In-memory state of a process about its sequences. It can prevent a grant, but never allows an additional
-//! one.
+//! In-memory state of a process about its sequences. This state can prevent a grant, but never allows an
+//! additional grant.
 
 use std::collections::HashMap;
 use std::time::Duration;

@@ -100,7 +100,7 @@ impl Geo {
         }
     }
 
-    /// Returns the last known era of the global row. If a check is due, reads the row first; in the
+    /// Returns the last known era of the global row. If a check is due, reads the row first, or in the
     /// background if the last check failed.
     async fn hear_of_recalls(self: &Arc<Self>, request: &Reserve) -> Result<Option<Era>> {
         let name = &request.name;
@@ -151,12 +151,12 @@ impl Geo {
         Ok(())
     }
 
-    /// Creates a missing window, or resets a window of another era. The global row is read after the
-    /// window.
+    /// Creates a missing window, or resets a window of another era. The global row must be read after the
+    /// window: see [`prepare`].
     async fn mend(&self, request: &Reserve, window: Option<&WindowRow>, floor: Option<Floor>) -> Result<Era> {
         let name = &request.name;
         let global =
-            self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was withdrawn"))?;
+            self.ask(request).await.map_err(|error| self.cut_off(error, "is missing, or was recalled"))?;
         match prepare(window, &global, floor.as_ref()) {
             Prepare::Ready => {}
             // The result does not matter, because the caller reads the window again.

@@ -62,8 +62,8 @@ idmill_kit::options! {
 
     /// How sequences are stored.
     pub mode: Mode = "flat" in words::<Mode>();
-    /// The datacenter whose nodes the store prefers; windows and `serial=local` use only these. Required for
-    /// `geo` and `serial=local`.
+    /// The datacenter whose nodes the store prefers; windows and `serial=local` use no other nodes. Required
+    /// for `geo` and `serial=local`.
     ///
     /// Without a datacenter, the store uses any node.
     pub datacenter ("dc"): Option<String> = "" in DATACENTER;
@@ -76,8 +76,8 @@ idmill_kit::options! {
     pub threshold: u8 = "50" in whole(1, 100);
     /// Geo only: how soon a process detects that a sequence was set or removed elsewhere.
     ///
-    /// Until then, or longer while the global counter is unreachable, it can continue with its window. The
-    /// check costs one SERIAL read per interval, process and sequence.
+    /// Until then, or longer while the global counter is unreachable, the process can continue with its
+    /// window. The check costs one SERIAL read per interval, process and sequence.
     pub check_every ("check"): Duration = "10s" in duration("0s", "24h");
     /// The table. Each table is a separate namespace. The windows are in the table `TABLE_windows`.
     pub table: String = DEFAULT_TABLE in TABLE;
