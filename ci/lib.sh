@@ -24,7 +24,7 @@ SKIPPED=77
 # writes tab-separated lines: engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
 REPORT=${IDMILL_CI_REPORT:-/dev/null}
 
-# The output of the step's last command.
+# The output of the step's last `logged` command.
 LOG=$TARGET/ci/$(basename "$0").log
 mkdir -p "$TARGET/ci"
 
@@ -150,9 +150,9 @@ within() {
     return "$status"
 }
 
-# write_to_memory: puts the test databases in /dev/shm if it has 8 GiB free. They sync thousands of times,
-# which is slow on some disks. A SIGKILL loses no more data there than on a disk. If TMPDIR is set, it is used
-# instead.
+# write_to_memory: puts the test databases in /dev/shm if it has 8 GiB free. The databases sync thousands of
+# times, which is slow on some disks. A SIGKILL loses no more data in memory than on a disk. If TMPDIR is set,
+# the databases are put there instead.
 write_to_memory() {
     local kib
     kib=$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }') || true
@@ -164,9 +164,9 @@ write_to_memory() {
     trap 'rm -rf "$TMPDIR"' EXIT
 }
 
-# Cargo commands that share a build: WORKSPACE is for the steps that test the whole workspace with all
-# features. OPTIMISED is for `sim` and `crash`, and keeps assertions. Both steps name both packages, because
-# the selected packages determine the features of shared crates.
+# Cargo commands; steps with the same command share a build. WORKSPACE is for the steps that test the whole
+# workspace with all features. OPTIMISED is for `sim` and `crash`, and keeps assertions. Both steps name both
+# packages, because the selected packages determine the features of shared crates.
 WORKSPACE=(cargo test --locked --workspace --all-features)
 OPTIMISED=(cargo test --locked --release --config ci/asserted.toml -p idmill -p idmill-cli)
 
@@ -238,8 +238,8 @@ names() {
 
 # use_oldest: sets OLDEST to the cargo of the oldest supported Rust. The steps clippy, doc, light, msrv and
 # adapters use it: all but adapters share the builds of three hundred dependencies, and a new Rust brings no
-# new lints. If it cannot be installed, the current Rust is used; its lint clippy::incompatible_msrv covers
-# only the standard library.
+# new lints. If the oldest Rust cannot be installed, the current Rust is used; its lint
+# clippy::incompatible_msrv detects only newer items of the standard library.
 use_oldest() {
     local version
     version=$(sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)

@@ -1,7 +1,7 @@
 """Runs the `console` blocks of a page in order, in one shell, and compares what they print. `readme.py PAGE PORT`
 
-A line `…` stands for any lines. After a command that ends with `&`, it waits until a server accepts connections on PORT.
-A block after a paragraph that ends with a path in backticks and a colon is written to that file first.
+A line `…` stands for any lines. After a command that ends with `&`, this program waits until a server accepts connections on PORT.
+If a paragraph ends with a path in backticks and a colon, the block after it is first written to that file.
 """
 
 import re
@@ -42,7 +42,7 @@ def wait_for_server():
 
 
 def matches(shown, printed):
-    """Whether the lines were printed. On a terminal, redis-cli shows the type of a number."""
+    """Whether the lines were printed. redis-cli shows the prefix `(integer) ` only on a terminal."""
     lines = [".*" if line == "…" else re.escape(line.removeprefix("(integer) ")) for line in shown]
     return re.fullmatch("\n".join(lines), "\n".join(printed), re.DOTALL) is not None
 

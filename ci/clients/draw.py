@@ -57,7 +57,7 @@ def at_once(most, function, values):
 
 
 def packages(language, lock, install):
-    """Returns the directory with the packages of this lock file. Renamed at the end, so that it is never incomplete."""
+    """Returns the directory with the packages of this lock file. The directory is renamed at the end, so that it is never incomplete."""
     kept = PACKAGES / f"{language}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
     if not kept.is_dir():
         new = kept.with_suffix(f".{os.getpid()}")

@@ -5,7 +5,8 @@ set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Engines that are not system packages. The directory is outside the tree, so that fresh clones reuse it.
+# The directory of engines that are not system packages. It is outside the tree, so that fresh clones reuse
+# it.
 # shellcheck disable=SC2034 # used by the scripts that source this file
 ENGINES=${IDMILL_ENGINES:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/engines}
 

@@ -26,8 +26,8 @@ class Page(HTMLParser):
 
 
 def main():
-    # The page for printing joins all chapters, so its anchors are different. The links of 404.html are
-    # relative to the root of a site.
+    # print.html and 404.html are left out: print.html joins all chapters, so its anchors are different, and
+    # the links of 404.html are relative to the root of a site.
     files = [file for file in GUIDE.rglob("*.html") if file.name not in ("404.html", "print.html")]
     pages = {file: Page(file) for file in files}
     checked, dead = 0, []

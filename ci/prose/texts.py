@@ -69,7 +69,7 @@ def subjects():
 
 
 def plain(text):
-    """Without code and placeholders. Vale ends a sentence at a mark before a capital letter only, not with the paragraph."""
+    """Removes code and placeholders. Adds a capital letter and a period: Vale ends a sentence only at a mark before a capital letter."""
     text = re.sub(r'`[^`]*`|\{[^{}]*\}', 'XXX', text)
     return text[:1].upper() + re.sub(r'(?<![.:?!])$', '.', text[1:], count=1)
 

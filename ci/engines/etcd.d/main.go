@@ -1,5 +1,5 @@
-// Command etcd is etcd itself, at the version that go.mod names; called as `etcd etcdctl …` or
-// `etcd etcdutl …`, it is that tool of etcd's.
+// Command etcd runs etcd at the version in go.mod; `etcd etcdctl …` and `etcd etcdutl …` run these tools of
+// etcd.
 package main
 
 import (

@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// front makes every command atomic, as MongoDB's are on one document. FerretDB's findAndModify reads and then writes
-// without a transaction, so that two at once can both read the same value; here one command runs at a time.
+// front runs one command at a time. So commands are atomic, as MongoDB's commands on one document are.
+// FerretDB's findAndModify reads and then writes without a transaction, so two in parallel can read the same
+// value.
 //
 // A command that has arrived whole is run to its end, whether its client is still there or not.
 type front struct {
@@ -36,7 +37,7 @@ func (f *front) serve(listener net.Listener) {
 	}
 }
 
-// connection carries one client's messages over a connection of its own, until either side ends.
+// connection forwards one client's messages over a separate connection to FerretDB, until either side ends.
 func (f *front) connection(client net.Conn) {
 	defer client.Close()
 	server, err := net.Dial("tcp", f.upstream)
@@ -61,7 +62,7 @@ func (f *front) connection(client net.Conn) {
 	}
 }
 
-// run has one command executed; the reply is empty for a message that asks for none.
+// run executes one command; the reply is empty if the message requests no reply.
 func (f *front) run(server net.Conn, request []byte) ([]byte, error) {
 	f.one.Lock()
 	defer f.one.Unlock()

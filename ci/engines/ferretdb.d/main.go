@@ -1,5 +1,5 @@
-// Command idmill-ferretdb is the MongoDB server of the tests: FerretDB, embedded, over SQLite, behind a front that
-// lets one command run at a time (see front.go for why).
+// Command idmill-ferretdb is the MongoDB server of the tests: FerretDB, embedded, over SQLite, behind a proxy
+// that runs one command at a time (front.go has the reason).
 package main
 
 import (

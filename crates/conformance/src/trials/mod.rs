@@ -158,7 +158,7 @@ pub fn trials() -> &'static [Trial] {
             first_to_last [] "Each id from the first to the last is granted once; then the sequence stays exhausted."
             end_of_i32 [] "A sequence that ends at 2^31 - 1 grants this id, and none after it."
             end_of_the_store [] "A sequence ends with the largest id that the store can keep; a larger last id is rejected."
-            ceiling [] "Nothing above the caller's ceiling is granted; callers with a higher ceiling continue above it."
+            ceiling [] "Nothing above the caller's ceiling (the largest id it accepts) is granted; a higher ceiling gets the ids above it."
             creation_below_the_ceiling [] "A first reserve with a ceiling below the first id is rejected, and loses no ids."
             stored_bounds_win [] "The bounds of an existing sequence are kept, even if a reserve specifies other bounds."
             large_counts [] "A reserve of any count, up to the largest, is granted in full or up to the end of the sequence, without overflow."
