@@ -31,8 +31,8 @@ fn fresh() -> String {
 /// introduced.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if both are the same place; those of reading and writing
-/// records.
+/// [`InvalidInput`](ErrorKind::InvalidInput) if store and witness are the same place; those of reading and
+/// writing records.
 pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
     if probe(store, witness).await? {
         return Ok(true);
@@ -47,8 +47,8 @@ pub async fn was_there(store: &dyn Store, witness: &dyn Store) -> Result<bool> {
 /// Marks a witness that has no mark yet, and probes it.
 ///
 /// # Errors
-/// [`InvalidInput`](ErrorKind::InvalidInput) if both are the same place; those of reading and writing
-/// records.
+/// [`InvalidInput`](ErrorKind::InvalidInput) if store and witness are the same place; those of reading and
+/// writing records.
 pub async fn marked(store: &dyn Store, witness: &dyn Store) -> Result<()> {
     mark(witness).await?;
     probe(store, witness).await.map(drop)

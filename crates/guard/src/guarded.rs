@@ -36,9 +36,9 @@ const PENDING: Contention = Contention::new()
 /// store cannot take ids back. No more ids are then reserved until the witness is writable.
 ///
 /// If ids were claimed before and the sequence has the same incarnation and no earlier epoch, the store went
-/// back in time. Its next id is raised above all claims. [`healed`](Self::healed) counts this, an error is
-/// logged, and ids continue from there. A claim that arrived too late, after many others, is also rejected.
-/// It is neither counted nor logged, and another range is reserved.
+/// back in time. The store's next id is raised above all claims. [`healed`](Self::healed) counts the event,
+/// an error is logged, and ids continue above the claims. A claim that arrived too late, after many others,
+/// is also rejected. A late claim is neither counted nor logged, and another range is reserved.
 ///
 /// For another incarnation, or an earlier epoch, manual action is required: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).

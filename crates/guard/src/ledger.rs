@@ -31,7 +31,7 @@ pub struct Ledger {
 
 /// An administrative change of a sequence through the guard.
 ///
-/// An announcement has two phases. It is *pending* before the change is sent to the store, and permits
+/// An announcement has two phases. Before the store has confirmed the change, it is *pending*, and permits
 /// nothing. It is *done* once the store has confirmed the change. If the store definitely rejects the change,
 /// the announcement is withdrawn. If the outcome is unknown, it stays pending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,8 +85,8 @@ pub enum Refusal {
         /// The identity of the ledger.
         known: Identity,
     },
-    /// The sequence follows a removed one of the same name and starts below its claims. The store is fine;
-    /// only the next id must be raised.
+    /// The sequence follows a removed one of the same name and starts below the claims of the removed one.
+    /// The store is fine; only the next id must be raised.
     Recreated {
         /// The first id above all claims of the removed sequence.
         top: u128,
@@ -202,7 +202,8 @@ impl Ledger {
         self.claims.last().map_or(self.floor, IdRange::end)
     }
 
-    /// Ids below the first range were handed out before there was a witness, or their state is unknown.
+    /// Returns a ledger with this claim. The state of lower ids is unknown: they may have been handed out
+    /// before there was a witness.
     fn begun(identity: Identity, range: IdRange, version: u64) -> Self {
         let (floor, solid) = (range.end(), range.start().into());
         Self { identity, floor, solid, claims: Vec::new(), announced: None, version, stamp: 0 }

@@ -8,7 +8,7 @@ use idmill::{Error, ErrorKind, Result};
 use std::sync::Arc;
 
 /// A witness in any store that keeps [records](idmill::store::Store::swap_record). The store must be on
-/// another server than the guarded one, so that both are not restored or promoted together. `guard=URL`
+/// another server than the guarded one, so that the two are never restored or promoted together. `guard=URL`
 /// checks this if both name their server.
 ///
 /// ```

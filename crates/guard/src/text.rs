@@ -1,5 +1,5 @@
-//! Ledgers as text. In a store, each is a record. In a file, each is a line that begins with the sequence's
-//! name. The first line identifies the format; the last has a checksum.
+//! Ledgers as text. In a store, each ledger is a record. In a file, each ledger is a line that begins with
+//! the sequence's name. The first line identifies the format; the last has a checksum.
 //!
 //! ```text
 //! idmill-witness 1
@@ -43,8 +43,8 @@ pub(super) fn record(ledger: &Ledger) -> String {
     format!("{incarnation:x} {epoch} {version} {stamp:x} {solid} {floor} {announced} {claims}")
 }
 
-/// Does not write `removed`: earlier versions take it as permission to start at 1. They reject the other
-/// words.
+/// Does not write `removed`: earlier versions take it as permission to start at 1. Earlier versions reject
+/// the other words.
 fn announcement(announced: Option<Announced>) -> String {
     match announced {
         None => "-".to_owned(),

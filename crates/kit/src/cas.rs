@@ -37,8 +37,8 @@ pub enum Swapped<V> {
 pub enum Resend {
     /// Safe to send again: the condition can hold only once.
     Harmless,
-    /// Must not be sent again: the condition may hold a second time. This applies to writes that give ids
-    /// back or create a sequence.
+    /// Must not be sent again: the condition may hold a second time, as for writes that give ids back or
+    /// create a sequence.
     Never,
 }
 
@@ -46,7 +46,7 @@ pub enum Resend {
 /// transaction, a document version, an `UPDATE … WHERE`, or a file replaced under a lock. [`Swapping`]
 /// implements the calls of [`Store`](idmill::store::Store) for such a backend.
 ///
-/// Any future may be dropped at any await point. A write in progress may or may not be applied.
+/// The caller may drop any future at any await point. A write in progress may or may not be applied.
 pub trait CompareAndSet: fmt::Debug + Send + Sync {
     /// A value that differs between any two states of a sequence.
     type Version: Clone + fmt::Debug + Send + Sync;
@@ -241,7 +241,8 @@ impl<'a, S: CompareAndSet + ?Sized> Swapping<'a, S> {
             self.0.check(bounds)?;
             let fresh = SequenceInfo::new(name.clone(), bounds);
             let created = |stored: Option<&SequenceInfo>| match stored {
-                // This is our own sequence: the request was sent twice, and the second attempt conflicted.
+                // The stored sequence is our own: the request was sent twice, and the second attempt
+                // conflicted.
                 Some(info) if info.identity == fresh.identity => Ok((Some(info.clone()), info.clone())),
                 Some(_) => Err(already_exists(name)),
                 None => Ok((Some(fresh.clone()), fresh.clone())),

@@ -111,7 +111,7 @@ impl Contest {
     /// Requires a tokio runtime with timers.
     ///
     /// # Errors
-    /// [`Unavailable`](ErrorKind::Unavailable), with this cause, after the [timeout](Contention::timeout).
+    /// [`Unavailable`](ErrorKind::Unavailable), with `cause`, after the [timeout](Contention::timeout).
     pub async fn lost(&mut self, cause: Option<Error>) -> Result<()> {
         if self.begun.elapsed() > self.how.timeout {
             return Err(self.over(cause));

@@ -7,9 +7,9 @@ use idmill::SequenceName;
 use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture, already_exists};
 use idmill::{Error, ErrorKind, Operation, Result};
 
-/// A store whose sequences must exist before they are used. A mistyped name is
-/// [`NotFound`](ErrorKind::NotFound) and does not create a new sequence. All calls except reserves and
-/// `create` are unchanged.
+/// A store whose sequences must exist before they are used. A mistyped name fails with
+/// [`NotFound`](ErrorKind::NotFound) and creates no sequence. All calls except reserves and `create` are
+/// unchanged.
 ///
 /// In URLs that `idmill-url` parses, the option is `existing=true`.
 ///

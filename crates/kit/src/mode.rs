@@ -8,7 +8,7 @@ idmill::string_enum! {
     /// The access that a store has to its database.
     #[derive(Default)]
     pub enum Mode, "mode" {
-        /// `ro`: read-only. The table must exist, and so must the SQLite file. Every write is
+        /// `ro`: read-only. The table must exist, and so must the SQLite file. Every write fails with
         /// [`Denied`](idmill::ErrorKind::Denied).
         ReadOnly = "ro",
         /// `rw`: the table must exist, and so must the SQLite file. A mistyped path is an error and does not

@@ -11,8 +11,8 @@ const TRIES: usize = 16;
 /// already at `to` or beyond, it is returned without a request. A late or repeated call is harmless. `to` may
 /// be one past the sequence's max, even 2^64; then all ids are used.
 ///
-/// The history of the store is unchanged: after a failover that makes the store reject reserves, it continues
-/// to reject them ([`Change::keep_history`]).
+/// The stored history of the sequence is unchanged: after a failover that makes the store reject reserves, it
+/// continues to reject them ([`Change::keep_history`]).
 ///
 /// `seen` is the sequence as you read it. Each `set` expects the identity of `seen`. The reserve of the id
 /// 2^64 - 1 (if `to` is 2^64) does not.

@@ -9,8 +9,8 @@ use idmill::{Error, Result, SequenceName};
 
 use crate::column::{self, ColumnPath, Largest};
 
-/// A store named by a URL: validated, but not yet connected. A store's options implement this and `FromStr`,
-/// which parses the URL; see [`Scheme::store`](crate::Scheme::store).
+/// A store named by a URL: validated, but not yet connected. A store's options implement `Target` and
+/// `FromStr`, which parses the URL; see [`Scheme::store`](crate::Scheme::store).
 ///
 /// `Display` prints a URL that parses to the same value, except for the password, which it must not show.
 pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
@@ -22,7 +22,7 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
         None
     }
 
-    /// Returns the same store in a mode that creates nothing. Opening a missing table or file is
+    /// Returns the same store in a mode that creates nothing. Opening a missing table or file fails with
     /// [`NotFound`](idmill::ErrorKind::NotFound).
     fn existing(&self) -> Arc<dyn Target>;
 
@@ -63,8 +63,9 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
     }
 
     /// Returns the sequences whose next reserve the store would reject, each with the error, about one page
-    /// at most. They were last written in another [history](crate::history). Read-only. The default returns
-    /// none, for stores that never reject such a reserve, or detect the history only in a reserve.
+    /// at most. These sequences were last written in another [history](crate::history). Read-only. The
+    /// default returns none, for stores that never reject such a reserve, or detect the history only in a
+    /// reserve.
     ///
     /// # Errors
     /// Those of reading.
@@ -86,7 +87,7 @@ pub trait Target: fmt::Debug + fmt::Display + Send + Sync {
 }
 
 /// Implements the common methods of a [`Target`]: `|options| SCHEME => Store::open`. Add `, existing CHANGE`
-/// if opening may create something; CHANGE must turn that off in `options`.
+/// if opening may create something; CHANGE must turn the creation off in `options`.
 #[macro_export]
 macro_rules! target {
     (|$options:ident| $scheme:expr => $open:path $(, existing $change:expr)?) => {

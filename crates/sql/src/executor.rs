@@ -17,11 +17,11 @@ pub trait Executor {
     /// Sends the statement once and reads its complete answer. Outside a transaction, the statement
     /// has committed when this returns.
     ///
-    /// If the future is dropped, the statement may have been sent. The adapter does not use that
-    /// connection again.
+    /// If the future is dropped, the statement may have been sent. The adapter must not use that connection
+    /// again.
     ///
     /// # Errors
-    /// A [`Fault`]. It is [`Fault::Refused`] only if the statement certainly had no effect.
+    /// A [`Fault`]. The fault is [`Fault::Refused`] only if the statement certainly had no effect.
     fn execute(&mut self, statement: Statement<'_>) -> impl Future<Output = Result<Answer, Fault>> + Send;
 }
 
@@ -67,8 +67,8 @@ pub struct Statement<'a> {
     /// Whether this is the statement of reserves, whose latency matters. An adapter may keep it prepared,
     /// even if the driver needs extra round trips for that.
     pub often: bool,
-    /// The column of a write's rows that reports how durably they were written, if the rows have
-    /// such a column. The next column has the transaction.
+    /// The column of a write's rows that reports how durably they were written, if the rows have such a
+    /// column. The next column has the id of the transaction.
     pub durable_at: usize,
 }
 
@@ -138,7 +138,7 @@ pub enum Value {
     Bytes(Vec<u8>),
     /// An array of texts. Only as a parameter.
     Texts(Vec<String>),
-    /// How long the statement may wait for locks; the adapter fills it in. It is text such as
+    /// How long the statement may wait for locks; the adapter fills it in. The parameter is text such as
     /// `5000ms`, or empty in a transaction of the caller. Only as a parameter.
     Timeout,
 }

@@ -8,8 +8,8 @@
 //!
 //! # Overview
 //!
-//! - [`Executor`] runs a [`Statement`] and returns an [`Answer`] or a [`Fault`]. Each adapter implements it
-//!   for a transaction of the caller, and may implement it for its own connections.
+//! - [`Executor`] runs a [`Statement`] and returns an [`Answer`] or a [`Fault`]. Each adapter implements an
+//!   executor for a transaction of the caller, and may implement one for its own connections.
 //! - [`SqlStore`] is the store: a [`Pool`] provides the connections, and a [`Dialect`] the calls on
 //!   one of them.
 //! - [`InTransaction`] draws ids in a transaction of the caller, with any [`Library`].

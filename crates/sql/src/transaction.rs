@@ -132,11 +132,11 @@ impl<T: Id, D: Draws, L> InTransaction<T, D, L> {
 }
 
 impl<T: Id, D: FailsOver, L> InTransaction<T, D, L> {
-    /// Sets the policy for a sequence that was last written by another server, cluster or timeline,
-    /// whose last writes may be missing here. Default [`Failover::Refuse`]. A new history that is
-    /// adopted commits or rolls back with the transaction. With [`Failover::Allow`] the server's
-    /// identity is not queried. The user then needs no privilege for the query, and MySQL does not
-    /// have to log rows (`binlog_format = STATEMENT` works).
+    /// Sets the policy for a sequence that was last written by another server, cluster or timeline, whose
+    /// last writes may be missing here. Default [`Failover::Refuse`]. If a draw adopts the row, the new
+    /// history commits or rolls back with the transaction. With [`Failover::Allow`] the server's identity is
+    /// not queried. The user then needs no privilege for the query, and MySQL does not have to log rows
+    /// (`binlog_format = STATEMENT` works).
     #[must_use]
     pub fn failover(self, failover: Failover) -> Self {
         Self { draws: self.draws.failover(failover), ..self }

@@ -17,7 +17,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore};
 
 /// Loads root certificates from `file` (PEM), or from the system if it is `None`. `option` is the name of the
-/// file's option, for errors. The environment variable `SSL_CERT_FILE` replaces the system's. Blocks.
+/// file's option, for errors. The environment variable `SSL_CERT_FILE` replaces the system's roots. Blocks.
 ///
 /// # Errors
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) if a certificate in the file cannot be read, or if there

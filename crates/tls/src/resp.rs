@@ -2,7 +2,8 @@
 //! failures.
 //!
 //! The driver implements the protocol and matches replies with requests. It never connects and never resends
-//! a request. It uses the given socket. When that breaks, the outcome of all requests in progress is unknown.
+//! a request. The driver uses the given socket. When the socket breaks, the outcome of all requests in
+//! progress is unknown.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -79,7 +80,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The error texts of one kind of server.
+/// The name, error kinds and advice of one kind of server.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "each store constructs one")]
 pub struct Dialect {

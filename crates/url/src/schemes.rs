@@ -9,8 +9,8 @@ use idmill_kit::{Read, Scheme, Target, WindowTarget, query, secrets};
 use crate::memory::MemoryTarget;
 
 /// The stores whose URLs a program can parse. `idmill-any` has all stores of this project in one value; add
-/// those of another crate [with](Self::with) its schemes. A library should take a store, or a `Schemes`, from
-/// its caller.
+/// the stores of another crate [with](Self::with) the schemes of that crate. A library should take a store,
+/// or a `Schemes`, from its caller.
 ///
 /// The default has only `memory:`.
 #[derive(Clone, Debug)]

@@ -35,9 +35,9 @@ use crate::{Schemes, WitnessUrl, guard};
 ///
 /// A URL is parsed only if the program's [`Schemes`] include the schemes of its crate.
 ///
-/// Options follow as `?key=value&key=value`. The page of each store crate has a table of them. All have the
-/// same grammar: a boolean is `true` or `false`. A duration is a whole number with its unit, `ms`, `s`, `m`
-/// or `h`, as in `timeout=500ms`.
+/// Options follow as `?key=value&key=value`. The page of each store crate has a table of the options. All
+/// options have the same grammar: a boolean is `true` or `false`. A duration is a whole number with its unit,
+/// `ms`, `s`, `m` or `h`, as in `timeout=500ms`.
 ///
 /// Every store has three more options:
 ///

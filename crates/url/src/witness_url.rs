@@ -40,7 +40,7 @@ const NEW: &str = "new";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessUrl {
     place: Place,
-    /// Whether it may be created for a store that is in use.
+    /// Whether the witness may be created for a store that is in use.
     new: bool,
 }
 

@@ -8,7 +8,7 @@ use super::super::refuse;
 use super::field::{Typed as _, Word};
 use idmill::Result;
 
-/// The value of an optional duration that is unset.
+/// The text of an optional duration that is unset.
 pub(super) const NONE: &str = "none";
 
 /// The valid values of an option. Created by [`words`], [`whole`], [`duration`] and [`text`].
@@ -39,7 +39,7 @@ pub enum Kind {
     Text {
         /// The placeholder in a list of options: `NAME`.
         hint: &'static str,
-        /// The rule, worded to follow "write".
+        /// The rule, as the object of "write": "the path".
         rule: &'static str,
         /// Returns whether a text meets the rule.
         fits: fn(&str) -> bool,

@@ -23,9 +23,8 @@ use crate::executor::{must_be_alone, to_write};
 use crate::rows::listing;
 use crate::{Asked, Dialect, Executor};
 
-/// The calls of [`Store`](idmill::store::Store) on the sequences of a table. Each runs over an
-/// executor of the adapter, whose connection commits each statement. Clones share the cached state
-/// of the sequences.
+/// The calls of [`Store`](idmill::store::Store) on the sequences of a table. Each call runs over an executor
+/// of the adapter, whose connection commits each statement. Clones share the cached state of the sequences.
 ///
 /// An executor in a transaction of the caller does not compile here, since a grant must not be
 /// rolled back; use [`InTransaction`](crate::InTransaction). Each call may be dropped at any await

@@ -37,8 +37,8 @@ impl History {
     /// into the row, or not change the row.
     ///
     /// # Errors
-    /// [`Unsupported`](ErrorKind::Unsupported) if they receive statements and a policy
-    /// other than [`Failover::Allow`] was requested; the errors of the executor.
+    /// [`Unsupported`](ErrorKind::Unsupported) if replicas receive statements and a policy other than
+    /// [`Failover::Allow`] was requested; the errors of the executor.
     pub(super) async fn open<E: Executor>(executor: &mut E, failover: Option<Failover>) -> Result<Self> {
         if !logs_statements(executor).await? {
             return Ok(Self { looks: true, failover: failover.unwrap_or_default() });

@@ -15,16 +15,16 @@
 //! - `changed` counts the rows that were *changed*, not the rows that were found: reject a
 //!   connection that was opened with `CLIENT_FOUND_ROWS`;
 //! - `insert_id` is the value that this statement passed to `LAST_INSERT_ID`, as in the server's answer to
-//!   it. `None` and 0 both mean that there is none. Do not get `insert_id` from `SELECT LAST_INSERT_ID()`,
-//!   which may return an earlier statement's value.
+//!   it. `None` and 0 both mean that there is no such value. Do not get `insert_id` from `SELECT
+//!   LAST_INSERT_ID()`, which may return an earlier statement's value.
 //!
 //! The code of a server error is its number: `1213`, not the SQLSTATE `40001`.
 //!
-//! After each statement that writes, the adapter checks the status flags in the server's answer.
-//! Outside a transaction, `SERVER_STATUS_AUTOCOMMIT` must be set and `SERVER_STATUS_IN_TRANS` not;
-//! inside one, `SERVER_STATUS_IN_TRANS` must be set. All other states are
-//! [`Fault::Uncommitted`](crate::Fault::Uncommitted). If the caller made the pool, the adapter also
-//! checks before it sends anything.
+//! After each statement that writes, the adapter checks the status flags in the server's answer. Outside a
+//! transaction, `SERVER_STATUS_AUTOCOMMIT` must be set and `SERVER_STATUS_IN_TRANS` not; inside one,
+//! `SERVER_STATUS_IN_TRANS` must be set. All other states are
+//! [`Fault::Uncommitted`](crate::Fault::Uncommitted). If the caller made the pool, the adapter also checks a
+//! connection's state before it sends anything.
 //!
 //! A connection is not reused after a fault for which [`leaves_connection`] is false: after a
 //! failover it may lead to a replica, and the next connection to the primary.

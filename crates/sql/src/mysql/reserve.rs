@@ -3,7 +3,7 @@
 //! 1. `UPDATE … SET next = LAST_INSERT_ID(next) + count`, on condition that the ids fit and that bounds and
 //!    identity are the cached ones. The statement is atomic, and its answer has the first id. In a
 //!    transaction of the caller, nothing is cached: the ids only have to fit the row's own bounds.
-//! 2. If that changed nothing, the row is read.
+//! 2. If step 1 changed nothing, the row is read.
 //!    - If it is missing and the request may create it, it is inserted with the first range taken. If another
 //!      process inserts the row first, step 1 is repeated.
 //!    - If another server wrote it last, the failover policy applies (`adopt`), and step 1 may be

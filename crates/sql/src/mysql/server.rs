@@ -66,7 +66,7 @@ pub(super) async fn open<E: Executor>(
 async fn connected_to<E: Executor>(executor: &mut E) -> Result<String> {
     let found = read(executor, "SELECT DATABASE()").await?;
     let name = found.first().and_then(|row| text(row, 0));
-    // The same error as the server's for a statement without a database.
+    // The error kind is that of the server's own error (1046).
     name.map(str::to_owned).ok_or_else(|| {
         Error::invalid("no database is selected; name one in the URL or in the options of the pool")
     })

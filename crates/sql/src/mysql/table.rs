@@ -57,7 +57,7 @@ impl Known {
     /// Returns the range of `next` in which [`Table::advance`] works: all requested ids fit, and at least one
     /// is left. `None` if there is no such range.
     ///
-    /// It excludes 0: in an answer, a `LAST_INSERT_ID` of 0 means that there is none.
+    /// The range excludes 0: in an answer, a `LAST_INSERT_ID` of 0 means that there is no id.
     pub(super) fn room(self, request: &Reserve) -> Option<(u64, u64)> {
         let by_max = self.bounds.max().checked_sub(request.count)?;
         let by_ceiling = request.ceiling.checked_sub(request.count.max(1) - 1)?;
@@ -77,8 +77,8 @@ impl Known {
     }
 }
 
-/// A table. [Qualified](Self::within) by its database, it stays the same if a connection changes its
-/// database. Its name was checked, since it becomes part of the SQL.
+/// A table. A [qualified](Self::within) table stays the same if the connection changes to another database.
+/// Its name was checked, since it becomes part of the SQL.
 ///
 /// ```
 /// let table = idmill_sql::mysql::Table::new("numbers")?;
@@ -119,8 +119,8 @@ impl Table {
         &self.name
     }
 
-    /// Returns the statement that creates the table unless it exists. It is a single statement, so
-    /// a crash leaves no partial table.
+    /// Returns the statement that creates the table unless it exists. A crash leaves no partial table, since
+    /// the statement is a single one.
     pub fn ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS {self} (

@@ -58,7 +58,7 @@ pub struct Calls {
     pub(super) history: History,
     /// The table of the records, once it was found.
     pub(super) witness: Arc<OnceLock<Table>>,
-    /// The statements of reserves, each built once: in a transaction or not, exact or not.
+    /// The statements of reserves, each built once: in a transaction or not, with a floor or not.
     pub(super) reserves: Arc<[OnceLock<String>; 4]>,
 }
 

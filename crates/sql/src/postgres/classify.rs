@@ -1,9 +1,9 @@
 //! Classifies PostgreSQL's errors by their effect on the ids.
 //!
-//! Each write is one statement that commits. An `ERROR` means that its transaction was aborted, so nothing
-//! was reserved. `FATAL`, `PANIC` and a lost connection can occur between a commit and its confirmation.
-//! Poolers, and servers that only implement the protocol, have their own codes. An outcome is unknown unless
-//! the statement certainly had no effect.
+//! Each write is one statement. An `ERROR` means that its transaction was aborted, so nothing was reserved.
+//! `FATAL`, `PANIC` and a lost connection can occur between a commit and its confirmation. Poolers, and
+//! servers that only implement the protocol, have their own codes. An outcome is unknown unless the statement
+//! certainly had no effect.
 
 use std::error::Error as StdError;
 use std::fmt::Write as _;

@@ -33,8 +33,8 @@ pub(super) const DURABLE: &str = "CASE current_setting('synchronous_commit') WHE
      ELSE set_config('synchronous_commit', 'on', true) END || ' ' || current_setting('fsync') || ' ' \
      || current_setting('full_page_writes') AS durable";
 
-/// The same settings, as a condition that is always true. It also sets the lock timeout from the fourth
-/// parameter; [`SETTINGS`] reads the settings back.
+/// The same settings, as a condition that is always true. The condition also sets the lock timeout from the
+/// fourth parameter; [`SETTINGS`] reads the settings back.
 pub(super) const SET: &str = "set_config('lock_timeout', $4, true) IS NOT NULL AND CASE current_setting('synchronous_commit') \
      WHEN 'remote_apply' THEN true ELSE set_config('synchronous_commit', 'on', true) IS NOT NULL END";
 /// The `synchronous_commit` of this transaction, and whether the server syncs at all.

@@ -9,7 +9,8 @@ use super::classify::failed;
 use crate::history::untold;
 use crate::{Asked, Executor, Fault, Statement};
 
-/// The cluster's identifier, a number. It is read from a file and does not change during a session.
+/// The cluster's identifier, a number. The server reads the identifier from a file, so it does not change
+/// during a session.
 pub(super) const SYSTEM: &str = "(SELECT system_identifier::text FROM pg_control_system())";
 /// The cluster and its timeline. After a promotion, `pg_control_checkpoint()` returns the previous
 /// timeline for a while; the current WAL file has the new timeline immediately.

@@ -222,8 +222,8 @@ impl NativeState {
         Ok(SequenceInfo::stored(name, next.map(i64::cast_unsigned), bounds, self.identity()))
     }
 
-    /// Returns the noted identity if the sequence is still in the noted file. Any restart changes
-    /// the file.
+    /// Returns the identity in the note if the sequence still has the file number in the note. Any restart
+    /// changes the file.
     pub fn identity(&self) -> Identity {
         if !self.comment.contains(NOTE) {
             return Identity { incarnation: self.oid.max(1), epoch: self.file };
@@ -253,7 +253,7 @@ pub const NAMES: &str = "SELECT c.relname::text, bool_and(COALESCE(has_sequence_
     AND c.relname::text COLLATE \"C\" > $2 AND left(c.relname::text, length($3)) = $3 \
     GROUP BY c.relname ORDER BY c.relname::text COLLATE \"C\" LIMIT $4::bigint";
 
-/// Returns the query for [`NativeState::read`]. It draws nothing.
+/// Returns the query for [`NativeState::read`]. The query draws nothing.
 pub fn see_sql(sql: &str, name: &str) -> String {
     format!(
         "SELECT {}::text, l.last_value::text, l.is_called::text, p.seqincrement::text, p.seqmin::text, p.seqmax::text, \
@@ -265,10 +265,9 @@ pub fn see_sql(sql: &str, name: &str) -> String {
     )
 }
 
-/// Returns the statement that draws values. Parameters: the number of values, the lock timeout, and
-/// the largest value allowed. It draws fewer values if fewer are left. The columns are those of
-/// [`see_sql`], with the drawn value as `last_value`, then the commit's durability at
-/// [`DRAWN_DURABLE_AT`].
+/// Returns the statement that draws values. Parameters: the number of values, the lock timeout, and the
+/// largest value allowed. The statement draws fewer values if fewer are left. The columns are those of
+/// [`see_sql`], with the drawn value as `last_value`, then the commit's durability at [`DRAWN_DURABLE_AT`].
 ///
 /// The properties are read after the value, under the lock that `nextval` took. That lock blocks `ALTER
 /// SEQUENCE` until the commit, so they are the properties that the value was drawn with. The numbers come
@@ -321,7 +320,7 @@ pub struct Creation {
 }
 
 impl Creation {
-    /// Returns the statement, and the last id that it takes. It waits at most `timeout` for a
+    /// Returns the statement, and the last id that it takes. The statement waits at most `timeout` for a
     /// lock, in the format of PostgreSQL's `lock_timeout`.
     ///
     /// # Errors
@@ -390,12 +389,12 @@ fn bounds_sql(bounds: Bounds, value: u64) -> String {
     format!("MINVALUE {least} MAXVALUE {max} START WITH {value}")
 }
 
-/// Returns the statement that changes a sequence from `seen` to `after`. It waits at most
+/// Returns the statement that changes a sequence from `seen` to `after`. The statement waits at most
 /// `timeout` for a lock.
 ///
-/// It holds a lock that blocks draws. If the sequence has changed since it was read, nothing is changed and
-/// the error is [`CHANGED`]. The restart changes the file, so that other programs detect the change even if
-/// they still read the old comment.
+/// The statement holds a lock that blocks draws. If the sequence has changed since it was read, nothing is
+/// changed and the error is [`CHANGED`]. The restart changes the file, so that other programs detect the
+/// change even if they still read the old comment.
 ///
 /// # Errors
 /// The errors of [`NativeState::values`], and [`InvalidInput`](ErrorKind::InvalidInput) if `next` is the

@@ -57,9 +57,9 @@ pub trait Driver: Send + Sync {
         deadline: Instant,
     ) -> impl Future<Output = bool> + Send;
 
-    /// Sends a statement once and collects its rows, whose columns are all text, until the server
-    /// is ready for another query: only then has this one committed. Returns the server's last
-    /// warning about the commit.
+    /// Sends a statement once and collects its rows, whose columns are all text, until the server is ready
+    /// for another query: only then has the statement committed. Returns the server's last warning about the
+    /// commit.
     ///
     /// # Errors
     /// The reason for the failure.
@@ -258,7 +258,7 @@ impl<D: Driver> Sessions<D> {
     /// Checks that no transaction is open on a connection of the caller.
     ///
     /// # Errors
-    /// [`Fault::Uncommitted`] if one is; the errors of the query.
+    /// [`Fault::Uncommitted`] if a transaction is open; the errors of the query.
     pub async fn must_be_outside(&self) -> Result<(), Fault> {
         let rows = self.run(&Statement::read(CURRENT_TRANSACTION, [])).await?;
         let Some(xid) = rows.first().and_then(|row| row.text(0)) else { return Ok(()) };
@@ -346,8 +346,8 @@ pub fn halfway(deadline: Instant) -> Instant {
     now + (deadline - now) / 2
 }
 
-/// Returns the lock timeout of a statement, in PostgreSQL's format. It is shorter than the timeout of the
-/// answer, so that the server times out first and certainly has done nothing.
+/// Returns the lock timeout of a statement, in PostgreSQL's format. The limit is shorter than the timeout of
+/// the answer, so that the server times out first and certainly has done nothing.
 fn lock_timeout(timeout: Timeout, deadline: Instant) -> String {
     let most = halfway(deadline) - Instant::now();
     let timeout = if timeout == Timeout::Brief { most.min(BRIEFLY) } else { most };

@@ -115,8 +115,8 @@ impl Table {
     /// values again, on the row as the other left it. `reserved_from` is one of those values, so it
     /// identifies the ids that this statement took.
     ///
-    /// The settings are conditions, which are all evaluated before the row is locked. A join with a
-    /// separate `session` part, as in the other statements, takes a tenth of the total time.
+    /// The settings are conditions, which are all evaluated before the row is locked. A join with a separate
+    /// `session` part, as in the other statements, would take a tenth of the total time.
     pub(super) fn reserve(&self, in_transaction: bool, exactly: bool, history: History) -> String {
         let exactly = if exactly {
             " AND s.next + $2::numeric <= LEAST(s.max, $3::numeric) + 1 AND s.next >= $5::numeric"
@@ -196,9 +196,9 @@ impl Table {
         )
     }
 
-    /// Moves `next` back if it is at the end of the range. Parameters: name, incarnation, epoch,
-    /// start and end of the range; lock timeout. A row of another history is not changed: its ids
-    /// may have been taken there.
+    /// Moves `next` back if it is at the end of the range. Parameters: name, incarnation, epoch, start and
+    /// end of the range; lock timeout. A row of another history is not changed: another process may have
+    /// taken these ids.
     pub(super) fn give_back(&self, history: History) -> String {
         format!(
             "{} UPDATE {} AS s SET next = $4::numeric FROM session \
@@ -253,8 +253,8 @@ impl Table {
     }
 
     /// Returns the statement for any driver to draw from an existing sequence inside its own transaction.
-    /// Parameters: the name, as `text`, and the number of ids, at least 1, as `bigint`. It returns one row
-    /// with the first id, as `bigint`. It returns no row if the sequence does not exist, has fewer ids left,
+    /// Parameters: the name, as `text`, and the number of ids, at least 1, as `bigint`. The statement returns
+    /// one row with the first id, as `bigint`, or no row if the sequence does not exist, has fewer ids left,
     /// or was last written on another cluster or timeline.
     pub fn published(&self) -> String {
         format!(

@@ -125,8 +125,8 @@ impl<E: Executor> Session<E> {
 
 /// Draws in a transaction of the caller, and creates the table on first use.
 ///
-/// It takes the write lock first. A deferred transaction that has already read fails here if others
-/// have written since.
+/// A draw takes the write lock first. A deferred transaction that has already read fails here if others have
+/// written since.
 impl Draws for Table {
     const DEFAULT_TABLE: &'static str = DEFAULT_TABLE;
 

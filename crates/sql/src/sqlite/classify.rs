@@ -32,7 +32,7 @@ fn classify_code(error: &EngineError) -> ErrorKind {
     match code::primary(extended) {
         code::IOERR if extended == code::IOERR_CORRUPTFS => ErrorKind::StoreViolation,
         // Others are writing, recovering or changing the schema; or memory, disk space, file descriptors or
-        // the disk itself are unavailable. All of these are temporary, so a retry can succeed.
+        // the disk itself are unavailable. All these causes are temporary, so a retry can succeed.
         code::BUSY
         | code::LOCKED
         | code::PROTOCOL

@@ -104,8 +104,8 @@ fn mounted(path: &Path) -> Error {
 
 /// Identifies the file that a path led to.
 ///
-/// A connection keeps using the file that it opened, even if the file was then deleted, renamed or
-/// replaced. It would reserve the same ids as others do from the file now at that path.
+/// A connection keeps using the file that it opened, even if the file was then deleted, renamed or replaced.
+/// Such a connection would reserve the same ids as others do from the new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileId(Option<(u64, u64)>);
 
@@ -159,7 +159,7 @@ impl Files {
         Self { path: path.to_owned(), file, log: None }
     }
 
-    /// Returns whether both belong to the same database.
+    /// Returns whether `self` and `other` belong to the same database.
     pub(super) fn are_of(&self, other: &Self) -> bool {
         self.file == other.file
     }

@@ -12,7 +12,7 @@
 //! - [`Answer::changed`](crate::Answer::changed) is the result of `sqlite3_changes` after a
 //!   statement that [writes](crate::Statement::writes).
 //! - [`EngineError::code`](crate::EngineError::code) is the *extended* result code as a number (`517`). The
-//!   message begins with the one of `sqlite3_errmsg`.
+//!   message begins with the text of `sqlite3_errmsg`.
 //! - A statement without [`again`](crate::Statement::again) is not kept prepared.
 //!
 //! # Connections of a pool

@@ -53,7 +53,7 @@ impl<E: Executor> Session<E> {
     ///
     /// If several processes create one file at the same time, each can get "busy": SQLite does not wait
     /// during the switch to WAL. Retry while the error [passes](super::passes), for up to the busy timeout.
-    /// Steps that were already done have no effect.
+    /// Repeated steps have no effect.
     ///
     /// # Errors
     /// - [`NotFound`](ErrorKind::NotFound) if the directory is missing, or if the file or the table

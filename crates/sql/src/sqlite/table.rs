@@ -43,8 +43,8 @@ impl Table {
         in_main(&self.0)
     }
 
-    /// Returns the statement that creates the table unless it exists. It is a single statement, so
-    /// a crash leaves no partial table.
+    /// Returns the statement that creates the table unless it exists. A crash leaves no partial table, since
+    /// the statement is a single one.
     pub fn ddl(&self) -> String {
         format!(
             "CREATE TABLE IF NOT EXISTS {} (
