@@ -3,10 +3,10 @@
 //! 1. The store sends `findAndModify` with `$inc`, on condition that the ids fit. The server checks the
 //!    condition and increments the counter atomically.
 //! 2. If no document matched, the store reads the sequence's document. If this document is missing, the store
-//!    inserts one with the first range already taken; if another process was faster, the store repeats step
-//!    1. If fewer ids are left than requested, the store takes them on condition that the document is
-//!    unchanged. Otherwise the stored max differs from the expected max, or the document has changed, and
-//!    step 1 is repeated with the stored max.
+//!    inserts one with the first range already taken, or begins again if another process was faster. If fewer
+//!    ids are left than requested, the store takes them on condition that the document is unchanged.
+//!    Otherwise the stored max differs from the expected max, or the document has changed, and the store
+//!    repeats the first step with the stored max.
 //!
 //! A command is resent only if the server reported that it did not apply the first attempt.
 

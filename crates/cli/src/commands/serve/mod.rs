@@ -188,8 +188,8 @@ fn told_twice() -> impl Future<Output = ()> {
     }
 }
 
-/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. Of the
-/// handed-out ids, `unread` counts those whose answer could not be written, and `skipped` those that `INCRBY`
+/// Logs the use of all granted ids at shutdown. Each id was handed out, given back, or is a gap. `unread`
+/// counts handed-out ids whose answer could not be written, and `skipped` handed-out ids that `INCRBY`
 /// skipped. The ids of unanswered reserves are unknown: the store may have granted all of them or none.
 fn report(metrics: &str) {
     let all = |name| sum(metrics, name, |_| true);
