@@ -12,7 +12,7 @@ use super::Daemon;
 /// The server behind a store, which the suite starts, kills and pauses.
 ///
 /// [`Daemon`] implements this trait for any server that runs in the foreground. Your own implementation can
-/// represent a cluster: then `kill` and `pause` must stop so many nodes that the store does not respond.
+/// represent a cluster: then `kill` and `pause` must stop enough nodes that the store does not respond.
 ///
 /// An implementation must start nothing before [`start`](Self::start): each worker process of the suite also
 /// creates an engine, but never starts it.

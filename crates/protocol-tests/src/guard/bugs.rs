@@ -33,7 +33,7 @@ pub(crate) enum Bug {
     HealsToItsOwnEnd,
     /// A range is used before it is claimed.
     ClaimsAfterUse,
-    /// Beyond the limit, the lowest claim is dropped without raising the floor.
+    /// The lowest claim beyond the limit is dropped without raising the floor.
     ForgetsTheLowest,
     /// A removal is announced after it is done.
     ToldLast,

@@ -51,8 +51,8 @@ async fn a_binary_log_that_is_not_synced_is_refused() {
     assert_eq!(reserve(&open(address, "t").await, "s", 10).await.unwrap(), (1, 10));
 }
 
-/// With the features of all stores, rustls has two crypto providers and no default. The driver would panic
-/// without an explicit default.
+/// rustls has two crypto providers and no default if the features of all stores are on. The driver would
+/// panic without an explicit default.
 #[tokio::test]
 async fn connection_is_encrypted_and_certificates_are_checked() {
     let Some(engine) = Engine::down(ENGINE) else { return };

@@ -118,8 +118,8 @@ fn postgres(url: &str, sequence: &str) -> Result<Transactions> {
     }))
 }
 
-/// Retries transactions that fail with `Unavailable`, such as those that the server aborts to end a deadlock.
-/// Deadlocks occur only at the start, when several transactions create the sequence.
+/// Retries transactions that fail with `Unavailable`, such as transactions aborted by the server to end a
+/// deadlock. Deadlocks occur only at the start, when several transactions create the sequence.
 #[cfg(feature = "mysql")]
 fn mysql(url: &str, sequence: &str) -> Result<Transactions> {
     use idmill_mysql::{InTransaction, MysqlOptions, driver::TxOpts};
