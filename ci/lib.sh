@@ -77,7 +77,7 @@ tests() {
 }
 
 # sum_results 1|3|5 FILE: adds up cargo test's numbers of passed (1), failed (3) or ignored (5) tests.
-# It does not match whole lines: under Miri, several seeds run in parallel and mix their lines.
+# The pattern does not match whole lines: under Miri, several seeds run in parallel and mix their lines.
 sum_results() {
     { grep -oE '[0-9]+ passed; [0-9]+ failed; [0-9]+ ignored;' "$2" || true; } | awk -v field="$1" '{ sum += $field } END { print sum + 0 }'
 }
@@ -122,7 +122,8 @@ verdicts() {
     ((good > 0)) || fail "no line matches $1: no check ran"
 }
 
-# at_once N COMMAND ARGUMENT…: runs `COMMAND ARGUMENT` for each argument, N in parallel. Fails if one of them fails.
+# at_once N COMMAND ARGUMENT…: runs `COMMAND ARGUMENT` for each argument, N in parallel. Fails if any of the
+# commands fails.
 at_once() {
     local most=$1 command=$2 argument failures=0
     shift 2
@@ -151,8 +152,8 @@ within() {
 }
 
 # write_to_memory: puts the test databases in /dev/shm if it has 8 GiB free. The databases sync thousands of
-# times, which is slow on some disks. A SIGKILL loses no more data in memory than on a disk. If TMPDIR is set,
-# the databases are put there instead.
+# times, which is slow on some disks. Files in /dev/shm survive a SIGKILL of the engine, like files on a disk.
+# If TMPDIR is set, the databases are put there instead.
 write_to_memory() {
     local kib
     kib=$(df -kP /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }') || true
@@ -180,8 +181,8 @@ uses() {
 }
 
 # sort_tests: sets CONFORMANCE, ENGINES, BROWSERS and PLAIN to the test targets of the steps conformance,
-# engines, page and test. All others are in COMPUTING. Tests that start an engine or a browser are identified
-# by their imports.
+# engines, page and test. All other test targets are in COMPUTING. Tests that start an engine or a browser are
+# identified by their imports.
 sort_tests() {
     local name file need=() engines='idmill_testing::(\{([^;]*[ ,{])?)?engines([^a-z0-9_]|$)'
     CONFORMANCE=() ENGINES=() BROWSERS=() PLAIN=()
@@ -310,8 +311,8 @@ format() {
     done
 }
 
-# has PROGRAM PACKAGE…: succeeds if PROGRAM is on PATH. Otherwise installs the system packages, if it runs as
-# root.
+# has PROGRAM PACKAGE…: succeeds if PROGRAM is on PATH. Otherwise, if the script runs as root, installs the
+# system packages.
 has() {
     command -v "$1" >/dev/null || (source ci/engines/lib.sh && try_apt "${@:2}")
 }

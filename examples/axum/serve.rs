@@ -84,7 +84,7 @@ impl IntoResponse for Failure {
 /// The order does not exist.
 pub(crate) const UNKNOWN: Failure = Failure(StatusCode::NOT_FOUND, "no such order\n");
 /// An order has at most one invoice.
-pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "the order has an invoice\n");
+pub(crate) const BILLED: Failure = Failure(StatusCode::CONFLICT, "the order already has an invoice\n");
 
 /// One number per line.
 pub(crate) fn lines(numbers: &[i64]) -> String {

@@ -169,7 +169,8 @@ libfuzzer_sys::fuzz_target!(|input: (Vec<Request<'_>>, &[u8], u8)| {
     }
     let parts = answers(&bytes, part.into(), |server, stream| server.http_client(stream));
     let (whole, parts) = (understood(&whole), understood(&parts));
-    // A body that is not read ends the connection, unless it arrived with its head.
+    // The server disconnects after a body that it did not read, unless the body arrived with its head. So one
+    // run may have fewer answers.
     assert!(
         whole.starts_with(&parts) || parts.starts_with(&whole),
         "{whole:?}, {parts:?}: {}",

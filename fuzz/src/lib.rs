@@ -40,7 +40,7 @@ where
     let (mut reading, mut writing) = split(ours);
     let writer = async {
         for part in bytes.chunks(part.max(1)) {
-            // The server may have disconnected. Its earlier output is still read.
+            // If the server has disconnected, its earlier output is still read.
             if writing.write_all(part).await.is_err() {
                 break;
             }

@@ -370,7 +370,8 @@ impl Drop for Actor {
         }
         // Nothing can give these ids back any more.
         let _ = self.end();
-        // Record the counters last: ids that were given back are not a gap, and counters cannot decrease.
+        // Record the counters last: counters cannot decrease, so ids must not be recorded as gaps while they
+        // can still be given back.
         let now = self.clock.now();
         self.drivers.iter().flatten().for_each(|driver| record(driver.core(), now));
     }

@@ -42,7 +42,7 @@ const PACE_OVER: f64 = 1.0;
 /// The minimum and maximum age of a rate, in seconds: beyond the maximum, the age makes no difference.
 const YOUNGEST: f64 = 1.0;
 const AGED: f64 = 20.0;
-/// The share of a latency peak that is still assumed one refill later.
+/// The factor by which a latency peak decays per refill.
 const PEAK_DECAY: f64 = 0.9;
 /// The ids of a refill last at least this long, in seconds, and this many times the store's latency.
 const SHORTEST_REFILL: f64 = 0.1;

@@ -202,7 +202,7 @@ mod tests {
         }
         let woken = || mailbox.woken().now_or_never().is_some();
         for (left, signals) in [(true, 2), (true, 2), (false, 1)] {
-            assert!(woken(), "nothing else wakes the actor");
+            assert!(woken(), "the actor is woken while signals are left");
             assert_eq!(mailbox.receive(2).low.len(), signals);
             assert_eq!(woken().then(|| mailbox.wake.notify_one()).is_some(), left);
         }

@@ -55,7 +55,7 @@ impl Sequences {
     }
 
     /// Records the metrics of every open sequence. Call it before each export; metrics are also recorded at
-    /// every refill. Their names begin with `idmill_`, and each has the label `sequence`.
+    /// every refill. Metric names begin with `idmill_`, and each metric has the label `sequence`.
     #[cfg(feature = "metrics")]
     #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
     pub fn record_metrics(&self) {

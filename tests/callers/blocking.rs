@@ -122,7 +122,7 @@ fn threads_that_only_belong_to_the_runtime_may_wait() {
             });
             done.await.unwrap();
         });
-        // A thread of another runtime.
+        // The calling thread belongs to another runtime than the refills.
         let ids = builder(FaultyStore::new()).own_thread().start().unwrap();
         runtime.block_on(async { waits(&ids) });
     });

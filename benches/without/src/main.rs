@@ -96,7 +96,9 @@ struct Failure(StatusCode, &'static str);
 fn refused(error: sqlx::Error) -> Failure {
     match error.as_database_error().map(DatabaseError::kind) {
         Some(ErrorKind::ForeignKeyViolation) => Failure(StatusCode::NOT_FOUND, "no such order\n"),
-        Some(ErrorKind::UniqueViolation) => Failure(StatusCode::CONFLICT, "the order has an invoice\n"),
+        Some(ErrorKind::UniqueViolation) => {
+            Failure(StatusCode::CONFLICT, "the order already has an invoice\n")
+        }
         _ => error.into(),
     }
 }

@@ -418,7 +418,7 @@ impl Doctor {
         let Some(witness) = &self.witness else { return };
         let names: Vec<_> = sequences.iter().map(|stored| stored.name.clone()).collect();
         for (stored, ledger) in sequences.iter().zip(witness.read_many(&names).await) {
-            // Most errors of the witness were already reported.
+            // Ignore errors: earlier checks have already reported most errors of the witness.
             if matches!(ledger, Ok(None)) {
                 findings.extend(judge::unguarded(stored));
             }

@@ -270,7 +270,9 @@ pub(super) fn exhausted(stored: &SequenceInfo, holders: &Holders) -> Option<Find
     stored.next.is_none().then(|| {
         let max = stored.bounds.max();
         let more = match holders.largest(stored) {
-            _ if holders.columns.is_empty() => "; no column was compared (`--check`)".to_owned(),
+            _ if holders.columns.is_empty() => {
+                "; no column was compared: set `--check` to compare the ids in use".to_owned()
+            }
             Some(largest) if largest > u128::from(max) => format!(", and {largest} is in use"),
             _ => String::new(),
         };

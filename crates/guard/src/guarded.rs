@@ -37,8 +37,8 @@ const PENDING: Contention = Contention::new()
 ///
 /// If ids were claimed before and the sequence has the same incarnation and no earlier epoch, the store went
 /// back in time. The store's next id is raised above all claims. [`healed`](Self::healed) counts the event,
-/// an error is logged, and ids continue above the claims. A claim that arrived too late, after many others,
-/// is also rejected. A late claim is neither counted nor logged, and another range is reserved.
+/// an error is logged, and ids continue above the claims. A claim that reaches the witness too late, after
+/// many other claims, is rejected. A late claim is neither counted nor logged, and another range is reserved.
 ///
 /// For another incarnation, or an earlier epoch, manual action is required: reserves fail with
 /// [`StoreViolation`](ErrorKind::StoreViolation).

@@ -71,7 +71,8 @@ macro_rules! window_setters {
         }
         idmill_kit::setter! {
             /// Minimum time that a refill blocks others if its process died, at most 1 h. A reserve from the
-            /// store that takes longer is wasted and fails; the next may take twice as long. Default 5 s.
+            /// store that takes longer fails, and its ids become a gap; the next refill may then take twice
+            /// as long as that reserve. Default 5 s.
             pub stub = window.stub: Duration
         }
         idmill_kit::setter! {

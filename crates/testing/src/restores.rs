@@ -104,7 +104,8 @@ impl Drawn {
         self.witness.path()
     }
 
-    /// Returns the error of a new process with the guard. Fails unless every draw returns it.
+    /// Returns the error of a new process with the guard. Panics unless two draws in a row fail with a
+    /// `StoreViolation`.
     pub async fn refused(&self) -> Error {
         let process = self.process().await.unwrap();
         let error = process.next().await.unwrap_err();

@@ -5,10 +5,10 @@
 //! renewed before it is given up. Up to 3 preemptions.
 //!
 //! *Promises*: ids are unique and grow. No draw that begins after a revocation yields an id from before it.
-//! Every id is drawn or counted.
+//! Every granted id is drawn, or counted as sealed or dropped.
 //!
-//! *Bugs it catches*: a revocation that writes where the thread block's own thread draws; a block that is
-//! given up without its generation.
+//! *Bugs it catches*: a revocation that writes to fields that only the block's own thread may write; a
+//! revocation that gives up a block without changing its generation.
 
 use loom::thread;
 

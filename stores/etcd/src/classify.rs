@@ -197,8 +197,8 @@ fn kind(meaning: Meaning) -> ErrorKind {
 }
 
 fn unreachable(source: &(dyn StdError + Send + Sync + 'static)) -> Error {
-    // The error is not attached as the source, only as text: it prints in debug form, and its type belongs to
-    // a library that the client does not export.
+    // Include the error only as text: as a source, it would print in debug form, and expose a type of a
+    // library that the client does not export.
     let said = chain(source);
     let (kind, remedy) = if said.contains("invalid peer certificate") {
         (

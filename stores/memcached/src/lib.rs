@@ -278,8 +278,9 @@ impl MemcachedWindow {
         self.sequences.update(&request.name, |latest| {
             // The store has granted at least all ids below this end.
             latest.advance(known.identity, known.layout().id(after.end));
-            // A mark is a power of two, between a quarter and half of the window's size. So three times the
-            // mark is an estimate of the size that neither grows nor shrinks from one window to the next.
+            // A mark is a power of two, between a quarter and half of the window's size. Estimate the size as
+            // three times the mark, the middle of the possible sizes: otherwise the size would drift from one
+            // window to the next.
             latest.pace.found(after.mark.saturating_mul(3));
             let limits = self.options.window.limits();
             latest.pace.drawn(&limits, after.end, after.end - after.left, self.began.elapsed());

@@ -73,7 +73,7 @@ async fn draw_after_a_dropped_nested_begin_is_rejected() {
     open(&db).await;
     let tx = db.begin().await.unwrap();
     assert_eq!(drawn(&tx).await, 1);
-    // Poll `begin` once, and drop it. Retry in the rare case that it completes.
+    // Poll `begin` once, and drop it. Retry in the rare case that `begin` completes.
     loop {
         tokio::select! {
             biased;

@@ -12,7 +12,8 @@ pub(super) fn row_of(row: &PgRow) -> Row {
     Row::new(columns.map(|column| text(column).map_or(Value::Null, Value::Text)).collect())
 }
 
-/// Converts the driver's error of a statement. Adapters for libraries on top of sqlx can use this function.
+/// Converts a driver error from a statement to a [`Fault`]. Adapters for libraries on top of sqlx can use
+/// this function.
 ///
 /// An error of the server becomes [`Fault::Engine`], with its SQLSTATE and severity. After any
 /// other error the statement may have been executed.

@@ -118,7 +118,7 @@ pub(crate) struct Draws {
     /// Length of each measurement
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub(crate) duration: Duration,
-    /// Ids per reserve; a refill starts when half are left, in `batch` when none are left
+    /// Ids per reserve; a refill starts when half are left (mode `batch`: when none are left)
     #[arg(long, value_name = "N", default_value = "10_000_000", value_parser = length)]
     pub(crate) step: u64,
     /// Ids in a block, in the modes `block` and `thread`

@@ -202,8 +202,8 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
             .to_owned()
     } else {
         format!(
-            "`idmill set {name}{max}{place}` sets max as in the file; the store's next id is not below the \
-             file's"
+            "`idmill set {name}{max}{place}` sets max as in the file; no id repeats, since the store's next \
+             is not below the file's"
         )
     };
     Failure::from(Error::new(ErrorKind::Conflict, message)).hint(hint)

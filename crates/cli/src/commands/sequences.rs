@@ -133,9 +133,10 @@ fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
     };
     let name = &found.name;
     let then = match opening::url(global)?.guard() {
-        Some(_) => "without `--forget`, a new sequence with this name starts above the claimed ids",
-        None => "a new sequence with this name may repeat reserved ids",
+        Some(_) => ", and without `--forget`, a new sequence with this name starts above the claimed ids",
+        None if found.next == Some(found.bounds.start()) => "",
+        None => ", and a new sequence with this name may repeat reserved ids",
     };
-    let message = format!("removing `{name}` needs `--yes`: {reserved}, and {then}");
+    let message = format!("removing `{name}` needs `--yes`: {reserved}{then}");
     Ok(Failure::refused(message).hint(format!("`idmill remove {} --yes` removes it", quoted(name))))
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::common::Place;
 use crate::{ONE, PASSWORD, User};
 
-/// Returns a server, its URL, an administrator's connection, and a user of it.
+/// Returns a server, its URL, an administrator's connection, and a CLI user of the server.
 async fn postgres() -> Option<(Engine, String, Client, User)> {
     let engine = Engine::start("postgres").await?;
     let url = format!("postgres://postgres:{PASSWORD}@{}/postgres?timeout=30s", engine.address());

@@ -148,7 +148,7 @@ impl Connection {
     /// the engine closes it.
     async fn drain(&self, engine: &mut OwnedReadHalf, mut upwards: Upwards) {
         while upwards.held.try_join_next().is_some() {}
-        // Keep reading, or the engine would see a closed connection.
+        // Keep reading: dropping the socket with unread answers would reset the engine's connection.
         let mut rest = [0; 4096];
         let drain = async { while let Ok(1..) = engine.read(&mut rest).await {} };
         if upwards.held.is_empty() {

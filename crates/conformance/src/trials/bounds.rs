@@ -116,8 +116,8 @@ pub(super) async fn large_counts(context: Arc<Context>) -> Outcome {
     ledger.accounted(&info, context.window())?;
     // Request more ids than are left: the remaining ids are granted, without an overflow.
     let all = context.request(&name, u64::MAX);
-    // Draw concurrently: a window that prepares ranges of a fixed size may always have one ready for a single
-    // caller.
+    // Draw concurrently: from a window that prepares ranges of a fixed size, a single caller might always get
+    // a prepared range, and never reserve its large count.
     let draw = || client.granted_or_exhausted(&ledger, &all);
     for _ in 0..1000 {
         let (first, second, third) = tokio::join!(draw(), draw(), draw());

@@ -304,7 +304,7 @@ impl Guard {
         }
     }
 
-    /// Events that happen to the store and the witness.
+    /// Applies an event of the store or the witness to the state.
     fn befell(&self, state: &mut State, step: Step) {
         match step {
             Step::Arrives { flight } => {

@@ -285,7 +285,8 @@ pub fn after_add(layout: Layout, count: u64, reply: Added) -> Next {
         Added::Missing => Next::Send(Command::Look),
         Added::NotANumber => Next::Wait,
         Added::Number { number, cas } => {
-            // The number before the addition. A result below `count` was not written by idmill.
+            // The number before the addition. If the result is below `count`, the addition overflowed: idmill
+            // does not write such large numbers.
             let before = number.checked_sub(count).and_then(Layout::decode);
             let Some(before) = before else { return Next::Foreign };
             if before.left == 0 { empty(before, cas) } else { taken(layout, count, before) }

@@ -225,7 +225,7 @@ async fn row_changed_by_a_trigger_is_not_granted() {
         ("does not show the reserved ids", row("s", "", "4", DURABLE)),
         ("for another sequence", row("other", "1", "4", DURABLE)),
     ] {
-        // Return the row after an update, and after an insert.
+        // The session returns the changed row as the answer to the UPDATE, or to the INSERT.
         for before in [vec![], vec![Ok(vec![]), Ok(vec![])]] {
             let mut session = Session::of(before.into_iter().chain([Ok(vec![changed.clone()])]));
             let error = calls().reserve(&mut session, &request("s", 3)).await.unwrap_err();

@@ -101,7 +101,8 @@ async fn one_that_empties_the_window(two: &Two) {
     assert!(ledger.disjoint() == 15 && !ledger.reaches(6), "ids of the era before");
 }
 
-/// Except for its era, an emptied window equals a window that never had a range.
+/// Releases a stale write to a window that was emptied in the meantime. Only the era in the write's condition
+/// distinguishes the emptied window from a new one, so the write must be rejected.
 async fn one_that_fills_the_window(two: &Two, write: &str, text: &'static str) {
     let (stale, late) = two.reserve_until(&two.late, write, text).await;
     set_to_a_thousand(two, text).await;

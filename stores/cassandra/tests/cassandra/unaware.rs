@@ -1,7 +1,7 @@
 //! Nodes that have not yet received a keyspace or table that another node created.
 //!
-//! This state is too short for a test. So the proxy misspells requests, and the node replies that the
-//! keyspace or table does not exist.
+//! This state is too short-lived to be tested directly. So the proxy misspells requests, and the node
+//! replies that the keyspace or table does not exist.
 
 use std::time::Duration;
 

@@ -196,7 +196,8 @@ async fn concurrent_changes_repeat_no_id() {
         let forward = Change::new().next(info.next.unwrap() + 10_000);
         let set = store.set(&name("s"), forward).await.unwrap();
         assert_eq!((set.next, set.identity), (forward.next, info.identity));
-        // This must keep the current `next`, which other tasks have moved since it was read.
+        // Lowering the max must keep the current `next`, which other tasks may have moved since the `set`
+        // above.
         let narrower = Change::new().max(info.bounds.max() - 1);
         let set = store.set(&name("s"), narrower).await.unwrap();
         assert_eq!((Some(set.bounds.max()), set.identity), (narrower.max, info.identity));

@@ -1,5 +1,5 @@
-//! Restored backups of a server, restored or emptied tables, another database, a promoted replica:
-//! without a guard ids are duplicated, with a guard they are not.
+//! Restored backups of a server, restored or emptied tables, another database, a replica promoted with
+//! `failover=allow`: without a guard ids are duplicated, with a guard they are not.
 
 use std::process::Command;
 

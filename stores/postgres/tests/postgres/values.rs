@@ -99,7 +99,7 @@ async fn native_first_with_ef_core_repeats_nothing() {
         seen.draw(&other, "s", 7).await;
     }
     assert_eq!(seen.0.first(), Some(&1));
-    // The next value is the next id, where EF Core continues.
+    // With `values=first`, the sequence's next value is the next id, and EF Core continues there.
     let set = store.set(&name("s"), Change::new().next(5_000)).await.unwrap();
     assert_eq!((set.next, inspect(&store, "s").await.next), (Some(5_000), Some(5_000)));
     assert_eq!(block_of_first(&admin, "s", 10).await, 5_000..=5_009);

@@ -133,7 +133,7 @@ impl Settings {
         }
     }
 
-    /// Returns when the certificate expires.
+    /// Returns the time at which the certificate expires.
     fn expires(&self) -> Option<String> {
         let end = self.certificate.as_ref()?.tls.expires()?;
         Some(humantime::format_rfc3339_seconds(end).to_string())
