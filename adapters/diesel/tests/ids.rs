@@ -1,6 +1,6 @@
 //! A user's id types in diesel and in PostgreSQL's binary format, without a server.
 
-#![allow(missing_docs)] // what `table!` makes is public, and has none
+#![allow(missing_docs)] // `table!` generates public items without docs
 
 use std::fmt::Debug;
 use std::num::NonZeroU32;
@@ -44,7 +44,7 @@ struct Invoice {
     customer: Option<Narrow>,
 }
 
-/// Panics if it is used: PostgreSQL's built-in types have fixed oids.
+/// A lookup that panics: PostgreSQL's built-in types have fixed oids.
 struct Unasked;
 
 impl PgMetadataLookup for Unasked {

@@ -16,7 +16,7 @@ async fn connect(endpoint: Endpoint) -> Result<Arc<dyn Store>> {
         .port(address.port())
         .username("postgres")
         .database("postgres");
-    // The store has its own connections: nothing else uses the pool.
+    // The store opens its own connections, and nothing uses this pool.
     let pool = PgPoolOptions::new().max_connections(8).connect_lazy_with(server);
     let options = PostgresOptions::new().timeout(endpoint.timeout());
     Ok(Arc::new(PostgresStore::with_options(&pool, options).await?))

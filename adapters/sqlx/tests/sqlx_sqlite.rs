@@ -127,7 +127,7 @@ async fn refill_succeeds_while_the_pool_is_exhausted() {
     sequences.close().await;
 }
 
-/// As documented: a transaction that has written locks the database.
+/// As documented: a write transaction locks the database.
 #[tokio::test]
 async fn reserve_during_a_write_transaction_reports_the_lock() {
     let dir = tempfile::tempdir().unwrap();
@@ -143,7 +143,8 @@ async fn reserve_during_a_write_transaction_reports_the_lock() {
     assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (2, 4));
 }
 
-/// A dropped call closes its connection, and with it the transaction; the next call opens another.
+/// A dropped call closes its connection, which rolls back its transaction; the next call opens a new
+/// connection.
 #[tokio::test]
 async fn calls_that_are_dropped_leave_nothing_open() {
     let dir = tempfile::tempdir().unwrap();

@@ -10,7 +10,7 @@ use idmill_sqlx::sqlite::{SqliteOptions, SqliteStore};
 
 async fn connect(endpoint: Endpoint) -> Result<Arc<dyn Store>> {
     let file = SqliteConnectOptions::new().filename(endpoint.dir().join("ids.db")).create_if_missing(true);
-    // The store has its own connection: nothing else uses the pool.
+    // The store opens its own connection, and nothing uses this pool.
     let pool = SqlitePoolOptions::new().connect_lazy_with(file);
     let options = SqliteOptions::new().busy_timeout(endpoint.timeout());
     Ok(Arc::new(SqliteStore::with_options(&pool, options).await?))

@@ -8,7 +8,8 @@ use idmill_conformance::{Endpoint, Suite, Timeouts};
 use idmill_datastore::{DatastoreOptions, DatastoreStore};
 use idmill_testing::engines::OnDemand;
 
-/// Two thirds of this pause must be longer than an emulator's first reply on a busy machine.
+/// The store's timeout is two thirds of this pause, and must be longer than an emulator's first reply on a
+/// busy machine.
 const PAUSE: Duration = Duration::from_secs(7);
 
 /// Tests the Datastore emulator, which writes its file half a minute late, so a SIGKILL loses the last

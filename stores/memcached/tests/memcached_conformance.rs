@@ -12,8 +12,9 @@ use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// Maximum number of ids by which the stored sequence may be ahead of the grants. These are the ids in the
-/// window, and an evicted or abandoned block for each kill of the engine or pause of a client in one trial.
+/// Maximum number of ids by which the stored sequence may be ahead of the grants. The store is ahead by the
+/// ids in the window, and by an evicted or abandoned block for each kill of the engine or pause of a client
+/// in one trial.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take years";
 

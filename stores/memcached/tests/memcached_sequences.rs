@@ -13,7 +13,8 @@ fn network_store_opens_without_a_runtime() {
     let url = "memory:?window=memcached://127.0.0.1:1";
     let opened = Sequences::connect_blocking(async move { schemes.open(url).await }).and_then(|ids| {
         let orders = ids.sequence::<u64>("orders").lazy()?;
-        // This is enough time for one refused connection, so the error contains the error of that attempt.
+        // Five seconds are enough for one refused connection, so the error contains the error of that
+        // attempt.
         orders.blocking(Duration::from_secs(5)).next()
     });
     let error = opened.unwrap_err();

@@ -1,4 +1,4 @@
-//! MySQL: MariaDB.
+//! The suite on MariaDB.
 
 use std::sync::Arc;
 

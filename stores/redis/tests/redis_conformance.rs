@@ -13,8 +13,8 @@ use idmill_sqlite::SqliteStore;
 use idmill_testing::engines::OnDemand;
 
 const BLOCK: u64 = 100;
-/// The ids in the window, plus a block for each kill of the engine or pause of a client in one trial: void
-/// or abandoned.
+/// Maximum number of ids by which the store is ahead of the grants: the window, and a void or abandoned block
+/// for each kill of the engine or pause of a client in one trial.
 const AHEAD: u64 = 16 * BLOCK;
 const MANY: &str = "2^64 ids in blocks of 100 would take years";
 
@@ -28,7 +28,7 @@ fn store() -> Suite {
 
 fn window(endpoint: &Endpoint) -> Result<RedisWindow> {
     let options = RedisWindowOptions::new(&endpoint.address().to_string())?.block(BLOCK).max_skip(None);
-    // A claim that is shorter than the pauses of the suite.
+    // A claim must expire within the pauses of the suite.
     let options = options.stub(Duration::from_secs(1)).timeout(endpoint.timeout() / 2);
     RedisWindow::new(options.refresh(Duration::from_millis(100)))
 }

@@ -29,8 +29,8 @@ struct Servers {
     kills: AtomicUsize,
 }
 
-/// The directory of the SQLite file. It is created when the first server starts, because worker processes
-/// of the suite start no servers. It is dropped after the servers, which write to it.
+/// The directory of the SQLite file. The first server that starts creates the directory: worker processes of
+/// the suite start no server, and need none. The servers write to the directory, so they are dropped first.
 type Dir = Arc<OnceLock<tempfile::TempDir>>;
 
 impl Servers {

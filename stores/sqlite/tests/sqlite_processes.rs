@@ -34,7 +34,7 @@ fn child() {
     });
 }
 
-/// Not a test: a process with the database file as a mount point.
+/// Not a test: a process with the database file, or its directory, as a mount point.
 #[test]
 fn child_that_opens() {
     let Some(file) = std::env::var_os(MOUNTED) else { return };

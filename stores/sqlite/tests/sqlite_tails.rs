@@ -24,7 +24,7 @@ const RATES: [f64; 2] = [100.0, 10_000.0];
 /// The timeout of any wait, on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A store with slower reserves, which it counts.
+/// A store that slows down its reserves and counts them.
 #[derive(Clone, Debug)]
 struct Slow {
     store: SqliteStore,

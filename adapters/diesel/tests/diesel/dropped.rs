@@ -17,7 +17,7 @@ async fn begin_and_drop(conn: &mut AsyncPgConnection) {
     tokio::select! { _ = dropped => panic!("it never ends"), drawn = when_drawn => drawn.unwrap() }
 }
 
-/// The callback continues, and fails.
+/// The draw is dropped; then the callback fails.
 #[tokio::test]
 async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     let Some(engine) = server().await else { return };
@@ -56,7 +56,7 @@ async fn a_draw_that_is_dropped_leaves_a_connection_to_roll_back() {
     }
 }
 
-/// The future of a transaction is dropped: a pool closes its connection before it is reused.
+/// The pool closes the connection of a dropped transaction instead of reusing it.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };
@@ -68,7 +68,7 @@ async fn a_transaction_that_is_dropped_gives_its_number_back() {
     }
 }
 
-/// As documented: deadpool checks a connection only when one is requested.
+/// As documented: deadpool checks a connection only at its next checkout, so locks stay until then.
 #[tokio::test]
 async fn dropped_pooled_transaction_locks_until_next_checkout() {
     let Some(engine) = server().await else { return };

@@ -66,7 +66,7 @@ async fn a_refusal_leaves_the_transaction_as_it_was() {
     assert_eq!(reserve(&store, "few", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// diesel has no kind for these errors.
+/// diesel has no kind for 42P01, 25P02 and 42501.
 #[tokio::test]
 async fn errors_without_a_diesel_kind_are_classified_by_message() {
     let Some(engine) = server().await else { return };

@@ -27,8 +27,8 @@ fn options(engine: &Engine, name: &str) -> ConnectOptions {
     options
 }
 
-/// The connection of a service, with at most `most` pooled connections. SeaORM's connection is not
-/// `Clone` with the feature `mock`.
+/// The connection of a service, with at most `most` pooled connections. The `Arc` is needed, since SeaORM's
+/// connection is not `Clone` with the feature `mock`.
 async fn service(engine: &Engine, most: u32) -> Arc<DatabaseConnection> {
     Arc::new(Database::connect(options(engine, "service").max_connections(most).to_owned()).await.unwrap())
 }

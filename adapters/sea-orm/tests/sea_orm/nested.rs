@@ -1,4 +1,4 @@
-//! Nested transactions, which SeaORM makes savepoints.
+//! Nested transactions, which SeaORM turns into savepoints.
 
 use idmill_sea_orm::idmill::ErrorKind;
 use idmill_sea_orm::idmill::store::Store;
@@ -48,7 +48,7 @@ async fn outer_draw_belongs_to_the_open_savepoint() {
     tx.commit().await.unwrap();
 }
 
-/// SeaORM's transaction outlives the server's, which sqlx rolls back. Later statements commit
+/// sqlx rolls the server's transaction back, but SeaORM's object stays usable: each later statement commits
 /// immediately.
 #[tokio::test]
 async fn draw_after_a_failed_nested_begin_is_rejected() {

@@ -1,4 +1,4 @@
-//! The store: that of idmill-sqlx08, which has more thorough tests.
+//! The store, which idmill-sqlx08 implements and tests more thoroughly.
 
 use std::sync::Arc;
 use std::time::Duration;

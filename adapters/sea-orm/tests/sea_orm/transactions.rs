@@ -148,7 +148,7 @@ async fn sequence_with_bounds_is_created_in_a_migrated_table() {
     }
 }
 
-/// The number of the dropped transaction is returned without further action.
+/// The pool rolls a dropped transaction back, so its number is drawn again.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };

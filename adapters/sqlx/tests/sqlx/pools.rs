@@ -1,4 +1,4 @@
-//! The connections that the store uses, and their state afterwards.
+//! The connections that the store uses, and their state after a call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -157,7 +157,7 @@ async fn after_connect_of_the_pool_applies_to_the_store() {
     assert_eq!(rows, 1);
 }
 
-/// In transaction mode, where the next statement usually runs in another session.
+/// PgBouncer in transaction mode usually runs the next statement in another session.
 #[tokio::test]
 async fn ids_are_unique_behind_a_pooler() {
     let Some(engine) = server().await else { return };
@@ -197,7 +197,7 @@ async fn ids_are_unique_behind_a_pooler() {
     assert!(sessions(&through).await <= 3, "there was no pooler in between");
 }
 
-/// The end of `#[sqlx::test]`: it closes the pool, and drops the database.
+/// Does what `#[sqlx::test]` does at its end: closes the pool, and drops the database.
 #[tokio::test]
 async fn connections_end_with_the_pool_when_asked_to() {
     let Some(engine) = server().await else { return };

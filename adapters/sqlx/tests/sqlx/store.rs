@@ -79,7 +79,7 @@ async fn a_server_that_does_not_sync_is_refused_while_it_runs() {
     reserve(&trusting, "s", 1).await.unwrap();
 }
 
-/// Connections are pinged first, since a write on a closed one would have an unknown outcome.
+/// An idle connection is pinged before use, since a write on a closed one would have an unknown outcome.
 #[tokio::test]
 async fn idle_connection_closed_by_the_server_is_replaced() {
     let Some(engine) = server().await else { return };
@@ -109,15 +109,15 @@ async fn failed_connection_reports_the_cause() {
     }
 }
 
-/// The write is committed on this server, and may be missing after a failover: the driver reports
-/// it only in its log.
+/// The write is committed on this server, but may be lost in a failover: the driver only logs the server's
+/// warning.
 #[tokio::test]
 async fn commit_with_cancelled_standby_wait_is_unknown() {
     let Some(engine) = server().await else { return };
     let (pool, admin) = (pool(&engine, 1), admin(&engine));
     let store = open(&pool).await;
     assert_eq!(ids(reserve(&store, "s", 1).await.unwrap().range), (1, 1));
-    // These statements themselves must not wait for a standby.
+    // The statements of `admin` must not wait for a standby.
     admin.execute("ALTER ROLE postgres SET synchronous_commit = local").await.unwrap();
     admin.execute("SET synchronous_commit = local; SELECT 1").await.unwrap();
     admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'nobody'").await.unwrap();

@@ -99,7 +99,7 @@ async fn outside_of_a_transaction_nothing_is_taken() {
     assert!(store.inspect(&name("invoices")).await.unwrap().is_none());
 }
 
-/// A transaction of a pool: its number is returned without further action.
+/// The pool rolls a dropped transaction back, so its number is drawn again.
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_its_number_back() {
     let Some(engine) = server().await else { return };

@@ -25,7 +25,7 @@ use crate::{request, until};
 use idmill_testing::engines;
 
 const DATACENTERS: [&str; 2] = ["dc1", "dc2"];
-/// How long nodes may take to find each other. It usually takes seconds.
+/// How long nodes may take to find each other. Nodes usually need seconds.
 const ACQUAINTED: Duration = Duration::from_secs(60);
 const STARTS: usize = 4;
 
@@ -60,7 +60,7 @@ impl Cluster {
     pub(crate) async fn start(keyspace: &'static str) -> Option<Self> {
         let shared = Shared::join();
         let turn = shared.turn.clone().lock_owned().await;
-        // This only installs the engine, and does not start it.
+        // `Engine::down` only installs the engine, and does not start it.
         engines::Engine::down("cassandra")?;
         // A failed test may have left nodes stopped or paused.
         shared.pair.get_or_init(|| async { Ring::of(&DATACENTERS) }).await.all_up().await;

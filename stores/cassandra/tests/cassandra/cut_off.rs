@@ -82,8 +82,8 @@ fn to_u64(number: &Number) -> u64 {
     number.as_signed_bytes_be_slice().iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-/// Reserves until the window is used up. Returns the number of granted ids. On a busy machine a node may
-/// reply too late; such a reserve has an unknown outcome or can be retried.
+/// Reserves until the window is used up. Returns the number of granted ids, and the error. On a busy machine
+/// a node may reply too late; such a reserve has an unknown outcome or can be retried.
 async fn use_up(store: &CassandraStore, ledger: &mut Ledger) -> (u64, Error) {
     let (mut granted, begun) = (0, Instant::now());
     loop {

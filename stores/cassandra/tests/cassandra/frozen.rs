@@ -10,7 +10,8 @@ use crate::cluster::{Cluster, Wide};
 use crate::ledger::Ledger;
 use crate::{insist, request};
 
-/// Limit for requests that involve a frozen node. The driver's own limits add up to more than a minute.
+/// Limit for requests that involve a frozen node. The limit is below the driver's own limits, which add up to
+/// more than a minute.
 const LONG: Duration = Duration::from_secs(45);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +31,7 @@ async fn frozen_node_does_not_stop_a_quorum() {
     // Freezes each node of the client's datacenter, then a node that only the global counter needs.
     for (frozen, node) in cluster.nodes.iter().enumerate().take(4) {
         node.pause();
-        // The frozen node may leave the first request unanswered.
+        // A start must also succeed if the frozen node is asked first.
         for options in [&flat, &geo, &flat] {
             let begun = Instant::now();
             let starting = async {

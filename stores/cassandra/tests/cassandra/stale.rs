@@ -20,7 +20,7 @@ const SWITCH: &str = "SET next = ?, until = ?, preloaded_next = null";
 const INSTALL: &str = "SET preloaded_next = ?";
 const RESET: &str = "SET incarnation = ?";
 
-/// Two stores, each opened as a separate process would, behind a proxy in front of the node. The tests delay
+/// Two stores with separate state, like two processes, behind a proxy in front of the node. The tests delay
 /// writes of `late`.
 struct Two {
     proxy: Between,
@@ -64,8 +64,8 @@ async fn write_of_an_earlier_era_is_refused() {
     }
 }
 
-/// After the sequence is set back, the window has the same `next` again as in the condition of the held
-/// take.
+/// After the sequence is set back, the window's `next` equals the value in the condition of the held `TAKE`
+/// statement.
 async fn a_take_after_the_same_number_came_again(two: &Two) {
     let s = request("stale_take", 5);
     let before = insist(&two.late, &s, &mut Ledger::default()).await;
@@ -86,8 +86,8 @@ async fn a_take_after_the_same_number_came_again(two: &Two) {
     assert_eq!(ledger.disjoint(), 15);
 }
 
-/// Both processes detect the recall. The prompt process resets the window, refills it and draws before the
-/// late process's reset arrives.
+/// Both processes detect that the sequence was set. The prompt process resets the window, refills it and
+/// draws before the late process's reset arrives.
 async fn one_that_empties_the_window(two: &Two) {
     let s = request("stale_reset", 5);
     insist(&two.late, &s, &mut Ledger::default()).await;

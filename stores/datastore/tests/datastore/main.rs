@@ -97,7 +97,7 @@ async fn ranges_are_disjoint_among_tasks_and_stores() {
     ranges_are_disjoint(&engine).await;
 }
 
-/// The newer emulator is a different implementation, with another kind of versions and with blocking locks.
+/// The newer emulator is a different implementation, whose entity versions differ, and whose locks block.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn ranges_are_disjoint_in_the_newer_emulator_too() {
     let Some(engine) = shared("firestore").await else { return };

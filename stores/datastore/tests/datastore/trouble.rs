@@ -224,8 +224,8 @@ async fn paused_emulator_read_is_unavailable_commit_is_unknown() {
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     engine.resume();
     let (start, _) = reserve(&warm, "s", 10).await.unwrap();
-    // The commit that waited in the paused emulator may be applied before this commit, or fail after it.
-    // The two ranges must not overlap.
+    // The commit that waited in the paused emulator may be applied before the commit of `warm`, or fail after
+    // it. The two ranges must not overlap.
     assert!(matches!(start, 11 | 21), "{start}");
     assert_eq!(inspect(&warm, "s").await.next, Some(start + 10));
 }
@@ -248,7 +248,7 @@ async fn stopped_emulator_is_unavailable_until_it_restarts() {
     reserve(&store, "s", 10).await.unwrap();
 }
 
-/// A source that returns these tokens one after the other, then fails.
+/// A source that returns these tokens from the last to the first, then fails.
 #[derive(Debug)]
 struct Tokens(parking_lot::Mutex<Vec<&'static str>>);
 

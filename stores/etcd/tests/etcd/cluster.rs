@@ -26,7 +26,7 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Option<Self> {
-        // Only to install the engine: it is never started.
+        // `Engine::down` only installs the engine, and does not start it.
         Engine::down("etcd")?;
         let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
         let members: Vec<_> = (1..=SIZE).map(|number| member(port, number, dir.path())).collect();
@@ -69,7 +69,7 @@ fn member(port: u16, number: usize, dir: &Path) -> Daemon {
     })
 }
 
-/// Reserves until it is stopped, despite errors. Returns the grants, and the number of ids in doubt.
+/// Reserves until `stop` is set, despite errors. Returns the grants, and the number of ids in doubt.
 async fn stubborn(store: EtcdStore, stop: Arc<AtomicBool>) -> (Vec<Grant>, u64) {
     let (mut grants, mut doubtful) = (Vec::new(), 0);
     while !stop.load(Ordering::Relaxed) {

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{disjoint, inspect, open, request, shared};
 
-/// Tasks of one process share a store; processes do not. This combines both.
+/// Tasks of one process share a store, and each process has its own: the race combines both.
 async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
     let Some(engine) = shared().await else { return };
     let mut running = JoinSet::new();
@@ -36,7 +36,7 @@ async fn race(stores: usize, tasks: usize, times: usize, place: &str) {
     assert!(grants.iter().all(|grant| grant.identity == info.identity));
 }
 
-/// On a busy machine others may be faster for longer than one call waits, and etcd itself may abort a
+/// Retries, since on a busy machine a call may lose every race until its timeout, and etcd may abort a
 /// request.
 async fn insist(store: &EtcdStore, unknown: &mut u64) -> Grant {
     let mut last = None;

@@ -67,7 +67,7 @@ async fn users_authenticate_and_denials_name_the_remedy() {
     assert_ne!(token, root);
     post(engine.address(), "/v3/auth/role/add", r#"{"name":"another"}"#, Some(token)).await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));
-    // Revokes the right.
+    // Revoke the role's rights.
     let revoke = r#"{"role":"ids","key":"L2lkcy8=","range_end":"L2lkczA="}"#;
     let again =
         post(engine.address(), "/v3/auth/authenticate", r#"{"name":"root","password":"toor"}"#, None).await;
@@ -86,7 +86,7 @@ async fn a_full_database_is_not_an_unknown_outcome() {
     let (down, _, dir) = engine.into_parts();
     drop(down);
     let port = idmill_conformance::free_port();
-    // In bytes: little more than an empty database needs.
+    // The quota in bytes is little more than an empty database needs.
     let daemon = daemon(dir.path(), port, &[("ETCD_QUOTA_BACKEND_BYTES", "100000")]);
     daemon.start().await.unwrap();
     let store =

@@ -11,7 +11,7 @@ use idmill_etcd::{EtcdOptions, EtcdStore};
 use super::{TIMEOUT, inspect, name, open, reserve, shared};
 use idmill_testing::engines::Engine;
 
-/// A separate etcd, and a backup of it after `backup_at` reserves of ten ids.
+/// A separate etcd, and a backup of it after one reserve of ten ids.
 async fn backed_up() -> Option<(Engine, EtcdStore)> {
     let engine = Engine::start("etcd").await?;
     let store = open(&engine, "ids").await;
@@ -56,7 +56,7 @@ async fn restored_etcd_is_rejected_by_running_processes() {
         assert_eq!(store.inspect(&name("s")).await.unwrap_err().kind(), ErrorKind::StoreViolation);
         assert_eq!(store.list_all().await.unwrap_err().kind(), ErrorKind::StoreViolation);
     }
-    // The remedy from the error.
+    // Apply the remedy from the error.
     let anew = open(&engine, "ids").await;
     assert_eq!(inspect(&anew, "s").await.next, Some(11), "the backup was restored");
     anew.set(&name("s"), Change::new().next(100)).await.unwrap();
@@ -68,8 +68,8 @@ async fn restored_etcd_is_rejected_by_running_processes() {
     assert_eq!(reserve(&anew, "s", 10).await.unwrap(), (100, 10));
 }
 
-/// A process whose last answer is older than the backup would not detect this, and would continue from the
-/// restored state.
+/// A process whose last answer is older than the backup would not detect the restore, and would continue from
+/// the restored state.
 #[tokio::test]
 async fn detected_restore_raises_the_key_for_other_processes() {
     let Some((engine, store)) = backed_up().await else { return };
@@ -148,7 +148,8 @@ async fn another_cluster_is_refused() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
+/// A process that has the sequence in memory gets an error: it would otherwise recreate the key, and return
+/// the same ids again.
 #[tokio::test]
 async fn deleted_key_is_not_recreated_after_grants() {
     let Some(engine) = shared().await else { return };

@@ -45,7 +45,7 @@ async fn a_prefix_within_another_is_a_world_of_its_own() {
     }
 }
 
-/// Counted by etcd's own metrics.
+/// etcd's own metrics count the requests.
 #[tokio::test]
 async fn uncontended_reserve_is_one_round_trip() {
     let Some(engine) = Engine::start("etcd").await else { return };
@@ -99,7 +99,7 @@ async fn connections_can_be_encrypted() {
     let options = EtcdOptions::new([address.clone()]).ca(&certificate);
     let store = EtcdStore::open_with(options).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
-    // Signed by an unknown authority; for another host; and not encrypted.
+    // The cases: an unknown authority, a certificate for another host, and no encryption.
     let other = address.replace("127.0.0.1", "localhost");
     for (options, kind) in [
         (EtcdOptions::new([address.clone()]).tls(true), ErrorKind::Denied),

@@ -13,7 +13,7 @@ use idmill_etcd::{EtcdOptions, EtcdStore};
 use super::{TIMEOUT, inspect, name, open, request, reserve, shared};
 use idmill_testing::engines::Engine;
 
-/// A proxy, and the engine behind it, which it keeps alive.
+/// A proxy, and the engine behind it. The struct keeps the engine alive.
 struct Between {
     proxy: Proxy,
     _engine: Arc<Engine>,

@@ -25,7 +25,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 
-/// Long enough for a busy machine, unless a test needs a short timeout.
+/// Long enough for a busy machine. A test that needs a short timeout sets its own.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn name(text: &str) -> SequenceName {
@@ -74,7 +74,7 @@ fn daemon(dir: &Path, port: u16, settings: &'static [(&'static str, &'static str
     })
 }
 
-/// Calls etcd's JSON gateway, for functions that the store does not use. Empty without an answer.
+/// Calls etcd's JSON gateway, for functions that the store does not use. Returns "" if there is no answer.
 async fn post(address: SocketAddr, path: &str, body: &str, token: Option<&str>) -> String {
     let token = token.map(|token| format!("authorization: {token}\r\n")).unwrap_or_default();
     let head = format!("POST {path} HTTP/1.1\r\nhost: etcd\r\n{token}content-length: {}\r\n", body.len());

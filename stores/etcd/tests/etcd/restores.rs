@@ -42,8 +42,8 @@ async fn a_data_directory_that_is_put_back() {
     ids.went_back().await;
 }
 
-/// As in etcd's documentation: a new cluster. With `--bump-revision`, its revision is above all earlier
-/// ones.
+/// As etcd's documentation describes, the snapshot becomes a new cluster. `--bump-revision` raises its
+/// revision above all earlier ones.
 #[tokio::test]
 async fn a_snapshot_that_is_restored() {
     for bumped in [&[][..], &["--bump-revision=1000000000", "--mark-compacted"]] {

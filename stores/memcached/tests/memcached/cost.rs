@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::bench::{Issued, Tier, draw, options, server, tier};
 
 /// Draws `draws` ids one by one on each tier, with all tiers concurrently. Returns the ids and the total
-/// round trips, without the waits for another caller's refill, whose number depends on timing.
+/// round trips, except waits for another caller's refill: the number of these waits depends on timing.
 async fn each(tiers: &[Arc<Tier>], draws: u64) -> (Issued, u64) {
     let mut tasks = JoinSet::new();
     for tier in tiers {

@@ -1,4 +1,5 @@
-//! The services of the published design: the durable count in Datastore, and the window in memcached.
+//! The window with the services of the scheme in `specimen.rs`: the durable count in Datastore, the window in
+//! memcached.
 
 use idmill::Order;
 use idmill_datastore::{DatastoreOptions, DatastoreStore};

@@ -10,8 +10,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 
-/// A gate. While it is closed, as at first, it holds every command except the first of a connection, which
-/// draws no ids.
+/// A gate, initially closed. A closed gate holds every command except `mn`, which the window sends first on a
+/// connection, and which draws no ids.
 pub(crate) struct Gate {
     address: SocketAddr,
     open: Arc<AtomicBool>,

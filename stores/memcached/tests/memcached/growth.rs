@@ -36,8 +36,8 @@ impl Progress {
         self.draws.load(Ordering::SeqCst) == self.all
     }
 
-    /// Waits until `draws` more draws, or all draws, are served. This does not depend on the speed of the
-    /// store.
+    /// Waits until `draws` more draws, or all draws, are served. So the test does not depend on the speed of
+    /// the store.
     async fn after(&self, draws: u64) {
         let until = self.draws.load(Ordering::SeqCst) + draws;
         while self.draws.load(Ordering::SeqCst) < until && !self.is_done() {

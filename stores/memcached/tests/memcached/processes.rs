@@ -2,7 +2,7 @@
 //! are paused and killed.
 //!
 //! Each process is this test binary, which runs only `child`. A counter on a second memcached, without
-//! faults, is the shared clock. It is incremented before and after each draw.
+//! faults, is the shared clock. Each process increments the counter before and after each draw.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -22,13 +22,13 @@ const URL: &str = "IDMILL_TEST_WINDOW_URL";
 const CLOCK: &str = "IDMILL_TEST_CLOCK";
 const DRAWS: usize = 300;
 
-/// Returns the schemes of a program with these stores.
+/// Returns the schemes of Datastore, SQLite and memcached.
 pub(crate) fn schemes() -> Schemes {
     let stores = [idmill_datastore::SCHEMES, idmill_sqlite::SCHEMES, idmill_memcached::SCHEMES];
     Schemes::default().with(&stores.concat()).unwrap()
 }
 
-/// The body of each process. As a test, it does nothing.
+/// The body of each process. As a plain test, `child` does nothing.
 #[test]
 fn child() {
     let (Ok(url), Ok(clock)) = (std::env::var(URL), std::env::var(CLOCK)) else { return };

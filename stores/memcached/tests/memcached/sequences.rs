@@ -68,7 +68,7 @@ async fn ceiling_limits_draws_but_not_the_window() {
         assert!(error.to_string().contains("14"), "{error}");
     }
     let rest = draw(&tier, 10).await;
-    // Some ids may be abandoned: the window was refilled for the caller before its ceiling was known to be
+    // Some ids may be abandoned: the window was refilled before the tier knew that the caller's ceiling was
     // near.
     assert_eq!(rest.start(), 15 + tier.abandoned());
     assert!(tier.abandoned() <= 2);

@@ -37,7 +37,7 @@ impl Published {
         self.durable.load(Ordering::SeqCst)
     }
 
-    /// Puts the count into the cache if it is missing there. Returns whether it did.
+    /// Puts the count into the cache if it is missing there. Returns whether the count was missing.
     async fn add_if_absent(&mut self, count: u64) -> bool {
         let count = count.to_string();
         let (line, _) = self.cache.ask(&format!("ms published {} ME\r\n{count}", count.len())).await;
@@ -62,7 +62,7 @@ async fn published_scheme_repeats_an_id() {
     let read_by_p0 = p0.read_durable();
     assert_eq!(p1.increment().await, None);
     assert!(p0.add_if_absent(read_by_p0).await);
-    // P1 reads the count, and is paused before it uses it.
+    // P1 reads the count, and is paused before it uses the count.
     let read_by_p1 = p1.read_durable();
     assert_eq!((read_by_p0, read_by_p1), (2, 2));
     let first = p0.increment().await;
@@ -94,7 +94,7 @@ pub(crate) async fn leaves_ours_unharmed(server: &Engine, store: impl Store + Cl
     let paused = tokio::spawn(async move { draw(&b, 1).await });
     gate1.pass("ma").await;
     let look_of_p1 = gate1.expect("mg").await;
-    // P0 wins, reserves and draws its first id.
+    // P0 puts its stub first, reserves, and draws its first id.
     gate0.pass("mg").await;
     gate0.pass("ms").await;
     let first = first.await.unwrap();

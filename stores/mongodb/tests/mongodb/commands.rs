@@ -25,7 +25,7 @@ struct State {
     last_find: Vec<u8>,
 }
 
-/// The commands that affect or read ids.
+/// The commands that the proxy counts.
 const COMMANDS: [&str; 5] = ["findAndModify", "find", "insert", "delete", "hello"];
 
 impl Between {
@@ -89,8 +89,8 @@ fn length(bytes: &[u8]) -> Option<usize> {
     Some(u32::from_le_bytes(*bytes.first_chunk()?) as usize)
 }
 
-/// Returns whether the first field of the document has this name. It is preceded by 26 bytes: header 16,
-/// flags 4, section kind 1, length 4, type 1.
+/// Returns whether the first field of the document has this name. The field is preceded by 26 bytes: header
+/// 16, flags 4, section kind 1, length 4, type 1.
 fn names(message: &[u8], command: &str) -> bool {
     message
         .get(26..)

@@ -1,4 +1,4 @@
-//! Tests the two published designs for MongoDB, and whether their known errors are avoided.
+//! Tests that the store avoids the known errors of two published designs for MongoDB.
 
 use std::sync::Arc;
 use std::time::Duration;

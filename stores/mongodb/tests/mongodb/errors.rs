@@ -17,7 +17,7 @@ use crate::commands::Between;
 use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, schemes, server, url};
 use idmill_testing::engines;
 
-/// Opens a store behind a proxy. Its timeout is long enough for a busy machine.
+/// Opens a store behind a proxy. The store's timeout is long enough for a busy machine.
 async fn behind(proxy: &Between) -> MongoStore {
     MongoStore::open(&url(proxy.address(), "&timeout=10s")).await.unwrap()
 }
@@ -216,8 +216,7 @@ async fn taken(address: SocketAddr) -> Vec<Taken> {
     ]
 }
 
-/// Creates a unique index in the collection that rejects the increment. FerretDB reports this as an
-/// internal error.
+/// Creates a unique index that rejects the increment. FerretDB reports the rejection as an internal error.
 async fn somebodys_index(address: SocketAddr) -> Error {
     let database = documents(address).await.client().database("index");
     let index =

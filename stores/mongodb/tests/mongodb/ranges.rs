@@ -192,7 +192,7 @@ async fn concurrent_changes_repeat_no_id() {
     let mut changes = 0;
     while changes < 20 {
         let Some(info) = store.inspect(&name("s")).await.unwrap() else { continue };
-        // Large enough to be above all concurrent reserves.
+        // The step is larger than all concurrent reserves together.
         let forward = Change::new().next(info.next.unwrap() + 10_000);
         let set = store.set(&name("s"), forward).await.unwrap();
         assert_eq!((set.next, set.identity), (forward.next, info.identity));

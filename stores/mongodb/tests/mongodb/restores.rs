@@ -6,7 +6,7 @@ use idmill_testing::restores::Drawn;
 
 use super::*;
 
-/// Starts a separate server, and draws from it.
+/// Starts a separate server, and a `Drawn` over its store.
 async fn drawn() -> Option<(Engine, Drawn)> {
     let engine = Engine::start(ENGINE).await?;
     let ids = Drawn::from(schemes(), url(engine.address(), ""));

@@ -48,7 +48,7 @@ async fn a_lock_that_is_not_to_be_had_leaves_nothing_behind() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// A statement may have been killed while its commit waited.
+/// A statement may have been killed while its commit waited, so the outcome is unknown.
 #[tokio::test]
 async fn killed_statement_is_an_unknown_outcome() {
     let Some(engine) = server().await else { return };
@@ -124,7 +124,7 @@ async fn missing_privileges_are_denied_with_the_remedy() {
         format!("mysql://{user}:hunter2@{address}/ids?table={table}{more}")
     };
 
-    // Inspecting needs one privilege. Writes are refused by the server, or earlier by the mode.
+    // Inspecting needs only SELECT. Writes are refused by the server, or earlier by the mode.
     let looks = MysqlStore::open(&by("looks", "rights", "")).await.unwrap();
     assert_eq!(inspect(&looks, "s").await.next, Some(11));
     assert_eq!(refused(&looks, "s", "grant the user").await, ErrorKind::Denied);

@@ -10,13 +10,13 @@ async fn restarted_server_is_used_immediately() {
     let store = MysqlStore::open(&url(address, "t", "&timeout=20s")).await.unwrap();
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (1, 10));
     engine.kill();
-    // This also gives the driver time to detect the closed connection: until then, the outcome would be
-    // unknown.
+    // The attempt also gives the driver time to detect the closed connection: until then, the outcome would
+    // be unknown.
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
     assert_eq!(refused(&store, "s", &address.to_string()).await, ErrorKind::Unavailable);
     engine.restart().await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
-    // No call was made while the server was down.
+    // During the second outage, no call is made.
     engine.kill();
     engine.restart().await;
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (21, 10));

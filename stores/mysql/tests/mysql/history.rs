@@ -47,7 +47,7 @@ async fn replica(primary: &Engine) -> Option<Engine> {
 /// A primary that has reserved 80 ids of each sequence, and a replica that has received 30.
 async fn promoted(names: &[&str]) -> Option<(Engine, Engine)> {
     let primary = numbered(1, "MIXED").await?;
-    // The engine's initial database is not in the log.
+    // Recreate the database, so that its creation is in the log.
     run(&mut root(primary.address()).await, &["DROP DATABASE ids", "CREATE DATABASE ids"]).await;
     let store = open_with(&primary, "").await;
     for name in names {
@@ -134,7 +134,8 @@ async fn history_adopted_in_a_transaction_rolls_back_with_it() {
     assert_eq!(reserve(&open_with(&replica, "").await, "s", 1).await.unwrap(), (133, 1));
 }
 
-/// A replica that executes the same statement has another id, and would not change its row.
+/// A replica that executes the same statement has another server id: the condition fails, and the replica's
+/// row stays unchanged.
 #[tokio::test]
 async fn statement_logging_disables_the_failover_check() {
     let Some(engine) = numbered(1, "STATEMENT").await else { return };
@@ -165,8 +166,8 @@ async fn table_without_history_is_rejected_with_its_statement() {
     assert_eq!(reserve(&open(address, "before").await, "s", 1).await.unwrap(), (31, 1));
 }
 
-/// The connections of the process lead to another server, as with a DNS name or a proxy. The process has
-/// cached the sequence, and does not read first.
+/// Simulates a process whose connections lead to another server, as with a DNS name or a proxy. The process
+/// has cached the sequence, and does not read first.
 #[tokio::test]
 async fn running_process_is_rejected_after_a_failover() {
     let Some(engine) = Engine::start(ENGINE).await else { return };

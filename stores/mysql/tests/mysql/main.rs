@@ -26,8 +26,8 @@ use tokio::sync::Mutex;
 
 const ENGINE: &str = "mariadb";
 
-/// A shared server for tests, each with its own table, unless they change its settings or kill it;
-/// `None` if no server is available. It stops after the last test that uses it.
+/// A server shared by the tests that do not change its settings or kill it; each test has its own table.
+/// Returns `None` if no server is available. The server stops after the last test that uses it.
 async fn server() -> Option<Arc<Engine>> {
     static SHARED: Mutex<Weak<Engine>> = Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;

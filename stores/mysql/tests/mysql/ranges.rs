@@ -35,7 +35,8 @@ async fn a_reserve_is_one_statement() {
     }
     let after = counted(&mut root).await;
     assert_eq!([0, 1, 2].map(|kind| after[kind] - before[kind]), [20, 0, 0]);
-    // Prepared once on each connection: the driver opens a second while it returns the first to the pool.
+    // Each connection prepares the statement once; the driver opens a second connection while it returns the
+    // first to the pool.
     let [prepares, executes] = prepared(&mut root).await;
     assert!(prepares - kept[0] < 5 && executes - kept[1] == 20, "{kept:?} and {prepares}, {executes}");
     // Another process reads the row once.
@@ -128,8 +129,8 @@ async fn change_to_the_current_values_changes_nothing() {
     assert_eq!(store.set(&name("s"), same).await.unwrap(), inspect(&store, "s").await);
 }
 
-/// An earlier statement of the connection left a value; an update without effect must not return
-/// it.
+/// An earlier statement of the connection set `LAST_INSERT_ID`; an update without effect must not return that
+/// value.
 #[tokio::test]
 async fn an_id_left_over_from_another_statement_is_never_taken() {
     let Some(engine) = server().await else { return };

@@ -126,7 +126,7 @@ async fn a_replica_that_is_promoted_without_the_last_writes() {
     ids.draw(50).await;
     primary.kill();
     run(&mut root(replica.address()).await, &["RESET SLAVE ALL"]).await;
-    // Without a guard, the store refuses a row that another server wrote last.
+    // Without `failover=allow`, the store rejects a row that another server wrote last.
     ids.moves_to(url(replica.address(), "replicated", "&timeout=20s"));
     let process = ids.process().await.unwrap();
     let error = ids.draw_with(&process, 1).await.unwrap_err();

@@ -42,8 +42,8 @@ async fn many_at_once_leave_no_gap_at_any_isolation_level() {
             for round in 0..10 {
                 let options = TxOpts::default().with_isolation_level(level).clone();
                 let mut tx = pool.start_transaction(options).await.unwrap();
-                // Create a snapshot: the id must not be read from it. Not for Serializable, where reads lock
-                // rows.
+                // Create a snapshot: the id must not be read from it. Serializable has no snapshot: its reads
+                // lock rows.
                 if level != Serializable {
                     tx.query_drop("SELECT * FROM levels").await.unwrap();
                 }

@@ -9,7 +9,7 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, ids, open, request, reserve, schemes, server, url};
 
-/// Changes a setting, and waits until every session has it.
+/// Changes a setting, and waits until new sessions have it.
 async fn set(engine: &Engine, setting: &str, value: &str) {
     let admin = client(engine).await;
     admin.batch_execute(&format!("ALTER SYSTEM SET {setting} = {value}")).await.unwrap();
@@ -20,7 +20,7 @@ async fn set(engine: &Engine, setting: &str, value: &str) {
     }
 }
 
-/// Nothing is granted once it is off, even on a connection that has read it as on.
+/// Nothing is granted once a setting is off, even on a connection that has read it as on.
 #[tokio::test]
 async fn settings_that_change_while_it_runs_are_noticed() {
     let Some(engine) = server().await else { return };

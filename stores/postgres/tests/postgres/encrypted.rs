@@ -37,7 +37,7 @@ async fn each_sslmode_encrypts_and_verifies_as_documented() {
     }
 }
 
-/// Returns whether all connections of this application are encrypted. It must have some.
+/// Returns whether all connections of this application are encrypted. At least one must exist.
 async fn is_encrypted(engine: &Engine, application: &str) -> bool {
     let sql =
         "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = $1";

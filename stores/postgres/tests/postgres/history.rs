@@ -58,7 +58,7 @@ async fn another_cluster_is_rejected_until_next_id_is_set() {
     // A change that does not set the next id does not resolve the conflict.
     store.set(&name("s"), Change::new().max(1_000)).await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
-    // `raise`, which older imports use, does not resolve it either.
+    // `raise`, which `import` uses, does not resolve the conflict either.
     let raised = raise(&store, &inspect(&store, "s").await, 32).await.unwrap();
     assert_eq!(raised.next, Some(32));
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);

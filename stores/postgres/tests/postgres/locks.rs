@@ -69,7 +69,8 @@ async fn no_sequence_waits_for_the_lock_of_another() {
     for (options, holds) in
         [("", "SELECT FROM idmill_sequences WHERE name ~ 'held' FOR UPDATE"), ("&sequences=native", "")]
     {
-        // Longer than the test: the other sequences must not wait for the held ones to time out.
+        // The timeout is longer than the test: the other sequences must not wait until the held ones time
+        // out.
         let url = url(&engine, options).replace("timeout=20s", "timeout=600s");
         let store: Arc<dyn Store> = schemes().open(&url).await.unwrap();
         let held: Vec<_> = (0..6).map(|number| format!("held{number}")).collect();

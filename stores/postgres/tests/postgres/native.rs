@@ -10,7 +10,8 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, identity, ids, inspect, name, reserve, server, url};
 
-/// Each restart is a commit. One in several thousand concurrent reads sees a removed file.
+/// Not more, since each restart is a commit; not fewer, since only one in several thousand concurrent reads
+/// sees a removed file.
 const RESTARTS: u64 = 1_000;
 
 async fn open(engine: &Engine, options: &str) -> NativeSequences {
@@ -73,8 +74,8 @@ async fn grant_survives_a_crash_during_an_open_transaction() {
     println!("of 3 values of a bare nextval, {repeated} were given again");
 }
 
-/// Whenever the increment changes, no id is duplicated, neither here nor by a program that
-/// interprets values in the same way.
+/// Whenever the increment changes, no id is duplicated, by this store or by a program that interprets values
+/// in the same way.
 #[tokio::test]
 async fn an_increment_that_changes_repeats_nothing() {
     let Some(engine) = server().await else { return };
@@ -223,7 +224,7 @@ async fn unsafe_sequence_options_are_rejected_with_the_fix() {
         assert_eq!(store.list_all().await.unwrap(), []);
         admin.batch_execute("DROP SEQUENCE odd").await.unwrap();
     }
-    // A sequence that was already drawn from.
+    // A sequence that was already drawn from is rejected too.
     draw(&store, "s", 5).await;
     admin.batch_execute("ALTER SEQUENCE s CYCLE").await.unwrap();
     assert_eq!(reserve(&store, "s", 1).await.unwrap_err().kind(), ErrorKind::Conflict);
@@ -305,7 +306,7 @@ async fn names_are_kept_as_they_are() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
 }
 
-/// The names of a page take one statement, and the sequences are read 100 at a time.
+/// One statement reads the names of a page, and each further one reads 100 sequences.
 #[tokio::test]
 async fn list_skips_unsafe_and_reports_denied_sequences() {
     let Some(engine) = server().await else { return };

@@ -8,7 +8,8 @@ use idmill_testing::engines::Engine;
 
 use crate::{client, ids, name, reserve, schemes, server, url};
 
-/// Connects as a user `shop` with the right to create objects in `public`. A schema may get that name.
+/// Creates a user `shop` that may create objects in `public`, and returns the URL for `shop`. A test may
+/// create a schema of that name.
 async fn shop(engine: &Engine) -> String {
     let admin = client(engine).await;
     admin.batch_execute("CREATE ROLE shop LOGIN; GRANT ALL ON SCHEMA public TO shop").await.unwrap();

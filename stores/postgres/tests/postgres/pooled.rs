@@ -1,4 +1,4 @@
-//! Behind PgBouncer in transaction mode, where the next statement usually runs in another session.
+//! Stores behind PgBouncer in transaction mode, where the next statement usually runs in another session.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn ids_are_unique_behind_a_pooler() {
     assert!((1..=2).contains(&sessions), "{sessions} sessions: there was no pooler in between");
 }
 
-/// Only one of the two sessions has the prepared statement. In the other one it fails without
+/// Only one of the two sessions has the prepared statement. In the other session, `EXECUTE` fails without
 /// effect, and the statement is sent unprepared.
 #[tokio::test]
 async fn statements_that_another_session_keeps_are_sent_whole() {

@@ -20,7 +20,7 @@ fn drawn(engine: &Engine) -> Drawn {
 pub(crate) async fn stop(engine: &Engine) {
     let pid = engine.pid().expect("it runs").to_string();
     ran(Command::new("kill").args(["-INT", &pid]));
-    // This file is removed last.
+    // `postmaster.pid` is removed last.
     while engine.dir().join("data/postmaster.pid").exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -96,7 +96,7 @@ async fn a_table_that_is_dumped_and_restored() {
     ids.went_back().await;
 }
 
-/// A restored sequence is in another file, so its epoch is later.
+/// A restored sequence is in another file, so its epoch is higher.
 #[tokio::test]
 async fn native_sequence_dumped_and_restored_repeats_nothing() {
     let Some(engine) = server().await else { return };

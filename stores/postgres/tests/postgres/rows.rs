@@ -109,7 +109,7 @@ async fn rolled_back_write_is_unavailable_cut_write_is_unknown() {
     );
 }
 
-/// A role whose commits do not wait for the disk: the store's commits do.
+/// The store's commits wait for the disk, even for a role whose commits do not.
 #[tokio::test]
 async fn a_grant_is_on_the_disk_whatever_the_role_s_settings_are() {
     let Some(engine) = server().await else { return };
@@ -246,7 +246,7 @@ async fn pool_serves_and_its_exhaustion_is_reported() {
     let pool = Pool::builder(Manager::new(config, NoTls)).max_size(1).build().unwrap();
     let store = PostgresStore::from_pool(pool.clone()).await.unwrap();
     assert_eq!(ids(reserve(&store, "s", 3).await.unwrap().range), (1, 3));
-    // A connection held by the caller.
+    // The caller holds the only connection.
     let held = pool.get().await.unwrap();
     let error = reserve(&store, "s", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");

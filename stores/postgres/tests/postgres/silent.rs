@@ -19,7 +19,7 @@ async fn silent_connections_cost_one_unknown_outcome_in_total() {
     silent_reply_is_an_unknown_outcome(Arc::new(store), &proxy).await;
 }
 
-/// A firewall may have dropped it.
+/// A firewall may drop an idle connection.
 #[tokio::test]
 async fn one_that_was_idle_for_a_minute_is_not_used_again() {
     let Some(engine) = server().await else { return };

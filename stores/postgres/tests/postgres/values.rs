@@ -20,14 +20,16 @@ async fn nextval(client: &Client, name: &str) -> u64 {
     client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0).cast_unsigned()
 }
 
-/// The interpretation of EF Core's `HiLoValueGeneratorState` and Hibernate's `PooledLoOptimizer`.
+/// Draws a value, and returns its block as EF Core's `HiLoValueGeneratorState` and Hibernate's
+/// `PooledLoOptimizer` do.
 async fn block_of_first(client: &Client, name: &str, increment: u64) -> RangeInclusive<u64> {
     let first = nextval(client, name).await;
     let last = first + increment - 1;
     first..=last
 }
 
-/// The interpretation of Hibernate's `PooledOptimizer` if the mapping has an `initialValue` of 1.
+/// Draws a value, and returns its block as Hibernate's `PooledOptimizer` does if the mapping has an
+/// `initialValue` of 1.
 async fn block_of_last(client: &Client, name: &str, increment: u64) -> RangeInclusive<u64> {
     let value = nextval(client, name).await;
     if value == 1 { 1..=1 } else { (value + 1).saturating_sub(increment)..=value }
@@ -72,7 +74,7 @@ async fn native_foreign_increment_needs_values() {
     // An increment of 1 has only one interpretation.
     admin.batch_execute("CREATE SEQUENCE plain").await.unwrap();
     assert_eq!(reserve(&untold, "plain", 3).await.unwrap().range.start(), 1);
-    // A change notes none, so a larger increment needs the option.
+    // A change records no interpretation, so a larger increment needs `values`.
     for next in [100, 200] {
         untold.set(&name("plain"), Change::new().next(next)).await.unwrap();
     }
@@ -163,7 +165,7 @@ async fn native_create_with_start_leaves_ids_below_free() {
     assert_eq!(short.kind(), ErrorKind::InvalidInput, "{short}");
 }
 
-/// One transaction creates and draws, which imports need.
+/// One transaction creates a sequence and draws from it, as an import requires.
 #[tokio::test]
 async fn native_creation_takes_the_ids_asked_for() {
     let Some(engine) = server().await else { return };
@@ -189,8 +191,8 @@ async fn native_creation_takes_the_ids_asked_for() {
     assert_eq!(reserve(&store, "end", 1).await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// The real library with both optimizers, together with the store; each with the right and the
-/// wrong setting.
+/// Hibernate with both optimizers, together with the store: each with the right setting, and `pooled-lo` also
+/// with a wrong one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn native_with_hibernate_repeats_only_if_misconfigured() {
     let Some(engine) = server().await else { return };

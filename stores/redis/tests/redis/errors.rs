@@ -11,7 +11,7 @@ fn request() -> Reserve {
     Reserve::new(name, 1).create(Bounds::new(1, u64::MAX).unwrap())
 }
 
-/// Checks for each error: the kind, that nothing was reserved, and that it passes.
+/// Checks for each error: its kind, that nothing was reserved, and that the next reserve succeeds.
 #[tokio::test]
 async fn a_server_that_refuses_has_reserved_nothing() {
     let Some(engine) = start(&[]).await else { return };

@@ -26,7 +26,8 @@ async fn an_append_only_file_that_is_put_back() {
     drawn(&engine, "").survives_a_restore(&engine, &engine.dir().join("appendonlydir")).await;
 }
 
-/// Loaded as in Redis' documentation: without the append-only file, which is turned on afterwards.
+/// Loads the snapshot as Redis' documentation says: without the append-only file, which is turned on
+/// afterwards.
 #[tokio::test]
 async fn a_snapshot_that_is_loaded() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };

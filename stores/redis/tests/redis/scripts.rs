@@ -13,7 +13,7 @@ use idmill_testing::fenced::{Draw, Kept};
 
 use crate::server::{ask, start};
 
-/// The limits of doubles, halves of ten digits, and signed and unsigned integers.
+/// The limits of doubles, of the scripts' halves of ten digits, and of signed and unsigned integers.
 const EDGES: [u64; 9] = [
     0,
     9_999_999_999,
@@ -107,9 +107,9 @@ struct Pair {
     request: Reserve,
     info: SequenceInfo,
     kept: Option<Kept<u64>>,
-    /// Number of the current server; installs before a change belong to another.
+    /// Number of the current server. Content installed before a change belongs to another server.
     here: u64,
-    /// Each with its number and, if it prepares the next range, the number of ids left.
+    /// Tokens, each with its number and, if the token prepares the next range, the number of ids left.
     tokens: Vec<(RedisToken, u64, Option<u64>)>,
 }
 
@@ -157,7 +157,7 @@ impl Pair {
         }
     }
 
-    /// The script cannot distinguish a changed server from content of another server.
+    /// Simulates a changed server: the script only sees content with another server's fence.
     fn change_server(&mut self, engine: &Engine) {
         self.here += 1;
         if self.kept.is_some() {

@@ -128,7 +128,7 @@ async fn grants_survive_a_crash() {
     }
 }
 
-/// Names, prefixes and databases are separate; foreign keys are not touched.
+/// Names, prefixes and databases are separate; other programs' keys are not touched.
 #[tokio::test]
 async fn each_prefix_and_each_database_is_a_namespace() {
     let Some(engine) = start(&[]).await else { return };
@@ -161,7 +161,7 @@ async fn a_rest_is_taken_back_once_and_only_from_the_end() {
     let store = open(&engine, "").await.unwrap();
     let create = Bounds::new(5, 14).unwrap();
     for count in [4, 100] {
-        // First in the middle of the sequence, then at its end.
+        // The first range ends within the sequence, the second at its last id.
         let request = request("s", 1).count(count).create(create);
         let grant = store.reserve(&request).await.unwrap();
         let mut rest = grant.range;
@@ -215,7 +215,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert!(error.to_string().contains(&words), "{error}");
     assert_eq!(store.inspect(&name("s")).await.unwrap().unwrap().next, Some(2), "reads are allowed");
     assert_eq!(first(&store, "new").await.unwrap(), 1, "a sequence created on this master is accepted");
-    // Without the check, the replica grants a duplicate.
+    // With `failover=allow`, a new sequence begins as usual.
     assert_eq!(first(&open(&replica, "failover=allow&prefix=idmill").await.unwrap(), "t").await.unwrap(), 1);
     let identity = store.inspect(&name("s")).await.unwrap().unwrap().identity;
     let back = GiveBack::new(name("s"), identity, IdRange::new(1, 1).unwrap());
@@ -227,7 +227,8 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     assert_eq!(first(&store, "s").await.unwrap(), 3);
 }
 
-/// Several callers detect the failover concurrently, and no id past the last one is skipped.
+/// Several callers detect the failover concurrently: ids are skipped only once. A skip past the last id
+/// exhausts the sequence.
 #[tokio::test]
 async fn a_promoted_replica_leaves_ids_out_once() {
     let Some((master, replica)) = pair().await else { return };
@@ -254,7 +255,7 @@ async fn a_promoted_replica_leaves_ids_out_once() {
     assert_eq!(first(&refuses, "t").await.unwrap(), 3, "the sequence was last written on this master");
 }
 
-/// The last writes may be missing in it, and the records about them.
+/// A promoted replica may lack the last writes, and the records about these writes.
 #[tokio::test]
 async fn promoted_replica_keeps_records_unless_failover_allowed() {
     let Some((master, replica)) = pair().await else { return };
@@ -335,7 +336,8 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert!(first(&store, "s").await.unwrap() > 1);
 }
 
-/// A process with the sequence in memory is refused, too: it would otherwise return the same ids again.
+/// A process that has the sequence in memory gets an error: it would otherwise recreate the sequence, and
+/// return the same ids again.
 #[tokio::test]
 async fn flushed_sequence_is_not_recreated_after_grants() {
     let Some(engine) = start(&[]).await else { return };

@@ -28,7 +28,7 @@ fn tier(store: &FaultyStore, engine: &Engine, replicas: u32) -> Tier {
 pub(crate) fn tier_at(store: &FaultyStore, address: SocketAddr, replicas: u32) -> Tier {
     let options = RedisWindowOptions::new(&address.to_string()).unwrap();
     let options = options.block(BLOCK).max_skip(None).replicas(replicas);
-    // The timeout is reached only if a required replica is gone.
+    // A draw reaches the timeout only if a required replica is gone, so keep it short.
     let timeout = if replicas > 0 { 10 } else { 20 };
     let options = options.stub(Duration::from_secs(2)).timeout(Duration::from_secs(timeout));
     Tiered::new(Arc::new(store.clone()), RedisWindow::new(options).unwrap())
@@ -58,7 +58,7 @@ impl Seen {
     }
 }
 
-/// The end of the last installed range, even if that is only prepared.
+/// The window ends with its last installed range, even if this range is only prepared.
 #[tokio::test]
 async fn window_end_includes_prepared_range_of_this_server_only() {
     let Some(engine) = start(&[]).await else { return };
@@ -178,7 +178,7 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     let tier = tier(&store, &engine, 0);
     assert_eq!(draw(&tier).await.unwrap(), 1);
     let key = ask(&engine, &["KEYS", KEYS]);
-    // The claim of a process that is gone.
+    // Simulate the claim of a process that has ended.
     let fence = format!("{}:{}", info(&engine, "run_id"), info(&engine, "master_replid"));
     ask(&engine, &["DEL", &key]);
     ask(&engine, &["HSET", &key, "fence", &fence, "token", "7"]);
@@ -189,8 +189,8 @@ async fn a_claimant_that_died_costs_one_claims_life() {
     assert!(life.trim_start_matches(':').parse::<u64>().unwrap() > 3600, "{life}");
 }
 
-/// Each refill arrives after its claim expired. The first one returns an error that names the cause, and
-/// the next claim lives longer.
+/// The first refill arrives after its claim has expired, and returns an error that names the cause. The next
+/// claim lives longer.
 #[tokio::test]
 async fn store_slower_than_a_claim_costs_one_reported_block() {
     let Some(engine) = start(&["--appendonly", "no"]).await else { return };

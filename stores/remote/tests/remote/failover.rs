@@ -25,7 +25,7 @@ async fn draws_continue_after_one_of_two_servers_dies() {
             let id = orders.next().await.unwrap();
             assert!(issued.insert(id), "{id} was granted twice");
         }
-        // Stop the two servers alternately. Start a replacement over the same store, on any free port.
+        // Stop the two servers alternately. Start a replacement over the same store, at the same address.
         let dead = if round % 2 == 0 { &mut one } else { &mut other };
         let began = Running::over(memory.clone()).await;
         let address = std::mem::replace(dead, began).die().await;

@@ -91,7 +91,7 @@ async fn token_cannot_exceed_its_new_sequences() {
     assert_eq!(memory.inspect(&name("c")).await.unwrap(), None);
 }
 
-/// The cursor of a page is a name. It must never be a name that the token may not see.
+/// The cursor of a page is a name, and must never be a name that the token may not see.
 #[tokio::test]
 async fn cursor_never_shows_a_hidden_name() {
     let memory = MemoryStore::new();
@@ -143,7 +143,7 @@ async fn open_store_does_not_print_its_token() {
     assert!(!shown.contains(secret.reveal()) && shown.contains("***"), "{shown}");
 }
 
-/// The token file is replaced while a process runs, and the connections end with the old token.
+/// The token file is replaced while a process runs, and the server ends the connections of the old token.
 #[tokio::test]
 async fn token_file_can_be_replaced_at_runtime() {
     let (old, first) = token(&[Right::Reserve], &["*"]);

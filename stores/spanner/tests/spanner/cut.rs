@@ -69,7 +69,7 @@ async fn applied(emulator: &Emulator, next: i64) {
     tokio::time::timeout(LONG, waiting).await.expect("it is applied");
 }
 
-/// Reserves five ids like a caller, with retries if certainly no ids were reserved.
+/// Reserves five ids, and retries while the error says that no ids were reserved.
 async fn reserve_five(store: &SpannerStore) -> u64 {
     let trying = async {
         loop {
@@ -105,7 +105,7 @@ async fn connection_cut_at_commit_is_unknown_outcome() {
         [11],
         "the commit was not applied, although the outcome is unknown"
     );
-    // This also waits until the emulator has dropped the open transaction, which would abort other
+    // `reserve_five` also waits until the emulator has dropped the open transaction, which would abort other
     // transactions.
     assert_eq!(reserve_five(&store).await, 11);
     let seen = arm(&proxy, withhold(), COMMIT);
@@ -119,7 +119,8 @@ async fn connection_cut_at_commit_is_unknown_outcome() {
     assert_eq!(reserve_five(&store).await, 21, "16 to 20 are a gap");
 }
 
-/// Sets a short timeout for every request. It must still suffice for successful requests on a busy machine.
+/// Sets a short timeout for every request. The timeout must still suffice for successful requests on a busy
+/// machine.
 fn impatient(config: &mut ClientConfig) {
     config.channel_config.timeout = Duration::from_secs(5);
 }

@@ -29,7 +29,7 @@ impl Emulator {
 
     /// Starts the emulator with these flags.
     pub(crate) async fn with(flags: &'static [&'static str]) -> Option<Self> {
-        // This only installs the emulator, or reports why that failed.
+        // `Engine::down` only installs the emulator, or reports why that failed.
         Engine::down("spanner")?;
         let port = free_port();
         let daemon = Daemon::new(([127, 0, 0, 1], port).into(), move || {

@@ -43,7 +43,7 @@ async fn a_file_that_is_replaced_in_use_is_noticed() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10));
 }
 
-/// Other processes would find another log, or none, and miss the reserves of this one.
+/// Other processes would find another log, or none, and miss the reserves of this process.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_log_that_is_removed_in_use_is_noticed() {
@@ -71,7 +71,7 @@ async fn a_log_that_is_removed_in_use_is_noticed() {
     assert_eq!(reserve(&store, "s", 10).await.unwrap(), (11, 10), "it was refused before it was reserved");
 }
 
-/// A process that opens the database without the log would reserve the ids in it again.
+/// A process that opens the database without the log would reserve the ids in the log again.
 #[cfg(unix)]
 #[tokio::test]
 async fn database_in_use_without_its_log_is_rejected() {
@@ -87,7 +87,7 @@ async fn database_in_use_without_its_log_is_rejected() {
     SqliteStore::open_with(options).await.unwrap();
 }
 
-/// Each probes whether others have it open, and blocks the others only briefly.
+/// Each open probes whether other connections have the file open, and blocks them only briefly.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_opens_of_an_idle_database_all_succeed() {
     let place = Place::new();
