@@ -56,7 +56,7 @@ fn tables_are_aligned_and_end_without_blanks() {
     assert_eq!(lines.len(), 3);
     assert!(lines[0].starts_with("NAME  NEXT   MAX"), "{table}");
     assert!(lines[1].starts_with("s        1  1000"), "{table}");
-    // Each of the two characters is two columns wide.
+    // Each of the two characters of `注文` is two columns wide.
     assert!(lines[2].starts_with("注文     -     7"), "{table}");
     assert!(lines.iter().all(|line| line.trim_end() == *line) && !table.contains('\x1b'));
 }
@@ -260,7 +260,7 @@ fn list_reports_an_unreadable_row_and_prints_the_others() {
     assert_eq!(listed["unreadable"][0]["kind"], json!("store_violation"));
 }
 
-/// The memory limit is a tenth of the size of the whole list.
+/// `list` prints 200,000 sequences with a limited address space.
 #[cfg(target_os = "linux")]
 #[test]
 fn list_memory_does_not_grow_with_its_length() {

@@ -1,4 +1,4 @@
-//! `idmill check`: reports the capabilities, recommends sizes by measured latencies, and leaves nothing
+//! `idmill check`: reports the capabilities, recommends sizes from measured latencies, and leaves nothing
 //! behind.
 
 mod common;
@@ -18,8 +18,8 @@ fn check_measures_each_operation_and_leaves_no_trace() {
         report["recommended"]["latency_ms"].as_f64().unwrap(),
         report["recommended"]["watermark"].as_f64().unwrap(),
     );
-    // The watermark covers the outage plus 2 %, and the time until the store's return is detected: up to 10
-    // s, and at most the outage.
+    // The watermark covers the outage plus 2 %, the time until the store's return is detected (the outage,
+    // but at most 10 s), and four latencies.
     assert!((watermark - (2020.0 + 4.0 * latency)).abs() <= 1.0, "{report}");
     let micros = format!("{:.0}us", latency * 1e3);
     let plan = place.json(&["plan", "--rate", "1000", "--outage", "1s", "--latency", &micros, "--json"]);

@@ -95,7 +95,8 @@ impl Scene {
         self.dir.path().join("ids.db")
     }
 
-    /// Starts several processes at the same time, and kills each after a random time unless it has ended.
+    /// Starts several processes at the same time, and kills them one after the other, with a pause that
+    /// depends on `round`.
     fn round(&mut self, round: u64) {
         let file = self.file();
         let output = |slot: u64| self.dir.path().join(format!("output-{slot}"));
@@ -110,7 +111,7 @@ impl Scene {
         }
         for child in &mut children {
             // Kill the process at any time from before the file is opened until well after the first output.
-            // The delay grows if the rounds so far were too short.
+            // The delay grows if the first rounds printed too few ids.
             let longer = 1 + round / rounds().max(1);
             thread::sleep(Duration::from_micros(round * 7919 % 29_000 * longer));
             child.kill().expect("may be killed");

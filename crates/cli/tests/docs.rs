@@ -37,7 +37,8 @@ fn reference_shows_the_actual_output() {
     assert_eq!(documented.lines().count(), happened.lines().count());
 }
 
-/// Many pages are about stores that are not available here. Each command must exist, and accept its options.
+/// Many pages use stores that are not available here, so the commands are not run: the command's help must
+/// have each option.
 #[test]
 fn commands_in_the_guide_exist() {
     let place = Place::new();
@@ -85,7 +86,7 @@ fn troubleshooting_has_each_error_and_finding() {
     assert_eq!(listed(findings), FindingKind::ALL.iter().map(ToString::to_string).collect());
 }
 
-/// The texts of the pages, except the reference, which is run.
+/// Returns the texts of the pages, except `cli.md`, whose commands the first test runs.
 fn pages() -> Vec<String> {
     let files = std::fs::read_dir(GUIDE).unwrap().map(|entry| entry.unwrap().path());
     let is_read =

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const OTHER: &str = "sqlite:other.db";
 
-/// Returns the list of sequences, without fields that a new incarnation cannot keep.
+/// Returns the list of sequences, without the incarnation and epoch, which an import does not keep.
 fn listed(place: &Place, store: &str) -> Vec<Value> {
     let mut all = place.json(&["list", "--json", "--store", store])["sequences"].take();
     let all = all.as_array_mut().unwrap();
@@ -122,7 +122,7 @@ fn import_rejects_differing_bounds_and_continues() {
     );
     assert!(ran.err.contains("hint: `idmill set 'a b' --next 8 --store sqlite:other.db`"), "{}", ran.err);
     assert_eq!(place.json(&["show", "small", "--json", "--store", OTHER])["max"], 2);
-    // The suggested command works. All ids of `small` were reserved in the file, so it hands out none.
+    // The suggested command works. The file reserves all ids of `small`, so `next` hands out none.
     assert_eq!(place.run(&["set", "small", "--next", "4", "--max", "3", "--store", OTHER]).code, 0);
     assert_eq!(place.run(&["next", "small", "--store", OTHER]).code, 3);
     assert!(import(&place, &["--store", OTHER], &lines).err.contains("1 refused"));
@@ -144,7 +144,7 @@ fn bad_import_line_is_numbered_and_stops_the_import() {
     assert!(!place.files().contains(&"other.db".to_owned()));
     let ran = import(&place, &["--keep-going", "--store", OTHER], &lines);
     assert_eq!((ran.code, ran.out.as_str()), (2, "created small: next -\n"), "{ran:?}");
-    // A file of another kind may have no line breaks.
+    // A file without line breaks is split after every 64 KiB.
     let ran = import(&place, &["--store", OTHER], &"x".repeat(1 << 20));
     assert!(ran.code == 2 && ran.err.contains("further lines that cannot be read: 6"), "{ran:?}");
     // The input is truncated in the middle of a line.
@@ -178,7 +178,7 @@ fn interrupted_import_leaves_no_partial_sequence() {
         let mut command = place.command(&["import", "ids.jsonl"]);
         let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
-        // Keep stdout open: the import would end without a reader.
+        // Keep stdout open: without a reader, the import would end.
         let mut out = std::io::BufReader::new(running.stdout.take().unwrap());
         out.read_line(&mut first).unwrap();
         assert_eq!(first, "created 0: next 50001\n");

@@ -51,7 +51,7 @@ fn deleted_store_is_rejected_until_the_sequence_is_removed() {
     let refused = next(&place, GUARDED, "1");
     assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{refused:?}");
     assert!(refused.err.contains("fix the URL, restore the store, or"), "{}", refused.err);
-    // The guard updates the witness.
+    // The guard writes the removal to the witness.
     let removed = place.run(&["remove", "orders", "--yes", "--store", GUARDED]);
     assert_eq!(removed.code, 0, "{removed:?}");
     // The ids are above all claims, and there is no false alarm.

@@ -19,7 +19,7 @@ use common::{Place, Ran};
 /// Timeout after which a hanging test fails.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Ends with the test.
+/// A process, killed on drop.
 struct Running(Child);
 
 impl Running {
@@ -36,8 +36,8 @@ impl Drop for Running {
     }
 }
 
-/// Prepares `idmill serve` with these descriptors from 3 on, and their names. A shell sets LISTEN_PID before
-/// it executes the server.
+/// Prepares `idmill serve`, and passes these listeners and their names, as descriptors from 3 on. A shell
+/// sets LISTEN_PID before it executes the server.
 fn handing(place: &Place, listeners: Vec<OwnedFd>, names: &str, args: &str) -> Command {
     let idmill = place.command(&[]);
     let mut command = Command::new("sh");
@@ -183,7 +183,7 @@ fn manager_is_notified_from_start_to_end() {
     assert!(server.0.wait().unwrap().success());
 }
 
-/// Readiness is not reported after a failed start: the manager would start dependent units.
+/// Readiness is not reported after a failed start: otherwise, the manager would start dependent units.
 #[test]
 fn failed_start_does_not_notify_readiness() {
     let place = Place::new();
@@ -196,8 +196,7 @@ fn failed_start_does_not_notify_readiness() {
     assert!(manager.0.recv(&mut [0; 4096]).is_err());
 }
 
-/// The store may be unreachable for longer than systemd's default start limit of five attempts in ten
-/// seconds.
+/// With systemd's default limit of five starts in ten seconds, an outage of the store would end the restarts.
 #[test]
 fn unit_is_restarted_without_a_start_limit() {
     let unit =

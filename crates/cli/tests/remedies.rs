@@ -12,7 +12,7 @@ use idmill_postgres::PostgresOptions;
 use idmill_testing::engines::Engine;
 use tokio::sync::Mutex;
 
-/// One engine at a time: a small machine has too little memory for all of them.
+/// Only one engine runs at a time: a small machine has too little memory for all engines.
 static ONE: Mutex<()> = Mutex::const_new(());
 
 /// A command that fails, and the expected error.
@@ -25,7 +25,7 @@ struct Row<'a> {
     never: &'a [&'a str],
 }
 
-/// The timeout is well above the timeouts in the URLs, so that the store's own error is reported.
+/// The timeout is above the timeouts in the URLs, so that the store's own error is reported.
 const NEXT: &[&str] = &["next", "orders", "--timeout", "12s"];
 const LATER: &str = "retry later";
 /// Parts of Rust's `Debug` output.

@@ -36,7 +36,7 @@ fn nonsense() -> String {
     address
 }
 
-/// The password must stay hidden whatever a store's driver does with its URL, and whatever its error is.
+/// The password must stay hidden, whatever a driver does with the URL, and whatever error the driver returns.
 #[test]
 fn store_password_is_never_logged() {
     let place = Place::new();
@@ -68,7 +68,7 @@ fn is_not_logged(place: &Place, url: &str, format: &str) {
     assert!(!ran.err.is_empty() && !ran.err.contains(PASSWORD), "{scheme}: {}", ran.err);
 }
 
-/// Tests both protocols, with a valid and an invalid token. The acts of the valid token are logged.
+/// Tests both protocols, with a valid and an invalid token. Changes made with the valid token are logged.
 #[test]
 fn token_is_never_logged_but_its_acts_are() {
     for format in ["text", "json"] {

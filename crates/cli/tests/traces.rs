@@ -147,7 +147,7 @@ fn requests_refills_and_administration_export_spans() {
     assert!(spans.iter().all(|span| others.contains(&&*span.name)), "{spans:#?}");
 }
 
-/// The endpoint is used unchanged. The default service name is `idmill`.
+/// An endpoint for traces gets no path appended. The default service name is `idmill`.
 #[test]
 fn failed_refill_marks_its_span_as_an_error() {
     let place = Place::new();

@@ -10,8 +10,8 @@ fn permutation(key: u128, domain: Result<Domain>) -> Permutation {
     Permutation::v1(Key::from(key), domain.unwrap())
 }
 
-/// Returns a pseudorandom number without state. It must not depend on the version of any crate, because
-/// the tests need the same numbers permanently.
+/// Returns a pseudorandom number without state. The number must not depend on the version of any crate,
+/// because the tests need the same numbers permanently.
 fn scatter(index: u64) -> u64 {
     let x = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ x >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -19,7 +19,7 @@ fn scatter(index: u64) -> u64 {
 }
 
 /// The expected values come from an implementation of the documented algorithm in another language. Never
-/// change them: published ids could no longer be decoded.
+/// change these values: otherwise, published ids could no longer be decoded.
 #[test]
 fn permutation_v1_never_changes() {
     let big = 0x0001_0203_0405_0607_0809_0a0b_0c0d_0e0f_u128;

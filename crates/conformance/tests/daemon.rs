@@ -1,4 +1,4 @@
-//! Engines as child processes: the effects of a daemon on a real one.
+//! `Daemon` starts, pauses, kills and stops engines as child processes.
 #![cfg(unix)]
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The proxy itself: its effects on connections, and the cases without any.
+//! The proxy: its effects on connections, and connections that it leaves unchanged.
 
 use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// A guard against hanging.
+/// Timeout of a hanging test.
 const LONG: Duration = Duration::from_secs(20);
 /// Long enough for data in flight to arrive.
 const SHORT: Duration = Duration::from_millis(100);
@@ -22,7 +22,7 @@ const SHORT: Duration = Duration::from_millis(100);
 struct Engine {
     address: SocketAddr,
     arrived: watch::Receiver<Vec<u8>>,
-    /// Connections that have ended from the engine's view.
+    /// Number of connections that have ended, as seen by the engine.
     ended: watch::Receiver<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Engine {
         Self { address, arrived, ended }
     }
 
-    /// Waits until exactly this has arrived, and checks that no more follows.
+    /// Waits until `all` has arrived, and checks that nothing follows.
     async fn has(&self, all: &str) {
         let mut arrived = self.arrived.clone();
         in_time(arrived.wait_for(|came| came.len() >= all.len())).await.unwrap();
@@ -301,7 +301,7 @@ async fn a_connection_that_is_only_being_made_is_cut_too() {
     let engine = Engine::start().await;
     let proxy = Proxy::start(engine.address).await.unwrap();
     let mut stream = connect(&proxy).await;
-    // Wait until the proxy has accepted the client, but has not yet connected to the engine.
+    // Wait only until the proxy has accepted the client, so that the proxy is still connecting to the engine.
     in_time(async {
         while proxy.connections() == 0 {
             tokio::task::yield_now().await;

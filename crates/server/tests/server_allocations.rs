@@ -23,7 +23,7 @@ async fn answered(client: &mut DuplexStream, pipeline: &[u8], answers: &mut [u8]
 
 #[test]
 fn incr_pipeline_allocates_nothing() {
-    // Refills allocate on their own thread.
+    // Refills allocate in a thread that is not measured.
     let ids = Sequences::builder(MemoryStore::new()).own_thread().start().unwrap();
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let server = runtime.block_on(Server::builder(ids).bind()).unwrap();

@@ -49,7 +49,8 @@ impl Place {
         names
     }
 
-    /// Prepares a command. Stdin is empty, and environment variables that affect the command are removed.
+    /// Prepares a command. Stdin is empty, and the environment variables that affect most commands are
+    /// removed.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_idmill"));
         command.args(args).current_dir(self.path()).stdin(Stdio::null());

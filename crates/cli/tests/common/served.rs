@@ -53,7 +53,7 @@ impl Served {
         panic!("{what:?} was never logged: {}", self.log());
     }
 
-    /// Sends an HTTP request and returns the answer. Each line of `headers` must include its end.
+    /// Sends an HTTP request and returns the answer. Each line of `headers` must end with `\r\n`.
     pub(crate) fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let length = body.len();
         let request = format!(
@@ -62,7 +62,7 @@ impl Served {
         talk(&self.http, &request)
     }
 
-    /// Ends the server in order, and returns the log.
+    /// Ends the server with SIGTERM, and returns the log.
     pub(crate) fn end(mut self) -> String {
         let told = Command::new("kill").arg(self.process.id().to_string()).status().unwrap();
         assert!(told.success() && self.process.wait().unwrap().success());
@@ -77,7 +77,7 @@ impl Drop for Served {
     }
 }
 
-/// Extracts the address from a log line, in either format.
+/// Extracts the address from a log line, as text or JSON.
 fn address(line: &str) -> String {
     let rest = &line[line.find("127.0.0.1:").unwrap()..];
     rest.chars().take_while(|c| c.is_ascii_digit() || ".:".contains(*c)).collect()

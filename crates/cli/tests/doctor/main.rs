@@ -15,7 +15,7 @@ use serde_json::Value;
 
 /// A file that is not restored together with the store.
 const GUARD: &str = "file:ids.witness";
-/// The checks of every test.
+/// The checks that `doctor` requests.
 const ASKED: [&str; 6] =
     ["--check", "orders=sqlite:shop.db?column=orders.id", "--type", "users=i32", "--rate", "ends=100/s"];
 
@@ -52,7 +52,7 @@ fn sound() -> Place {
     place
 }
 
-/// One fault per sequence, made without the command.
+/// The expected finding of each faulty sequence.
 const FAULTS: [(&str, &str); 8] = [
     ("orders", "in_use"),
     ("back", "went_back"),

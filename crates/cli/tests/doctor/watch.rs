@@ -111,7 +111,7 @@ fn watch_serves_its_findings_as_metrics() {
     let args = [&["doctor", "--watch", "100ms", "--metrics", &metrics], &rate[..]].concat();
     let mut watching = Watching::start(place.command(&args));
     let in_use = r#"idmill_doctor_findings{sequence="s",finding="in_use",severity="error"}"#;
-    // Findings are printed before they are served.
+    // Findings are printed before they are served, so poll the metrics.
     let until = |what: &str, holds: &dyn Fn(&BTreeMap<String, String>) -> bool| {
         let begun = Instant::now();
         loop {

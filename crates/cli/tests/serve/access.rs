@@ -42,8 +42,8 @@ fn made(place: &Place, name: &str) -> (String, String) {
     (made["entry"].as_str().unwrap().to_owned(), made["token"].as_str().unwrap().to_owned())
 }
 
-/// Editors and tools can preserve the modification time, and the old and the new entry have the same
-/// length.
+/// The server must compare contents: tools can preserve the modification time, and the old and the new entry
+/// have the same length.
 #[test]
 fn token_file_of_the_same_time_and_size_is_read_again() {
     let place = Place::new();

@@ -155,7 +155,7 @@ fn sigterm_gives_back_unused_ids() {
     assert_eq!(place.run(&["next", "orders"]).ids(), [8]);
 }
 
-/// Clients record their ids while servers are killed one after the other.
+/// Clients record their ids until one server is killed and the other is killed or terminated.
 #[test]
 fn servers_killed_under_load_hand_out_no_duplicates() {
     let place = Place::new();
@@ -247,7 +247,7 @@ fn dropped_log_lines_are_counted() {
     assert!(line["fields"]["left_out"].as_u64() > Some(0), "{line}");
 }
 
-/// The file is replaced as by a restore, and other processes draw from the new file.
+/// The file is replaced, as by a restore: other processes would draw from the new file.
 #[test]
 fn server_whose_store_file_was_replaced_is_not_ready() {
     let place = Place::new();
@@ -407,7 +407,7 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
     }
 }
 
-/// Runs other commands, as on a machine that can reach only the server.
+/// Runs commands with the server as their store, as on a machine that can reach only the server.
 #[cfg(feature = "remote")]
 #[test]
 fn server_is_the_store_of_remote_commands() {

@@ -1,4 +1,4 @@
-//! Clients beyond the limits: idle ones, more than open files, and more than places.
+//! Many idle clients, and more clients than the limit of open files or `--max-connections` allows.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -85,7 +85,7 @@ async fn ten_thousand_idle_clients_cost_little_memory() {
     assert_eq!(fleet.take(0).end_in_order().had(), drawn);
 }
 
-/// Waits until another client gets a place.
+/// Waits until the server accepts another client.
 async fn recovers(resp: SocketAddr) {
     let served = async {
         while Resp::connect(resp).await.unwrap().ask("PING").await.ok().as_deref() != Some("+PONG") {
@@ -163,7 +163,7 @@ async fn max_connections_rejects_new_and_keeps_connected_clients() {
     assert_eq!(fleet.take(0).end_in_order().had(), drawn);
 }
 
-/// TCP keepalive detects a client whose machine has disappeared. Linux shows for which connections it is
+/// TCP keepalive detects a client whose machine has disappeared. Linux shows which connections have keepalive
 /// enabled.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -31,8 +31,8 @@ async fn servers_killed_in_turn_hand_out_no_duplicates() {
     assert!(recorder.missing(next(&place)) > 0);
 }
 
-/// Requests that were read are answered, and ids in memory are given back. Each remaining id is counted as
-/// a gap.
+/// Requests that were read are answered, and ids in memory are given back. Each other id is in one of the
+/// server's counters.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stopped_servers_account_for_every_id() {
     let place = with_orders();

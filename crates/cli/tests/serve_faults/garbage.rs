@@ -12,7 +12,7 @@ use crate::{command, started, with_orders};
 
 const SILENCE: Duration = Duration::from_millis(100);
 
-/// Returns `IDMILL_GARBAGE_SEEDS` random seeds, or only `IDMILL_GARBAGE_SEED` if it is set.
+/// Returns `IDMILL_GARBAGE_SEEDS` seeds from a random one on, or only `IDMILL_GARBAGE_SEED` if it is set.
 fn seeds() -> Vec<u64> {
     let setting = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));
     if let Some(seed) = setting("IDMILL_GARBAGE_SEED") {

@@ -82,7 +82,8 @@ impl Scene {
     }
 }
 
-/// Commands of sixteen thousand bytes, which fit into one read, request tens of megabytes.
+/// The 10,000 commands of a client request tens of megabytes; a read of 16 KiB has a thousand of these
+/// commands.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_pipeline_replies_are_not_buffered() {
     let scene = Scene::new().await;

@@ -50,7 +50,7 @@ async fn ids_revoked_during_a_pause_are_soon_dropped() {
         "too few ids in memory for this test: {remaining:?}"
     );
     server.pause();
-    // The server may have been paused during a reserve, with the file locked.
+    // The server may have been paused while it held the lock of the file, so that `revoke` fails.
     while place.run(&["revoke", "orders"]).code != 0 {
         server.resume();
         sleep(Duration::from_millis(50)).await;

@@ -97,7 +97,7 @@ async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Ou
     is_ready(server, true).await;
 }
 
-/// Waits for this readiness: a silent store fails only after its timeout.
+/// Waits until `/readyz` reports this state: a silent store is detected only after its timeout.
 async fn is_ready(server: &Server, ready: bool) {
     let says = async {
         while status(server, "GET /readyz").await.0 != if ready { 200 } else { 503 } {
@@ -162,8 +162,8 @@ fn relaxed(waits: &Waits) -> (u64, u64) {
     (waits.broken.load(Ordering::Relaxed), waits.refused.load(Ordering::Relaxed))
 }
 
-/// Three servers share one witness. Their store is restored to an old backup twice, while the servers
-/// serve.
+/// Three servers share one witness. Their store is restored to an old backup twice: under running servers,
+/// and after all servers were killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restored_store_with_a_guard_hands_out_no_duplicates() {
     let Some(engine) = Engine::start("postgres").await else { return };

@@ -38,7 +38,7 @@ pub(crate) struct Figures {
     pub(crate) lasted: Duration,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) next: u64,
-    /// The sums over servers that ended in order.
+    /// The sums over servers that had an orderly end.
     pub(crate) ended: Totals,
     pub(crate) waits: Arc<Waits>,
     pub(crate) befell: [u32; Fault::NAMES.len()],

@@ -1,6 +1,6 @@
-//! Guarded processes over five stores. The stores are killed and restored while sequences are revoked,
-//! removed and imported. No id is a duplicate, a restore needs no operator, and the doctor reports no error
-//! for a sound store.
+//! Guarded processes over five stores. One event after the other, stores are killed or restored, and
+//! sequences are revoked, removed or imported. No id is a duplicate, a restore needs no operator, and the
+//! doctor reports no error for a sound store.
 //!
 //! For `IDMILL_SOAK_SECONDS` and `IDMILL_SOAK_SEED`, see `main.rs`.
 
@@ -17,7 +17,7 @@ use crate::processes::Processes;
 use crate::restored::Restored;
 use crate::setting;
 
-/// How long a store may take to recover: a guard against hanging.
+/// Timeout after which a store that does not recover fails the test.
 const LONG: Duration = Duration::from_secs(120);
 /// More than the number of ids that processes have reserved but not printed.
 const MARGIN: u64 = 100_000;
@@ -152,7 +152,7 @@ impl Soak {
         self.no_alarm(at);
     }
 
-    /// Restores the last backup, while processes run or after all have ended.
+    /// Restores this copy, while processes run or after all were killed.
     async fn put_back(&mut self, at: usize, copy: &str, ended: bool) {
         if ended || self.stores[at].restored.needs_an_end() {
             self.processes.kill_all();

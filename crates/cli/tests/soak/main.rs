@@ -1,5 +1,5 @@
 //! Servers over PostgreSQL and etcd, under load and random faults. No id is a duplicate, memory stays flat,
-//! and clients that switch servers are answered.
+//! and clients get no permanent error.
 //!
 //! `IDMILL_SOAK_SECONDS` (20) is the duration, `IDMILL_SOAK_SEED` selects the faults.
 

@@ -23,7 +23,7 @@ pub(crate) enum Fault {
     Forgotten,
     /// Connections to the engine are refused for this time.
     Refused(Duration),
-    /// A hostile client: the server, its kind, its duration, and the seed of its input.
+    /// A hostile client: its server, and the client's kind, duration and seed.
     Hostile(usize, usize, Duration, u64),
 }
 

@@ -10,7 +10,8 @@ use fastrand::Rng;
 use idmill::Status;
 use tokio::time::sleep;
 
-/// One line per store: its name, which is also the name of the sequence, and its URL.
+/// Environment variable with one line per store: the name of the store, which is also that of the sequence,
+/// and the URL.
 const STORES: &str = "IDMILL_SOAK_STORES";
 
 /// Not a test: the main function of each process.

@@ -57,7 +57,7 @@ impl Restored {
         has_modes.then(|| format!("{}&mode=ro", self.url))
     }
 
-    /// Returns whether no process may have the store open during a restore.
+    /// Returns whether all processes must end before a restore.
     pub(crate) fn needs_an_end(&self) -> bool {
         self.engine.is_none()
     }

@@ -14,7 +14,7 @@ use crate::figures::{Figures, Memory};
 use crate::plan::Fault;
 
 const SERVERS: usize = 3;
-/// How long a server may take to recover after its engine: a guard against hanging.
+/// Timeout after which a server that does not recover fails the test.
 const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) struct Trio {

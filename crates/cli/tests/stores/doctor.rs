@@ -31,7 +31,7 @@ async fn doctor_finds_ids_in_use_on_postgres() {
     let doctor = ["doctor", "--check", &check];
     let ran = user.run(&doctor);
     assert!(ran.code == 7 && ran.out.contains("90 is in use, and the next id is 6"), "{ran:?}");
-    // The store's sequence ends at 2^64 - 1, the column at 2^31 - 1.
+    // The store's sequence ends at 2^63 - 1, the column at 2^31 - 1.
     assert!(ran.out.contains("(integer) holds ids up to 2147483647"), "{ran:?}");
     assert_eq!(user.run(&[&doctor[..], &["--fix"]].concat()).code, 6);
     assert_eq!(user.done(&["next", "orders"]), "91\n");

@@ -5,7 +5,7 @@ use idmill_testing::engines::Engine;
 use crate::ONE;
 use crate::common::Place;
 
-/// Tests pairs of URLs for the same place, with `{}` for the engine's address.
+/// Tests pairs of URLs for the same server, with `{}` for its address and `{port}` for its port.
 async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     let _one = ONE.lock().await;
     let Some(engine) = Engine::start(engine).await else { return };
@@ -14,7 +14,7 @@ async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     let url = |url: &str| url.replace("{}", &engine.address().to_string()).replace("{port}", &port);
     for [store, witness] in pairs {
         let (store, witness) = (url(store), url(witness));
-        // Both the store and the witness exist and have been used.
+        // Draw from both URLs first, so that the store and the witness exist.
         for store in [&store, &witness] {
             let drawn = place.run(&["next", "orders", "--store", store]);
             assert_eq!(drawn.code, 0, "{store}: {drawn:?}");
@@ -27,8 +27,8 @@ async fn refused(engine: &str, pairs: &[[&str; 2]], said: &str) {
     }
 }
 
-/// One promotion rolls back both the store and the witness, whatever the database, the schema or the user
-/// is called.
+/// The promotion of the server's standby rolls back the store and the witness, even if both are in different
+/// databases.
 #[tokio::test]
 async fn witness_on_the_same_postgres_is_refused() {
     let store = "postgres://postgres@{}/postgres?timeout=30s";

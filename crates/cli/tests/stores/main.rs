@@ -11,7 +11,7 @@ use idmill_testing::engines::Engine;
 use serde_json::Value;
 use tokio::sync::Mutex;
 
-/// One engine at a time: a small machine has too little memory for all of them.
+/// Only one engine runs at a time: a small machine has too little memory for all engines.
 static ONE: Mutex<()> = Mutex::const_new(());
 
 /// A password that must not appear in any output.
@@ -20,8 +20,8 @@ const PASSWORD: &str = "hunter2";
 /// A store, as a user specifies it.
 #[derive(Clone, Copy)]
 struct Case {
-    /// Each `{}` stands for the address of the engine at the same position. The timeout is for a running
-    /// engine.
+    /// Each `{}` stands for the address of the engine at the same position. `suffer` lowers the timeout for a
+    /// store that is down.
     url: &'static str,
     engines: &'static [&'static str],
     /// Number of ids that the first command takes from the durable counter. A window takes more than the
@@ -294,7 +294,7 @@ impl Case {
         let changed = user.json(&["set", "orders", "--next", "5000"]);
         assert_eq!(changed["after"]["next"], 5000);
         assert_eq!(user.json(&["show", "orders"]), changed["after"]);
-        // A window serves its own ids for a while if its global counter does not answer in time.
+        // A window serves its own ids for a while if its global counter is slow, so draw several times.
         let tries = if user.url.contains("mode=geo") { 5 } else { 1 };
         let goes_on = (0..tries).any(|_| user.done(&["next", "orders"]) == "5000\n");
         assert!(goes_on, "{tries} draws did not go on at 5000");
@@ -305,8 +305,8 @@ impl Case {
 
     /// Asserts that errors report the address of an engine that is down.
     fn suffer(&self, user: &User, address: &str) {
-        // The store behind a window is contacted first. The engine of this store is running, but may be
-        // busy.
+        // The store behind a window is contacted first. This store's engine is running, but may be busy, so
+        // the timeout stays long.
         let (url, timeout) = match self.down {
             Down::Window => (user.url.clone(), "12s"),
             Down::Store | Down::Never => (user.url.replace("timeout=30s", "timeout=2s"), "4s"),

@@ -1,4 +1,4 @@
-//! The memory store with one bug each.
+//! Memory stores with one bug each.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::patient;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
-    /// After an error, grants the previous range again.
+    /// Every tenth reserve grants the previous range again.
     RepeatsAfterAnError,
     /// Reads, and then writes the computed value.
     ReadsThenWrites,
@@ -37,7 +37,7 @@ pub(crate) enum Bug {
     GoesBeyondMax,
     IgnoresTheCeiling,
     IgnoresStoredBounds,
-    /// Exhausted once, and then starts again.
+    /// Starts again at the end of the sequence.
     Wraps,
     /// Numbers are signed.
     KeepsI64,
@@ -80,7 +80,7 @@ pub(crate) enum Bug {
     ClaimsToHaveSwapped,
     /// Keeps records where the sequences are.
     ListsRecordsAsSequences,
-    /// One record for all names that differ only in case.
+    /// Stores one record for all names that differ only in case.
     FoldsRecords,
     /// Records have at most a hundred bytes.
     CutsRecords,
@@ -93,7 +93,7 @@ pub(crate) struct Broken {
     store: MemoryStore,
     bug: Bug,
     state: Arc<State>,
-    /// One per client.
+    /// This client's block.
     hoard: Arc<Mutex<Option<Grant>>>,
     number: u64,
 }
@@ -214,7 +214,7 @@ impl Broken {
         }
     }
 
-    /// A grant with an error.
+    /// Returns a falsified grant.
     async fn edited(&self, request: &Reserve) -> Result<Grant> {
         let before = self.store.inspect(&request.name).await?;
         let grant = match self.store.reserve(request).await {

@@ -1,4 +1,4 @@
-//! The conformance suite finds bugs: each store has one bug, and the trial that is named for it fails.
+//! The conformance suite finds bugs: each store has one bug, and the trials listed for the bug fail.
 
 #![cfg(unix)]
 
@@ -13,7 +13,7 @@ use idmill::ErrorKind;
 use idmill::store::{MemoryStore, Store};
 use idmill_conformance::{Report, Suite, Timeouts, Verdict, trials};
 
-/// Most bugs show in answers. Bugs that show in waits have their own, shorter timeouts.
+/// Most bugs cause wrong answers. Bugs that cause waits have their own, shorter timeouts.
 fn patient() -> Timeouts {
     Timeouts::default().pause(Duration::from_millis(300))
 }
@@ -144,7 +144,8 @@ fn an_engine_that_forgets_records() {
     );
 }
 
-/// The store refuses the first connections, like an engine after a restart, which trials cause themselves.
+/// The store refuses two of three connections, like an engine that was restarted; trials restart engines
+/// themselves.
 #[test]
 fn engine_that_rejects_first_connections_is_retried() {
     let (store, asked) = (MemoryStore::new(), AtomicU32::new(0));

@@ -29,7 +29,7 @@ const FORGETS: &str = "IDMILL_TEST_TOY_FORGETS";
 // --------------------------------------------------------------------------------------------------------
 // the server
 
-/// Not a test: the engine's process runs it.
+/// Not a test: the main function of the engine's process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server() {
     let (Ok(address), Ok(dir)) = (std::env::var(SERVER), std::env::var(DIR)) else { return };
@@ -434,7 +434,7 @@ impl Store for Toy {
 // ---------------------------------------------------------------------------------------------------------
 // the suite
 
-/// The rows that an engine loses when it starts, in SQL.
+/// The rows that an engine loses when it starts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Forgets {
     Nothing,
@@ -462,7 +462,7 @@ fn engine(dir: PathBuf, forgets: Forgets) -> Daemon {
     daemon.named("toy", "1")
 }
 
-/// The suite of a client with a bug. `test` is the calling test, so that other processes can reach it.
+/// The suite of a client with a bug. `test` is the calling test, which worker processes run, too.
 pub(crate) fn suite(bug: Bug, forgets: Forgets, test: &str) -> (Suite, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let connect = move |endpoint| async move {

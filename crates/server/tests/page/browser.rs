@@ -12,7 +12,7 @@ use thirtyfour::prelude::*;
 use thirtyfour::{ChromiumLikeCapabilities, Key};
 use tokio::time::sleep;
 
-/// Flags that keep the browser off other hosts, and let it store nothing.
+/// Flags for a headless browser that contacts no other hosts.
 const FLAGS: [&str; 8] = [
     "--headless",
     "--no-sandbox",
@@ -42,7 +42,7 @@ pub(crate) struct Browser {
     _profile: TempDir,
 }
 
-/// The WebDriver process, and with it the browser that it started.
+/// The WebDriver process. A drop also kills the browser that the process started.
 struct Process(Child);
 
 impl Drop for Process {
@@ -76,7 +76,7 @@ impl Browser {
         browser
     }
 
-    /// Sends a command of the browser's own protocol, which WebDriver lacks.
+    /// Sends a command of the Chrome DevTools Protocol, for what WebDriver cannot do.
     pub(crate) async fn cdp(&self, method: &str, parameters: Value) -> Value {
         self.driver.cdp().send_raw(method, parameters).await.unwrap()
     }
@@ -109,7 +109,7 @@ impl Browser {
         panic!("never came: {expression}\nthe page shows: {shown}");
     }
 
-    /// Waits until an expression of a cell's text `it` is true.
+    /// Waits until an expression is true, in which `it` is the text of the cell.
     pub(crate) async fn until_cell(&self, name: &str, cell: &str, expression: &str) {
         self.until(&format!("((it) => {expression})({})", cell_of(name, cell))).await;
     }

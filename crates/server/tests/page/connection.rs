@@ -55,7 +55,8 @@ async fn ended_server_shows_not_connected_and_is_polled_again() {
     again.abort();
 }
 
-/// Neither a host that has disappeared nor a stopped process closes its connections.
+/// A host that has disappeared closes no connections, nor does a stopped process: the page must detect the
+/// silence.
 #[tokio::test(flavor = "multi_thread")]
 async fn silent_server_is_shown_as_not_connected() {
     let server = Running::over(with_orders().await).await;

@@ -13,7 +13,8 @@ use crate::browser::Browser;
 use crate::common::Running;
 use crate::load::draws;
 
-/// Returns texts with a contrast below 4.5 to their background, and lines below 3.
+/// Returns the number of checked parts, the texts with a contrast below 4.5, and the borders and lines below
+/// 3.
 const FAINT: &str = "(() => {
     const parts = (colour) => colour.match(/[\\d.]+/g).map(Number);
     const light = ([r, g, b]) => [r, g, b].map((v) => v / 255)

@@ -1,7 +1,7 @@
 //! The page for operators, in a real browser. `ci/steps/page` installs the browser and runs these tests.
 
 mod browser;
-#[allow(dead_code)] // each of the two targets uses some of it
+#[allow(dead_code)] // each test target uses only a part of this module
 #[path = "../server/common.rs"]
 mod common;
 mod connection;

@@ -64,9 +64,9 @@ async fn read_aloud(browser: &Browser) -> Value {
 async fn store_outage_and_recovery_are_shown_with_the_reason() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_secs(1))).await;
-    // The first client needs more ids than are left, so the second client draws these. When the first client
-    // gives up, it returns its ids. Until the second client has drawn them, the sequence is `failing`, so
-    // wait for each text.
+    // The first client may take the last ids in memory, and wait for more. When this client gives up, its ids
+    // return to memory. Until the second client has drawn these ids, the sequence is `failing`, so wait for
+    // each text.
     let loads = [&[("orders", 50)], &[("orders", 1)]].map(|each| draws(server.resp, each));
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("orders", "health", "it === 'serving'").await;

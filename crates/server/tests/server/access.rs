@@ -86,10 +86,9 @@ async fn over_http_a_token_allows_the_same() {
     assert_eq!((ready.status(), ready.text().await.unwrap().as_str()), (StatusCode::OK, "ready\n"));
 }
 
-/// The greetings of client libraries, unchanged: redis-py 8, node-redis 6, ioredis 6, jedis 8, lettuce 7
-/// and go-redis 9, with each version of the protocol. Most of the greetings must succeed.
-/// `MAINT_NOTIFICATIONS` is not supported, because the server never changes its address; the libraries
-/// accept the error.
+/// The greetings of client libraries, unchanged: redis-py 8, node-redis 6, ioredis 6, jedis 8, lettuce 7 and
+/// go-redis 9, with each version of the protocol. Only `MAINT_NOTIFICATIONS` may fail, because the server
+/// never changes its address; the libraries accept the error.
 #[tokio::test]
 async fn greetings_of_client_libraries_are_answered() {
     let secret = Secret::fresh().unwrap();

@@ -34,8 +34,8 @@ impl io::Write for Log {
     }
 }
 
-/// A second subscriber. With several subscribers, `tracing` combines their filters. With only one, it
-/// caches the filter of the first thread, which may belong to a test without a subscriber.
+/// A second subscriber. With several subscribers, `tracing` combines their filters. With only one subscriber,
+/// `tracing` caches the filter of the first thread, which may belong to a test without a subscriber.
 static OTHER: LazyLock<Dispatch> = LazyLock::new(|| {
     let subscriber = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE);
     Dispatch::new(subscriber.with_writer(io::sink).finish())
@@ -258,7 +258,7 @@ async fn rejections_log_few_lines_and_are_all_counted() {
     // The log limits refusals of callers with a token and of callers without one separately.
     assert_eq!(administer(&server, Method::DELETE, "orders", "wrong", "").await.as_u16(), 401);
     assert_eq!((&log.last()["by"], &log.last()["outcome"]), (&Value::Null, &"refused".into()));
-    // Completed acts are always logged.
+    // The limit does not apply to completed acts.
     assert_eq!(
         administer(&server, Method::DELETE, "orders", tokens.operator.reveal(), "").await.as_u16(),
         204

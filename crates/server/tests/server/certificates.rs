@@ -95,7 +95,7 @@ async fn replaced_authority_keeps_connected_clients() {
     assert_eq!(&answer, b":3\r\n");
 }
 
-/// Sends the same greeting as TLS 1.1 and as 1.2, so that only the version can cause the refusal.
+/// Sends the same greeting as TLS 1.0, 1.1 and 1.2, so that only the version can cause the refusal.
 #[tokio::test]
 async fn older_versions_of_tls_are_refused() {
     let authority = Authority::new();

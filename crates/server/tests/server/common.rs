@@ -70,7 +70,7 @@ pub(crate) async fn with_orders() -> FaultyStore {
     store
 }
 
-/// A memory store that counts requests, and can be made to reject all requests.
+/// A memory store that counts reserves, creations and inspections, and can be made to reject these.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watched {
     pub(crate) memory: FaultyStore,

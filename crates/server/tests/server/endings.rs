@@ -85,7 +85,7 @@ async fn unreachable_store_serves_memory_then_tryagain() {
     assert!(next > last, "{next} after {last}");
 }
 
-/// The idle client keeps its connection open for a next request, which would not be answered.
+/// The client keeps its connection open for later requests. The shutdown must not wait for these.
 #[tokio::test]
 async fn idle_http_client_does_not_delay_shutdown() {
     let server = Running::over(with_orders().await).await;

@@ -94,7 +94,7 @@ async fn names_of_clients_are_short() {
     assert_eq!(client.ask("CLIENT GETNAME").await, "$64");
 }
 
-/// Neither a line without an end nor a word of a gigabyte is buffered.
+/// A line without an end is not buffered.
 #[tokio::test]
 async fn endless_input_is_disconnected_early() {
     let server = Running::over(FaultyStore::new()).await;
@@ -173,10 +173,10 @@ async fn clients_of_http_have_places_too() {
     };
     let answer = asked("/v1/sequences").await;
     assert!(answer.starts_with("http/1.1 503") && answer.contains("retry-after"), "{answer}");
-    // An orchestrator would kill a server that does not answer its probe.
+    // Probes are answered above the limit: an orchestrator would kill a server that does not answer.
     let answer = asked("/healthz").await;
     assert!(answer.starts_with("http/1.1 200") && answer.contains("connection: close"), "{answer}");
-    // Silent clients can take all places for probes: further clients are turned away immediately.
+    // If silent clients take all connections for probes, further clients are rejected immediately.
     let silent: Vec<_> =
         futures_util::future::join_all((0..40).map(|_| TcpStream::connect(server.http))).await;
     let mut last = Client(TcpStream::connect(server.http).await.unwrap());

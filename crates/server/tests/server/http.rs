@@ -205,7 +205,8 @@ async fn body_is_an_object_and_numbers_are_exact() {
     }
 }
 
-/// A page of another site can observe whether an element loads, but not the answer.
+/// A page of another site can observe whether an element loads, so the server rejects all such requests
+/// alike.
 #[tokio::test]
 async fn other_sites_learn_nothing_from_fetches() {
     let server = Running::over(with_orders().await).await;

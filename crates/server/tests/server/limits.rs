@@ -110,7 +110,7 @@ async fn transaction_over_the_request_limit_draws_nothing() {
     assert_eq!(shop.ask("INCR s").await, ":701");
 }
 
-/// Commands that are queued without a token would be free.
+/// Commands that are queued without a token would not count towards the limit.
 #[tokio::test]
 async fn transaction_with_a_login_in_it_draws_nothing() {
     let secret = Secret::fresh().unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::common::Running;
 use crate::page::Events;
 
-/// The description, and the operations that were tested.
+/// The OpenAPI description, and the operations that were tested.
 struct Described {
     text: Value,
     tried: BTreeSet<String>,

@@ -276,7 +276,7 @@ async fn trouble_has_a_start_time_and_a_rate() {
     assert_eq!(row(&mended, "orders")["since"], Value::Null);
 }
 
-/// Other programs add parameters to links.
+/// The page ignores parameters that programs add to links.
 #[tokio::test]
 async fn link_with_unknown_parameters_serves_the_page() {
     let server = Running::over(FaultyStore::new()).await;
@@ -310,7 +310,8 @@ async fn page_responses_forbid_caching_framing_and_sniffing() {
     }
 }
 
-/// A foreign domain that resolves to this machine would put its pages on the same site.
+/// If a foreign domain resolved to this machine, a browser would let its pages call the server (DNS
+/// rebinding).
 #[tokio::test]
 async fn foreign_host_is_rejected_without_access_control() {
     let ask = async |server: &Running, host: &str| {

@@ -100,7 +100,7 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     assert!(log.text().contains("the store answers again"));
 }
 
-/// The store returns a permanent error that does not concern one sequence, as for a replaced file.
+/// The store returns a permanent error that concerns all sequences, as for a replaced file.
 #[tokio::test]
 async fn server_is_not_ready_while_its_store_refuses_everything() {
     let ((log, _guard), store) = (Log::begin(), Watched::default());
@@ -124,7 +124,7 @@ async fn server_is_not_ready_while_its_store_refuses_everything() {
     until_ready(&server).await;
 }
 
-/// A removed sequence fails with the same kind of error, but other sequences are served.
+/// A removed sequence also fails with a `StoreViolation`, but other sequences are served.
 #[tokio::test]
 async fn removed_sequence_does_not_make_the_server_unready() {
     let store = with_orders().await;

@@ -24,7 +24,7 @@ async fn refused(client: &mut Client) {
     }
 }
 
-/// Waits until a draw succeeds, at most a few seconds.
+/// Waits until a draw succeeds, for about ten seconds at most.
 async fn until_drawn(client: &mut Client) {
     for _ in 0..100 {
         if client.ask("INCR orders").await.starts_with(':') {

@@ -36,7 +36,7 @@ impl Authority {
         self.directory.path().join(name)
     }
 
-    /// Signs a certificate for `localhost`, and returns the files of it and its key.
+    /// Signs a certificate for `localhost`, and returns the files of the certificate and of its key.
     pub(crate) fn signs(&self, name: &str) -> [PathBuf; 2] {
         self.signs_with(name, |_| {})
     }

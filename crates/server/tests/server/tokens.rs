@@ -74,7 +74,7 @@ async fn transaction_ends_with_the_token_that_began_it() {
     }
 }
 
-/// A kept connection has no rights: each request uses its own token.
+/// A keep-alive connection has no rights: each request uses its own token.
 #[tokio::test]
 async fn each_http_request_is_authenticated() {
     let (server, access, secret, _) = served().await;

@@ -79,7 +79,7 @@ async fn buffered_transaction_has_a_size_limit() {
     assert!(client.ask("EXEC").await.starts_with("-EXECABORT"));
 }
 
-/// Libraries send `INFO` with each connection.
+/// Libraries send `INFO` on each connection, so it omits sequences.
 #[tokio::test]
 async fn info_lists_sequences_on_request() {
     let secrets = [Secret::fresh().unwrap(), Secret::fresh().unwrap()];
@@ -157,7 +157,7 @@ async fn request_that_repeats_ids_is_rejected_with_a_fix() {
     assert_eq!(client.id("INCR orders").await, 1);
 }
 
-/// Only a line of words can be an HTTP request.
+/// `GET /x` is an HTTP request only if `HTTP/` follows.
 #[tokio::test]
 async fn name_that_begins_with_a_slash_is_a_name() {
     let server = Running::over(FaultyStore::new()).await;
@@ -191,7 +191,8 @@ async fn both_protocol_versions_are_supported() {
     assert!(answers.ends_with("+OK\r\n"), "{answers}");
 }
 
-/// Several servers draw from the same sequence. A block that another reserve splits is skipped.
+/// Several servers draw from the same sequence. If another server's range splits a block, the block is
+/// skipped.
 #[tokio::test]
 async fn block_is_contiguous_with_concurrent_servers() {
     let store = FaultyStore::new();
