@@ -1,4 +1,4 @@
-//! Administration through the sequences, and every blocking twin.
+//! Administration through `Sequences`, and the blocking forms of async calls.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ fn program_without_a_runtime_can_use_every_call() {
     assert_eq!(ids.blocking().inspect("orders").unwrap_err().kind(), ErrorKind::Closed);
 }
 
-/// Where a wait could never end, each twin immediately returns an error that names the method to use.
+/// Where a wait could never end, each blocking call immediately returns an error that names the async method.
 #[tokio::test]
 async fn blocking_call_on_a_runtime_names_the_async_method() {
     let ids = Sequences::new(FaultyStore::new()).unwrap();
@@ -58,7 +58,7 @@ async fn blocking_call_on_a_runtime_names_the_async_method() {
     }
 }
 
-/// A task whose budget is used up is not woken when it waits for more.
+/// A blocked task without tokio budget is never woken, so a blocking call must not need budget.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_twin_waits_outside_of_the_tasks_budget() {
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
@@ -113,7 +113,7 @@ async fn cancelled_revoke_drops_ids_in_memory() {
     }
 }
 
-/// The store's work runs on the store's runtime, on whichever thread the future is polled.
+/// The store's work runs on the store's runtime, whichever thread polls the future.
 #[test]
 fn administration_needs_no_runtime_of_the_caller() {
     let ids =

@@ -20,7 +20,7 @@ fn open(order: Order, watermark: u64) -> Allocator<u64> {
 
 fn open_over(store: Arc<dyn Store>, order: Order, watermark: u64) -> Allocator<u64> {
     let ids = Sequences::builder(store).own_thread().start().unwrap();
-    // Outlasts the test.
+    // Enough for the whole test.
     let step = 40 * DRAWS;
     let sequence =
         ids.sequence::<u64>("o").step(step).watermark(watermark).order(order).open_blocking().unwrap();
@@ -96,7 +96,7 @@ fn blocks_and_thread_blocks_allocate_nothing() {
     });
 }
 
-/// A thread's block costs the memory of that thread, and little for every other live thread.
+/// A thread's first draw allocates one block, and a few bytes for each other live thread.
 #[test]
 fn thread_blocks_take_memory_in_proportion_to_the_threads() {
     const LIVE: u64 = 600;

@@ -24,7 +24,7 @@ async fn ids_start_at_one_and_grow_by_one() {
     }
 }
 
-/// The first published attempt at batches moved its counter to 991 here.
+/// The first published implementation of batches advanced its counter to 991 in this test.
 #[tokio::test]
 async fn hundred_callers_at_step_ten_advance_the_counter_by_100() {
     let store = FaultyStore::new();
@@ -258,7 +258,7 @@ async fn store_reset_takes_effect_with_the_next_range() {
     assert_eq!(orders.snapshot().identity.unwrap().epoch, 1);
 }
 
-/// Ids from before the reset and ids from after it could contain duplicates.
+/// If a take mixed ids from before and after a reset, it could contain duplicates.
 #[tokio::test]
 async fn a_take_across_a_reset_is_all_from_after_it() {
     let store = FaultyStore::new();
@@ -289,7 +289,7 @@ async fn a_store_that_was_restored_to_an_earlier_time_is_refused() {
     assert_eq!(error.kind(), ErrorKind::StoreViolation);
     assert!(error.to_string().contains("went back in time"), "{error}");
 
-    // A reset that was made after the backup is lost too.
+    // The restore of a backup also undoes a later reset.
     let name = idmill::SequenceName::new("o").unwrap();
     let change = idmill::store::Change::new().next(2).backwards(true);
     let backup = store.snapshot();

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 const NAME: &str = "counted";
 const THREADS: usize = 3;
 
-/// An event. The numbers choose threads, blocks and amounts.
+/// An event. The numbers choose threads, amounts and faults.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Next,

@@ -1,10 +1,10 @@
-//! All types shared between threads are imported through `src/sync.rs`, so that the models in `loom-tests/`
-//! cover them.
+//! All atomics, locks and lock-free types are imported through `src/sync.rs`, so that the models in
+//! `loom-tests/` cover them.
 
 use std::fs;
 use std::path::Path;
 
-/// Only `src/sync.rs` may name these.
+/// Only `src/sync.rs` may contain these paths.
 const PRIMITIVES: [&str; 7] = [
     "std::sync::atomic",
     "std::sync::Mutex",
@@ -15,7 +15,7 @@ const PRIMITIVES: [&str; 7] = [
     "loom::",
 ];
 
-/// Outside of the facade: a counter that is part of no protocol, as its comment says.
+/// Permitted uses outside of the facade: a counter that does not affect the protocol.
 const EXCEPTIONS: [(&str, &str); 1] = [("src/sequence/state.rs", "static KEY")];
 
 fn visit(folder: &Path, found: &mut Vec<String>, files: &mut usize) {

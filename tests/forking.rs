@@ -1,4 +1,4 @@
-//! A process that forks while it has ids in memory. Its child gets a copy of them.
+//! A process that forks while it has ids in memory. The child gets a copy of these ids.
 #![cfg(unix)]
 
 use std::process::{Command, ExitStatus, Stdio};
@@ -9,7 +9,7 @@ use fork::{Fork, fork, waitpid_nohang};
 use idmill::store::MemoryStore;
 use idmill::{Allocator, Order, Result, Sequences};
 
-/// Longer than the slowest machine takes.
+/// Longer than a process takes on the slowest machine.
 const LONG: Duration = Duration::from_secs(60);
 /// The directory for the reports of both sides; set for the process that forks.
 const REPORTS: &str = "IDMILL_TEST_FORK";
@@ -21,7 +21,7 @@ const TAKES: &str = "IDMILL_TEST_FORK_TAKES";
 const STEP: u64 = 10;
 const DRAWS: usize = 30;
 
-/// Not a test: the process that forks, which runs nothing else.
+/// Not a test: the tests below run this function in a new process, which forks.
 #[test]
 fn process() {
     let Ok(reports) = std::env::var(REPORTS) else { return };
@@ -56,7 +56,7 @@ fn process() {
     }
 }
 
-/// Takes, reads the snapshot and closes the sequences in a child. Reports each result.
+/// Takes ids, reads the snapshot and closes the sequences in a child. Reports each result.
 fn takes_and_ends(ids: &Sequences, sequence: &Allocator<u64>) -> String {
     let taken = sequence.blocking(Duration::from_secs(30)).take(2 * STEP).unwrap_err();
     let snapshot = sequence.snapshot();
@@ -111,8 +111,8 @@ fn forked(setting: Option<&str>) -> (String, String) {
     (read("parent"), read("child"))
 }
 
-/// Number of ids that the child drew. All of them were in memory at the fork. Every other draw returned the
-/// error that the process was forked.
+/// Returns the number of ids that the child drew. Checks that these ids were in memory at the fork, and that
+/// all other draws failed because of the fork.
 fn ids_of_a_child(child: &str, last: u64) -> usize {
     let (ids, rest): (Vec<_>, Vec<_>) =
         child.lines().take(DRAWS).partition(|line| line.parse::<u64>().is_ok());
@@ -136,7 +136,7 @@ fn forked_child_gets_an_error_and_its_parent_continues() {
         all,
         "the fork does not change the parent's ids"
     );
-    // The draw of the range's 8th id crosses the watermark.
+    // The draw of id 8 crosses the watermark, and the signal detects the fork.
     assert!(ids_of_a_child(&child, 8) <= 7, "{child}");
 }
 

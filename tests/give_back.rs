@@ -182,7 +182,7 @@ async fn give_back_not_at_the_end_of_its_sequence_is_rejected() {
 #[derive(Debug)]
 struct Delayed {
     store: FaultyStore,
-    /// In milliseconds. After the last one, delays are random.
+    /// Milliseconds for each give-back in turn; later delays are random.
     delays: Mutex<Vec<u64>>,
     rng: Mutex<Rng>,
 }
@@ -249,7 +249,7 @@ async fn give_back_of_another_process_is_honest() {
     assert_eq!(orders.snapshot().failures, 0);
 }
 
-/// Draws, and takes with cancellations. Returns all ids that it got.
+/// Takes ids, and cancels some takes. Returns all ids of the other takes.
 async fn busy(orders: &Allocator<u64>, mut rng: Rng) -> Vec<u64> {
     let mut got = Vec::new();
     for _ in 0..40 {

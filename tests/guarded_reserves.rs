@@ -11,12 +11,12 @@ use idmill::store::{Bounds, MemoryStore, Page, Reserve, Store, StoreFuture};
 use idmill::{Allocator, Result, SequenceName, Sequences};
 use idmill_guard::{Guarded, Ledger, Ledgers, MemoryWitness, Witness, Write};
 
-/// Fewer in a debug build, to save time.
+/// Number of ids: fewer in a debug build, to save time.
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 4] = [100, 1_000, 10_000, 100_000];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Counts its calls. A batch is one call.
+/// A witness that counts calls. A batch is one call.
 #[derive(Debug, Default)]
 struct Counting {
     witness: MemoryWitness,
@@ -85,7 +85,7 @@ fn each_reserve_takes_one_read_and_one_claim_a_draw_none() {
             let ids = sequence("counted").step(step).watermark(watermark).open_blocking().unwrap();
             assert_eq!(witness.counts(), (0, 0), "opening does not use the witness");
             draw(&ids, IDS);
-            // The same actor serves this sequence, and first handles all earlier signals of the other.
+            // The same actor serves this sequence, and first handles all earlier signals of `counted`.
             draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
             let reserves = ids.snapshot().reserves;
             assert_eq!(reserves, (IDS + watermark).div_ceil(step), "step {step}, watermark {watermark}");

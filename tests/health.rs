@@ -57,7 +57,7 @@ async fn troubled_sequences_are_listed_worst_first_with_reason() {
     assert!(ids.health().is_ready());
 }
 
-/// Without traffic there are no draws, and without draws there are no calls to the store.
+/// Without draws, nothing calls the store. So a probe must trigger a reserve.
 #[tokio::test(start_paused = true)]
 async fn a_probe_alone_notices_that_the_store_is_back() {
     let store = FaultyStore::new();
@@ -145,7 +145,7 @@ async fn snapshot_reports_store_position_and_latency() {
     }
 }
 
-/// The store is called again after a while. Until it grants, its last answer stays valid.
+/// The store is called again every 30 s. Until the store grants ids, the sequence stays ended.
 #[tokio::test(start_paused = true)]
 async fn exhausted_sequence_stays_ended_without_draws() {
     let store = FaultyStore::new();

@@ -17,7 +17,7 @@ fn process(store: &MemoryStore) -> Sequences {
     Sequences::new(store.clone()).unwrap()
 }
 
-/// Ten ids per reserve, and none ahead.
+/// Opens the sequence: ten ids per reserve, and no prefetch.
 async fn open(ids: &Sequences) -> idmill::Result<Allocator> {
     ids.sequence::<u64>("s").step(10).watermark(0).await
 }
@@ -60,7 +60,7 @@ async fn missing_sequence_is_not_recreated_after_grants() {
     let error = open(&ids).await.unwrap_err();
     assert!(error.to_string().contains("idmill create s --start N"), "opened once more: {error}");
     assert!(store.inspect(&name()).await.unwrap().is_none());
-    // An administrator recreates it above all ids in use.
+    // An administrator recreates the sequence above all ids in use.
     store.create(&name(), Bounds::new(21, 1000).unwrap()).await.unwrap();
     assert_eq!(draw(&s, 2).await, [21, 22]);
 }
@@ -182,7 +182,7 @@ async fn batch_is_answered_before_its_repairs_end() {
     let all = join_all((0..21).map(sequence)).await.into_iter().collect::<Result<Vec<_>, _>>().unwrap();
     join_all(all.iter().map(|s| draw(s, 10))).await;
     let backup = store.snapshot();
-    // All but the first lose ten ids.
+    // Each sequence but the first loses ten ids.
     join_all(all[1..].iter().map(|s| draw(s, 10))).await;
     store.restore(&backup);
     let (began, round_trips) = (Instant::now(), store.reserves());

@@ -1,4 +1,4 @@
-//! Ids in memory that are confirmed, or dropped.
+//! Ids in memory are confirmed at the store in time, or dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +64,7 @@ async fn removal_and_reset_drop_ids_of_an_idle_process() {
         }
         sleep(AGE).await;
         assert_eq!(orders.snapshot().remaining, 0, "removed: {remove}");
-        // After a reset, ids continue. After a removal, an administrator must decide.
+        // After a reset, ids continue. After a removal, draws fail until an administrator acts.
         let next = orders.next().await;
         assert_eq!(next.is_err(), remove, "{next:?}");
     }
@@ -175,7 +175,7 @@ async fn sequence_opened_per_request_keeps_its_ids() {
     assert_eq!(store.reserves(), 1);
 }
 
-/// Ids are dropped even without a maximum age.
+/// Opening a changed sequence drops ids even without a maximum age.
 #[tokio::test]
 async fn open_drops_ids_of_another_identity() {
     for order in [Order::Process, Order::Thread] {

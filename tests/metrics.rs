@@ -115,7 +115,8 @@ fn what_was_evicted_counts_on(reader: &mut Reader) {
     assert_eq!(since(&before, &now, "idmill_gaps_totalrevoked"), 10);
 }
 
-/// Otherwise the counter of draws would have to decrease, and granted ids would not be accounted for.
+/// Ids of a cancelled call stay counted as drawn, since counters cannot decrease, and become a gap, so that
+/// all granted ids are accounted for.
 fn what_a_caller_gave_up_is_drawn_and_dropped(reader: &mut Reader) {
     let before = reader.read();
     let ids = Sequences::builder(FaultyStore::new()).own_thread().start().unwrap();
@@ -156,7 +157,7 @@ fn what_a_block_did_not_hand_out_is_drawn_and_dropped(reader: &mut Reader) {
     assert_eq!((draws, dropped, orders.snapshot().drawn), (11, 9, 2));
 }
 
-/// Ids are not counted as given back before the store has confirmed it.
+/// Ids count as given back only after the store has confirmed the give-back.
 fn what_is_on_its_way_back_is_no_gap(reader: &mut Reader) {
     let before = reader.read();
     let store = FaultyStore::new();
@@ -201,7 +202,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// All values, by name and labels without the sequence's.
+    /// All values, by name and labels, without the label `sequence`.
     fn read(&mut self) -> HashMap<String, u64> {
         let mut seen = HashMap::new();
         for (key, _, _, value) in self.snapshotter.snapshot().into_vec() {

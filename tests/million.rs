@@ -11,10 +11,10 @@ use idmill::store::{
 };
 use idmill::{Error, ErrorKind, IdRange, Result, SequenceName, Sequences};
 
-/// A million in a release build; enough for a measurement in a debug build.
+/// A million in a release build; fewer in a debug build, enough for a measurement.
 const SEQUENCES: u64 = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
-/// The feature `metrics` adds the last recorded values of eleven counters.
+/// Bytes for each sequence: the feature `metrics` adds the last values of eleven counters.
 const MOST: u64 = if cfg!(feature = "metrics") { 900 + 11 * 8 } else { 900 };
 
 /// Grants each sequence its first ids, and stores nothing, so that all memory counted is the allocators'.

@@ -1,5 +1,5 @@
 //! Few threads and few draws, for Miri (`ci/steps/miri`). Miri detects undefined behaviour, and simulates
-//! memory orderings that the machine would never produce. Each seed is another schedule.
+//! memory orderings that the machine would never produce. Each of Miri's seeds gives another schedule.
 
 mod threads;
 

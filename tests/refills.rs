@@ -144,8 +144,8 @@ async fn ids_of_a_rejected_take_stay_in_memory() {
     assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (10, 0));
 }
 
-/// Grants short ranges and takes nothing back, as windows do: the end of the sequence shows only at the
-/// end.
+/// Grants short ranges and takes no ids back, as windows do. Only the last reserve reveals that the sequence
+/// ends.
 #[derive(Debug)]
 struct Short(FaultyStore);
 
@@ -167,7 +167,8 @@ impl Hooks for Short {
 async fn ids_of_a_take_at_the_end_stay_in_memory() {
     let store = Arc::new(Hooked(Short(FaultyStore::new()))) as Arc<dyn Store>;
     let ids = Sequences::new(store).unwrap();
-    // Use a fixed step, as the `idmill` command does: memory can then hold the whole sequence.
+    // Use a fixed step, as the `idmill` command does: it does not limit memory, which can hold the whole
+    // sequence.
     let orders = ids.sequence::<u64>("orders").max(616).step(1).watermark(0).await.unwrap();
     assert_eq!(orders.take(700).await.unwrap_err().kind(), ErrorKind::Exhausted);
     assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (616, 0));
@@ -210,7 +211,7 @@ async fn sequence_does_not_end_while_ids_go_back() {
     assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
 }
 
-/// Reserves, and never returns from reads.
+/// A store whose `inspect` never returns.
 #[derive(Debug)]
 struct HangingReads(FaultyStore);
 

@@ -1,8 +1,8 @@
-//! Reserves for a million ids, at each step: the exact number.
+//! The exact number of reserves for a million ids, at each step.
 //!
-//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve is made
-//! when fewer ids than the watermark are in memory, or a caller waits for one, and for no other reason. So
-//! once all is quiet,
+//! With R reserves of a step each, R × step − N ids are in memory after N were drawn. A reserve is made only
+//! when fewer ids than the watermark are in memory, or a caller waits for an id. So once no reserve is in
+//! flight,
 //!
 //! ```text
 //!   batch:         R = ceil(N / step)
@@ -21,13 +21,14 @@ use std::time::{Duration, Instant};
 use idmill::store::MemoryStore;
 use idmill::{Allocator, Sequences, Snapshot};
 
-/// Fewer in a debug build, to save time.
+/// Number of ids: fewer in a debug build, to save time.
 const IDS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 const STEPS: [u64; 7] = [1, 7, 10, 100, 1_000, 4_096, 1_000_000];
 const THREADS: [u64; 3] = [1, 2, 5];
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// No prefetch; a quarter, as in the published table; and the largest possible.
+/// The watermarks: 0, so no prefetch; a quarter of the step, as in docs/performance.md; and the step, the
+/// maximum.
 fn watermarks(step: u64) -> Vec<u64> {
     let mut all = vec![0, step.div_ceil(4), step];
     all.dedup();
@@ -75,7 +76,7 @@ fn check(threads: u64, step: u64, watermark: u64, seen: &Snapshot) {
     assert!((least..=most).contains(&seen.remaining), "{place}");
 }
 
-/// Starts with empty memory, and draws all ids until no reserve is in flight.
+/// Draws all ids, from empty memory on, and waits until no reserve is in flight.
 fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
     let store = MemoryStore::new();
     let sequences = Sequences::builder(store.clone()).own_thread();
@@ -87,8 +88,8 @@ fn measure(threads: u64, step: u64, watermark: u64) -> Snapshot {
             scope.spawn(|| draw(&ids, IDS / threads));
         }
     });
-    // The same actor serves this sequence, and first handles all earlier signals of the other. The last
-    // prefetch of the other may still be in flight.
+    // The same actor serves this sequence, and first handles all earlier signals of `counted`. The last
+    // prefetch of `counted` may still be in flight.
     draw(&sequence("last").step(1).watermark(0).open_blocking().unwrap(), 3);
     let begun = Instant::now();
     while ids.snapshot().remaining < watermark && begun.elapsed() < TIMEOUT {

@@ -143,7 +143,7 @@ async fn callers_above_max_waiting_wait_then_get_overloaded() {
     }
     assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Deadline).count(), 3);
     assert_eq!(kinds.iter().filter(|kind| **kind == ErrorKind::Overloaded).count(), 5);
-    // Places are released.
+    // The places are free again.
     store.set_faults(Faults::default());
     for expected in 1..=10 {
         assert_eq!(orders.next().await.unwrap(), expected);
@@ -155,7 +155,7 @@ fn runtime_shutdown_closes_all_callers_without_a_hang() {
     let store = FaultyStore::with_faults(Faults::outage());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (ids, orders) = runtime.block_on(async {
-        // One place: one caller waits for the actor, and the others for its place.
+        // With one place, one caller waits for the actor, and the others wait for that place.
         let ids = builder(&store).max_waiting(1).start().unwrap();
         let orders = ids.sequence::<u64>("orders").lazy().unwrap();
         (ids, orders)
@@ -169,8 +169,8 @@ fn runtime_shutdown_closes_all_callers_without_a_hang() {
     while orders.snapshot().waits == 0 {
         std::thread::yield_now();
     }
-    // Usually enough for the others to start waiting, too. If some are not waiting yet, the outcome is the
-    // same.
+    // The sleep is usually long enough for the other callers to start waiting, too. If some are not waiting
+    // yet, the outcome is the same.
     std::thread::sleep(Duration::from_millis(20));
     drop(runtime);
     for caller in waiting {
@@ -196,7 +196,8 @@ fn the_last_one_out_ends_the_actor() {
     }
 }
 
-/// Locks one sequence, as another's transaction does, and counts the round trips that contain it.
+/// Rejects one sequence, as if another transaction locked it, and counts the round trips that contain the
+/// sequence.
 #[derive(Debug, Default)]
 struct Held {
     store: FaultyStore,
@@ -240,7 +241,7 @@ impl Hooks for Held {
     }
 }
 
-/// The store may then wait for it, and no other caller waits.
+/// Alone in its call, the locked sequence delays no other caller.
 #[tokio::test]
 async fn locked_sequence_is_retried_outside_the_batch() {
     let faults = Faults::default().latency(Duration::from_millis(1));

@@ -1,7 +1,8 @@
-//! Many processes over a store that is restored to earlier states, and a witness that may be, too, on a
-//! simulated clock: no id is a duplicate, unless both have lost it.
+//! Many processes over a store and a witness that may be restored to earlier states, on a simulated clock: no
+//! id is a duplicate, unless both store and witness have lost that id.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, `IDMILL_SIM_SEED` reruns one of them.
+//! This test runs a twentieth of the number of worlds in `IDMILL_SIM_SEEDS`. `IDMILL_SIM_SEED` runs only the
+//! world of that seed.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -186,8 +187,8 @@ impl World {
         }
     }
 
-    /// Every few hours an administrator changes the sequence, through the guard or without it. No such
-    /// change permits duplicates.
+    /// An administrator may change the sequence once, through the guard or directly. No such change permits
+    /// duplicates.
     async fn is_administered(&self, rng: &mut Rng) {
         let guarded = Guarded::new(self.store.clone(), Arc::new(self.flaky(rng)));
         let revoke = Change::new().revoke(true);
@@ -205,7 +206,7 @@ impl World {
         }
     }
 
-    /// Every few hours the store or the witness goes back to an earlier moment.
+    /// Within every two hours, the store or the witness may go back to an earlier moment.
     async fn befalls(&self, mut rng: Rng) {
         let mut backups: Vec<(Snapshot, Option<Ledger>)> = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! Many rounds of many threads. Meant for ThreadSanitizer (`ci/steps/tsan`), which reports data races.
+//! Many rounds of many threads. ThreadSanitizer (`ci/steps/tsan`) runs these tests and reports data races.
 //! `IDMILL_STRESS_ROUNDS` sets the number of rounds.
 
 mod threads;

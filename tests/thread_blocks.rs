@@ -1,4 +1,4 @@
-//! Blocks of threads under `Order::Thread`: how they are inherited, how ids grow, and where they are
+//! Blocks of threads under `Order::Thread`: how threads inherit blocks, how ids grow, and how unused ids are
 //! counted.
 
 use std::cell::RefCell;
@@ -31,7 +31,7 @@ fn in_a_thread<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 fn threads_that_draw_once_waste_nothing() {
     let (ids, sequence) = open(Order::Thread, 1000, 64);
     let last = (0..1000).map(|_| in_a_thread(|| sequence.blocking(LONG).next().unwrap())).max().unwrap();
-    // Allows a block for each slot: tests that run concurrently use slots, too.
+    // Allows a block of 64 ids for each of 16 slots: concurrent tests in this process use slots, too.
     assert!(last <= 1000 + 16 * 64, "a thousand ids reach {last}");
     ids.blocking().close().unwrap();
     let snapshot = sequence.snapshot();
@@ -41,8 +41,8 @@ fn threads_that_draw_once_waste_nothing() {
     );
 }
 
-/// Two tasks share a thread: one was waiting for an id, and the other draws from the block that the thread
-/// takes over.
+/// A new thread polls a waiting call to its end, and then draws. The block that the thread inherits has
+/// smaller ids, which must be skipped.
 #[test]
 fn new_thread_skips_inherited_ids_below_its_awaited_id() {
     // The actor runs only while this thread is in `block_on`.
@@ -83,7 +83,7 @@ fn new_thread_skips_inherited_ids_below_its_awaited_id() {
     assert!(drawn > waited, "{drawn} came after {waited} in one thread");
 }
 
-/// The rest of an ended thread's block is given to one new thread.
+/// Only one new thread gets the rest of an ended thread's block.
 #[test]
 fn threads_in_turn_and_at_once_grow_and_never_repeat() {
     let (_ids, sequence) = open(Order::Thread, 50, 7);
@@ -134,7 +134,8 @@ fn a_thread_draws_also_in_its_destructors() {
             let (sender, receiver) = std::sync::mpsc::channel();
             in_a_thread(|| {
                 let at_the_end = || Some(DrawsAtTheEnd(sequence.clone(), sender.clone()));
-                // `EARLIER` is destroyed after the library's thread-local state, and `LATER` before it.
+                // Destructors run in reverse order: `LATER`, then the library's thread-local state, then
+                // `EARLIER`.
                 EARLIER.with(|value| value.replace(at_the_end()));
                 if draws_before {
                     sender.send(sequence.try_next()).unwrap();

@@ -1,4 +1,4 @@
-//! Values as people write them: newtypes, text, and data.
+//! Newtypes of ids, and values as text and in serde formats.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -147,7 +147,7 @@ mod data {
         survives::<Snapshot>(&orders.snapshot());
     }
 
-    /// Clients and servers of different versions are used together.
+    /// Clients and servers of different versions exchange this JSON, so old JSON must stay readable.
     #[test]
     fn capabilities_keep_their_earlier_form() {
         let text = r#"{"retry":"gap","durability":"disk","batches":false,"shared":true,"gives_back":false,"records":false}"#;

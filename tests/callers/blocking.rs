@@ -15,8 +15,8 @@ use tokio::task::unconstrained;
 
 use crate::{LONG, builder, invalid, returns};
 
-/// Callers that are in a poll while their runtime ends. Whether one is interrupted at the wrong moment is
-/// chance, which is why many callers poll all the time.
+/// Callers poll while the runtime of the refills ends. A poll at the wrong moment is a matter of chance, so
+/// many callers poll all the time.
 #[test]
 fn callers_queued_during_close_get_closed() {
     for _ in 0..40 {
@@ -64,7 +64,7 @@ fn blocking_call_does_not_exhaust_the_coop_budget() {
     });
 }
 
-/// Makes every blocking call on a thread that must make progress for any of them to return.
+/// Makes every blocking call on a thread that the refills need: no call could ever return.
 fn refuses_to_wait(ids: &Sequences) {
     let orders = ids.sequence::<u64>("lazy").lazy().unwrap();
     invalid(ids.sequence::<u64>("o").open_blocking(), "`.await`");
@@ -128,7 +128,8 @@ fn threads_that_only_belong_to_the_runtime_may_wait() {
     });
 }
 
-/// A paused clock is far ahead of the real one, which a thread without a runtime would use.
+/// The runtime's paused clock is an hour ahead of the real clock, which a plain thread must not use for its
+/// deadline.
 #[test]
 fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -143,7 +144,7 @@ fn a_plain_thread_reckons_by_the_clock_of_the_refills() {
     });
 }
 
-/// The reverse: no call waits an hour because the caller's clock is that far ahead.
+/// The caller's paused clock is an hour ahead: the call must not wait an hour for its deadline.
 #[test]
 fn a_paused_caller_reckons_by_the_clock_of_the_refills() {
     returns(|| {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use idmill::store::Store;
 use idmill::{ErrorKind, Result, Sequences, SequencesBuilder};
 
-/// Longer than the slowest machine takes.
+/// Longer than a test takes on the slowest machine.
 const LONG: Duration = Duration::from_secs(60);
 
 fn builder(store: impl Store + 'static) -> SequencesBuilder {

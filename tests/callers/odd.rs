@@ -15,7 +15,7 @@ use tokio::runtime::Builder;
 
 use crate::{LONG, builder, returns};
 
-/// A memory store that misbehaves for the reserves of one sequence.
+/// A memory store that misbehaves in one way.
 #[derive(Debug)]
 struct Odd {
     store: MemoryStore,
@@ -24,9 +24,9 @@ struct Odd {
 
 #[derive(Debug)]
 enum Way {
-    /// `odd` blocks its thread until this is set.
+    /// A reserve of `odd` blocks its thread until the flag is set.
     Blocks(Arc<AtomicBool>),
-    /// `odd` never returns, and panics when it is dropped.
+    /// A reserve of `odd` never returns, and panics when it is dropped.
     PanicsOnDrop,
     /// `capabilities` panics.
     CannotSay,

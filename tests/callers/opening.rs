@@ -1,4 +1,4 @@
-//! Sequences and runtimes that can or cannot be opened.
+//! Opening sequences, and starting on runtimes: success and failure.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ fn a_runtime_without_timers_is_refused() {
     });
 }
 
-/// In a separate process, whose threads need more memory than the address space has.
+/// Runs in a separate process, whose threads need a larger stack than the address space.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_thread_that_is_not_to_be_had_is_an_error() {

@@ -42,7 +42,7 @@ async fn trying_alone_starts_a_refill() {
     assert_eq!(global.snapshot().reserves, 0);
 }
 
-/// The sequence that these callers try stays empty.
+/// Threads try an empty sequence, and another must be served.
 #[test]
 fn callers_that_only_try_hold_no_other_up() {
     returns(|| {

@@ -24,7 +24,7 @@ pub(crate) struct Caller {
     pub(crate) allocator: Allocator<u64>,
     pub(crate) handle: Handle<u64>,
     pub(crate) block: Option<IdBlock<u64>>,
-    /// The longest pause between calls; exactly that if `calm`.
+    /// The longest pause between calls; every pause if `calm`.
     pub(crate) think: Duration,
     pub(crate) calm: bool,
 }

@@ -1,4 +1,4 @@
-//! The recorded events, which are the only input of the checks.
+//! The recorded events, which the checks compare with the plan and the store.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Ids as start and length, so that large ranges are cheap to count.
 pub(crate) type Span = (u64, u64);
 
-/// How a caller drew. Order is promised within some views and not across others.
+/// How a caller drew. `Order::Thread` promises growth within a view, not across views.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum View {
     Allocator,
@@ -54,7 +54,7 @@ impl Draw {
     }
 }
 
-/// One reserve that a process sent. Without a grant it failed, or its outcome is unknown.
+/// One reserve that a process sent. A reserve without a grant failed, or its outcome is unknown.
 #[derive(Clone, Debug)]
 pub(crate) struct Sent {
     pub(crate) life: usize,
@@ -158,7 +158,7 @@ impl History {
         self.sent[sent].grant = grant;
     }
 
-    /// The reserve was answered or given up.
+    /// Records that the reserve was answered or given up.
     pub(crate) fn is_over(&mut self, sent: usize) {
         let Sent { life, sequence, .. } = self.sent[sent];
         *self.in_flight.entry((life, sequence)).or_default() -= 1;

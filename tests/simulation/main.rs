@@ -1,7 +1,7 @@
-//! Many processes over one faulty store, on a simulated clock: every seed is another world, and the same
-//! seed is the same world.
+//! Many processes over one faulty store, on a simulated clock: each seed generates a different world, and a
+//! rerun generates the same world.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, `IDMILL_SIM_SEED` reruns one of them.
+//! `IDMILL_SIM_SEEDS` sets the number of worlds. `IDMILL_SIM_SEED` runs only the world of that seed.
 
 mod caller;
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use plan::Plan;
 
-/// In a debug build as part of the other tests. CI runs thousands in a release build.
+/// The default of `IDMILL_SIM_SEEDS`, for a debug build. CI runs thousands of worlds in a release build.
 const DEFAULT_SEEDS: u64 = 50;
 
 /// Runs one world. Returns its trace, or the broken promise.

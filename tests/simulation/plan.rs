@@ -22,7 +22,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loss {
     pub(crate) backup: Option<Duration>,
-    /// After the backup.
+    /// Time from backup to loss.
     pub(crate) after: Duration,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct SequencePlan {
     pub(crate) max: u64,
     pub(crate) timeout: Duration,
     pub(crate) block: u64,
-    /// When an administrator sets it back.
+    /// When an administrator resets this sequence.
     pub(crate) resets: Vec<Duration>,
 }
 
@@ -53,9 +53,9 @@ pub(crate) struct ProcessPlan {
     pub(crate) think: Duration,
     pub(crate) store_timeout: Duration,
     pub(crate) max_waiting: usize,
-    /// The maximum duration of each life. The last one lasts until its callers are done.
+    /// The maximum duration of each life but the last, which lasts until its callers are done.
     pub(crate) crashes: Vec<Duration>,
-    /// When it is paused, and for how long.
+    /// When the process is paused, and for how long.
     pub(crate) pauses: Vec<(Duration, Duration)>,
     pub(crate) closes: Option<Duration>,
 }
@@ -87,7 +87,8 @@ impl Plan {
         }
         let sequences = (0..rng.usize(1..=3)).map(|n| sequence(&mut rng, n)).collect();
         let processes: Vec<_> = (0..rng.usize(1..=4)).map(|_| process(&mut rng)).collect();
-        // A repeated grant may belong to another process, which only the store can detect.
+        // Only a single process without crashes can detect `Repeat`: a repeated grant may belong to another
+        // life.
         let alone = processes.len() == 1 && processes[0].crashes.is_empty();
         let (weather, nonsense) = weather(&mut rng, alone);
         // Draw the losses last, so that they do not change the rest of the plan.

@@ -1,4 +1,4 @@
-//! The store as one process sees it: the shared one, with its calls recorded, and unreachable while the
+//! One process's view of the shared store: calls are recorded, and reserves and give-backs wait while the
 //! process is paused.
 
 use std::sync::Arc;
@@ -93,7 +93,7 @@ impl Hooks for Watched {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // Batches for half of the processes, so that both ways are tested.
+        // Every second life uses batches, so that both ways are tested.
         self.store.capabilities().batches(self.life.is_multiple_of(2))
     }
 
@@ -108,8 +108,8 @@ impl Hooks for Watched {
         Box::pin(self.round_trip(requests))
     }
 
-    /// Applied once: a second application would be a bug of the store or the allocator. One in four is in
-    /// flight long after its sender has given up.
+    /// Applies each give-back once: a second application would be a bug of the store or the allocator. One
+    /// give-back in four arrives long after its sender has given up.
     fn give_back<'a>(&'a self, back: &'a GiveBack) -> StoreFuture<'a, Result<bool>> {
         Box::pin(async move {
             self.history.lock().gives_back(self.life, &back.name, back.rest);

@@ -75,7 +75,7 @@ impl World {
         sleep(at).await;
         let next = Some(self.plan.sequences[sequence].start);
         let change = Change::new().next(next).backwards(true);
-        // Recorded before the call, because it may take effect before it returns.
+        // The reset is recorded first, because the call may take effect before it returns.
         self.history.lock().reset(sequence);
         let _ = self.store.set(&self.names[sequence], change).await;
     }

@@ -10,12 +10,12 @@ use crate::world::{Counted, History, World, name};
 
 type Verdict = Result<(), String>;
 
-/// Draws within less time than this are a burst, without a rate.
+/// Draws within a shorter time are a burst, not a rate.
 const BURST: Duration = Duration::from_millis(100);
 /// A window may have this number of ids even if fewer are drawn.
 const SMALL: u64 = 64;
-/// A window has at most this multiple of the ids drawn. A refill makes it up to four times as large. A
-/// process that has not measured a rate takes the size from its mark, which may be larger by half.
+/// A window has at most this multiple of the ids drawn: a refill enlarges the window up to fourfold, and a
+/// process without a measured rate reads the size from the window's mark, which may be too large by half.
 const TIMES: u64 = 6;
 /// Once the faults end, no caller waits longer, except while it waits for a range that a crashed process was
 /// about to put into the window.
@@ -79,7 +79,7 @@ fn everything_is_accounted_for(world: &World, history: &History) -> Verdict {
     Ok(())
 }
 
-/// A miss skips about the draws of `max_skip`, and never more than a block.
+/// A miss skips about the ids drawn within `max_skip`, and never more than a block or the largest request.
 fn bounded(world: &World) -> Verdict {
     let (plan, server) = (&world.plan, world.network.server.lock());
     let largest = plan.processes.iter().map(|process| process.count).max().unwrap_or(0);
@@ -117,7 +117,7 @@ fn everybody_is_served_at_last(world: &World, history: &History) -> Verdict {
     if history.last.len() != world.plan.processes.len() {
         return Err("not every process lived to the end".to_owned());
     }
-    // Others wait for a crashed process until a slow refill ends or its stub expires.
+    // Other processes wait for a crashed process until a slow refill ends or the stub expires.
     let gone = (world.plan.store.longest * 2).max(world.plan.stub);
     let late = history.last.iter().find(|took| took.is_none_or(|took| took > PROMPT + gone));
     match late {

@@ -1,9 +1,9 @@
-//! Processes that share a window in a cache, on a simulated clock: every seed is another world, and the
-//! same seed is the same world. The tier and the window are the library's own, down to the bytes that they
-//! send. The cache and the network are simulated.
+//! Processes that share a window in a cache, on a simulated clock: each seed generates a different world, and
+//! a rerun generates the same world. The tier and the window are the library's own, down to the bytes that
+//! they send. The cache and the network are simulated.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, and this test runs a fifth of them. `IDMILL_SIM_SEED`
-//! reruns one of them.
+//! This test runs a fifth of the number of worlds in `IDMILL_SIM_SEEDS`. `IDMILL_SIM_SEED` runs only the
+//! world of that seed.
 
 mod check;
 mod network;
@@ -17,9 +17,10 @@ use plan::Plan;
 use server::Lie;
 use world::Counted;
 
-/// In a debug build as part of the other tests. CI runs hundreds in a release build.
+/// The default of `IDMILL_SIM_SEEDS`, before the division by `SHARE`. CI runs hundreds of worlds in a release
+/// build.
 const DEFAULT_SEEDS: u64 = 150;
-/// These worlds are larger than the others that the setting counts.
+/// The divisor of `IDMILL_SIM_SEEDS`: these worlds are larger than those of other simulations.
 const SHARE: u64 = 5;
 
 /// Runs one world. Returns the counts of its events, or the broken promise.
@@ -55,7 +56,7 @@ fn found(lie: Lie, fault: &str) {
     idmill_testing::seeds::must_find(&lie, fault, 60, |seed| run(seed, lie));
 }
 
-/// A cache must not do this: with it, every window could repeat ids.
+/// A cache must not bring back an old number: every window could then repeat ids.
 #[test]
 fn a_cache_that_brings_an_old_number_back_is_found() {
     found(Lie::BringsBack, "twice");

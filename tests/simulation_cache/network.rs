@@ -33,7 +33,7 @@ pub(crate) struct Weather {
 pub(crate) struct Network {
     pub(crate) server: Arc<Mutex<Server>>,
     state: Arc<Mutex<State>>,
-    /// Number of server starts. A restart loses all messages in flight.
+    /// Number of server restarts. A restart loses all messages in flight.
     run: watch::Sender<u64>,
 }
 
@@ -44,7 +44,7 @@ struct State {
     rng: Rng,
 }
 
-/// When a message arrives, when its answer leaves, and whether the connection breaks then.
+/// The delays of a message and of its answer, whether the message is executed, and whether it is answered.
 struct Fate {
     there: Duration,
     back: Duration,

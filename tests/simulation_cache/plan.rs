@@ -17,7 +17,7 @@ pub(crate) struct Plan {
     pub(crate) timeout: Duration,
     pub(crate) weather: Weather,
     pub(crate) store: StorePlan,
-    /// The duration of the faults. Afterwards there are none.
+    /// The duration of the faults: no fault begins later.
     pub(crate) lasts: Duration,
     pub(crate) processes: Vec<ProcessPlan>,
     /// The time of each eviction of all items.
@@ -42,9 +42,9 @@ pub(crate) struct ProcessPlan {
     pub(crate) callers: usize,
     /// The maximum number of ids that a caller takes at a time.
     pub(crate) count: u64,
-    /// A caller pauses this long between calls, or up to half as long again.
+    /// Between calls, a caller pauses for this time, plus up to half of it.
     pub(crate) think: Duration,
-    /// The duration of each life. The last one lasts to the end.
+    /// The duration of each life but the last, which lasts to the end.
     pub(crate) crashes: Vec<Duration>,
 }
 
@@ -53,8 +53,8 @@ fn millis(rng: &mut Rng, range: std::ops::Range<u64>) -> Duration {
 }
 
 impl Plan {
-    /// Every fourth world has a working network and store, and only the cache loses items. Another fourth
-    /// is [`restless`](Self::restless).
+    /// Every fourth world has a working network and store, and only the cache loses items and restarts.
+    /// Another fourth is [`restless`](Self::restless).
     pub(crate) fn of(seed: u64, lie: Lie) -> Self {
         let rng = &mut Rng::with_seed(seed);
         let plan = Self::stormy(seed, lie, rng, seed.is_multiple_of(4));

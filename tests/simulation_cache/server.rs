@@ -13,9 +13,9 @@ pub(crate) enum Lie {
     None,
     /// A lost item returns with the number it had some draws before.
     BringsBack,
-    /// Every condition holds.
+    /// The cache ignores every cas.
     IgnoresCas,
-    /// No violation by the cache: the window always has its maximum size, and is checked as if it had not.
+    /// Not a violation by the cache: the window ignores `max_skip`, and the check still applies `max_skip`.
     NeverMindTheRate,
 }
 
@@ -26,7 +26,7 @@ struct Item {
     expires: Option<Instant>,
 }
 
-/// A number that was lost.
+/// A window that was lost with ids left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Miss {
     pub(crate) at: Duration,
@@ -38,7 +38,7 @@ pub(crate) struct Server {
     lie: Lie,
     began: Instant,
     items: BTreeMap<String, Item>,
-    /// A previous number.
+    /// A key and its earlier number.
     old: Option<(String, String)>,
     last_cas: u64,
     pub(crate) misses: Vec<Miss>,
@@ -68,7 +68,7 @@ impl Server {
         }
     }
 
-    /// A new process starts its cas from the beginning.
+    /// Loses all items. The new server starts its cas from the beginning.
     pub(crate) fn restart(&mut self) {
         self.forget();
         self.last_cas = 0;
@@ -151,7 +151,7 @@ impl Server {
     }
 }
 
-/// Number of ids that a number has left.
+/// Number of ids left in the window that `value` encodes.
 fn left(value: &str) -> u64 {
     value.parse().ok().and_then(Layout::decode).map_or(0, |standing| standing.left)
 }

@@ -1,4 +1,4 @@
-//! The world of one seed: processes over one window, its store, and the faults of all of them.
+//! The world of one seed: processes over one window, its store, and all faults.
 
 use std::ops::Add;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::server::{Lie, Server};
 const FOR_EVER: Duration = Duration::from_secs(24 * 3600);
 /// Longer than any delay, and than the life of any stub.
 const SETTLED: Duration = Duration::from_secs(120);
-/// A caller's timeout for a reserve, as in the engine.
+/// A caller's timeout for a reserve. The engine's default is 10 s.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 pub(crate) type Tier = Tiered<Arc<dyn Store>, MemcachedWindow>;
@@ -180,7 +180,7 @@ impl World {
         }
     }
 
-    /// Makes one reserve. Returns whether it got ids.
+    /// Makes one reserve, and returns whether it got ids.
     async fn call(&self, tier: &Tier, count: u64) -> bool {
         let began = self.tick();
         let outcome = timeout(TIMEOUT, tier.reserve(&request(count))).await;

@@ -68,7 +68,7 @@ fn processes_account_for_all(world: &World, history: &History) -> Verdict {
             history.calls.iter().filter(|call| call.life == *life && call.outcome.is_ok()).count() as u64;
         let gaps = snapshot.gaps;
         let known = had + snapshot.remaining + gaps.revoked + gaps.abandoned + gaps.dropped;
-        // Grants that arrived too late for the engine are part of its unknown ids.
+        // The engine counts a grant that arrives too late as an unknown gap, not as granted.
         let granted = granted.get(life).copied().unwrap_or(0);
         if known != snapshot.granted || granted < known || granted > known + gaps.unknown {
             return Err(format!("life {life}: {granted} granted, {had} handed out, {snapshot:?}"));
@@ -83,7 +83,7 @@ fn exhausted_is_true(history: &History) -> Verdict {
     early.map_or(Ok(()), |call| Err(format!("exhausted while there were ids: {call:?}")))
 }
 
-/// Progress: after the faults have ended, each living process gets an id, or the error that there is none.
+/// Progress: after the faults have ended, each living process gets an id or `Exhausted`.
 fn everybody_is_served_at_last(history: &History) -> Verdict {
     let mut last = BTreeMap::new();
     for call in history.calls.iter().filter(|call| call.last) {
@@ -96,8 +96,8 @@ fn everybody_is_served_at_last(history: &History) -> Verdict {
     if last.is_empty() { Err("no process lived to the end".to_owned()) } else { Ok(()) }
 }
 
-/// No caller fails or waits during the isolation that the sizes allow for. In a much longer isolation, every
-/// failure is a timeout.
+/// While the isolation is not longer than the windows are sized for, no caller fails or waits over 1 s. After
+/// that, every failure is a timeout.
 fn nobody_noticed(world: &World, history: &History, isolation: Duration) -> Verdict {
     let cut_at = history.cut_at.ok_or("never cut off: nothing was tested")?;
     let datacenter = world.plan.isolations[0].datacenter;

@@ -1,8 +1,8 @@
 //! Rows in several datacenters, and the network between them and a process.
 //!
-//! The library's own decisions change the rows. This file models the database: conditional writes are
-//! applied in some order, one after the other. They are answered, or not, or applied long after the
-//! caller's timeout.
+//! The library's code decides how the rows change. This file models the database: conditional writes are
+//! applied in some order, one after the other. A write may be answered, stay unanswered, or be applied long
+//! after the caller's timeout.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) struct Rows {
     pub(crate) taken: Vec<Span>,
     pub(crate) weather: Weather,
     pub(crate) cut_off: Vec<bool>,
-    /// This datacenter is cut off at the worst moment: when its window has this number of ids left.
+    /// A datacenter is cut off at the worst moment: when its window has at most the given number of ids left.
     pub(crate) cut_when_low: Option<(usize, u64)>,
     rng: Rng,
 }

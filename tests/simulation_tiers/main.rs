@@ -1,9 +1,9 @@
-//! Thousands of processes in several datacenters over windows, on a simulated clock: every seed is another
-//! world, and the same seed is the same world. The engine, the tier and the windows' decisions are the
-//! library's own.
+//! Thousands of processes in several datacenters over windows, on a simulated clock: each seed generates a
+//! different world, and a rerun generates the same world. The engine, the tier and the windows' decisions are
+//! the library's own.
 //!
-//! `IDMILL_SIM_SEEDS` sets the number of worlds, and this test runs a tenth of them. `IDMILL_SIM_SEED`
-//! reruns one of them.
+//! This test runs a tenth of the number of worlds in `IDMILL_SIM_SEEDS`. `IDMILL_SIM_SEED` runs only the
+//! world of that seed.
 
 mod check;
 mod cluster;
@@ -17,9 +17,10 @@ use std::time::Instant;
 use plan::Plan;
 use window::Bug;
 
-/// In a debug build as part of the other tests. CI runs hundreds in a release build.
+/// The default of `IDMILL_SIM_SEEDS`, before the division by `SHARE`. CI runs hundreds of worlds in a release
+/// build.
 const DEFAULT_SEEDS: u64 = 50;
-/// These worlds are larger than the others that the setting counts.
+/// The divisor of `IDMILL_SIM_SEEDS`: these worlds are larger than those of other simulations.
 const SHARE: u64 = 10;
 
 /// Runs one world. Returns the number of lives and of calls, or the broken promise.

@@ -15,16 +15,16 @@ pub(crate) struct Plan {
     pub(crate) datacenters: usize,
     pub(crate) start: u64,
     pub(crate) max: u64,
-    /// Ids of a claim.
+    /// Number of ids in a claim.
     pub(crate) range: u64,
     /// A refill begins when this number of ids is left.
     pub(crate) threshold: u64,
     pub(crate) weather: Weather,
-    /// The duration of the faults. Afterwards there are none.
+    /// The duration of the faults: no fault begins later.
     pub(crate) lasts: Duration,
     pub(crate) processes: Vec<ProcessPlan>,
     pub(crate) isolations: Vec<Isolation>,
-    /// The isolation that the sizes allow for: no caller may notice it.
+    /// The longest isolation that the windows are sized for: no caller may notice it.
     pub(crate) sized_for: Option<Duration>,
 }
 
@@ -35,10 +35,10 @@ pub(crate) struct ProcessPlan {
     pub(crate) callers: usize,
     /// Number of ids that the process takes at a time.
     pub(crate) step: u64,
-    /// A caller pauses this long between calls, or up to half as long again.
+    /// Between calls, a caller pauses for this time, plus up to half of it.
     pub(crate) think: Duration,
     pub(crate) timeout: Duration,
-    /// The duration of each life. The last one lasts to the end.
+    /// The duration of each life but the last, which lasts to the end.
     pub(crate) crashes: Vec<Duration>,
     pub(crate) pauses: Vec<(Duration, Duration)>,
 }
@@ -113,7 +113,7 @@ impl Plan {
         plan
     }
 
-    /// Windows large enough for hours without the other datacenters, and no other faults.
+    /// Windows large enough for hours of isolation, and no fault except one isolation.
     fn sized(seed: u64, bug: Bug, rng: &mut Rng) -> Self {
         let (datacenters, each, callers) = (rng.usize(2..=5), rng.usize(2..=6), 2);
         let isolation = HOUR * rng.u32(6..=24);

@@ -18,7 +18,7 @@ use crate::gate::Gate;
 pub(crate) enum Bug {
     None,
     UnknownTakenAsSuccess,
-    /// A claim with an unknown outcome is sent again, whatever is recorded.
+    /// A claim with an unknown outcome is sent again, even if the claim was recorded.
     BlindRetry,
     /// The end of the sequence is tested before the recorded claim.
     EndTestedFirst,
@@ -53,7 +53,7 @@ impl Place {
         answer
     }
 
-    /// A read changes nothing: without an answer it has no effect.
+    /// A read changes nothing, so a missing answer counts as `Unavailable`.
     async fn read<T>(&self, request: impl Future<Output = Answer<T>>) -> Result<T> {
         self.ask(request).await.map_err(|_| silent(Silence::Unavailable))
     }

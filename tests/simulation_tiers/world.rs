@@ -1,5 +1,4 @@
-//! The world of one seed: datacenters full of processes, the rows they share, and the faults of all of
-//! them.
+//! The world of one seed: datacenters with processes, the rows that the processes share, and all faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +21,7 @@ use crate::window::{DatacenterWindow, Global, Place};
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Longer than any late request takes.
 const SETTLED: Duration = Duration::from_secs(2 * 3600);
-/// After the faults have ended, every call returns an id or `Exhausted` within this time.
+/// After the faults have ended, every process gets an id or `Exhausted` within this time.
 const PROMPT: Duration = Duration::from_secs(120);
 
 #[derive(Debug)]
@@ -42,9 +41,9 @@ pub(crate) struct Call {
     pub(crate) began: Duration,
     pub(crate) took: Duration,
     pub(crate) outcome: Result<u64, ErrorKind>,
-    /// Whether the datacenter had no ids left at that moment.
+    /// Whether the datacenter had no ids left when the call returned.
     pub(crate) at_end: bool,
-    /// After the faults have ended.
+    /// Whether `last_call` made this call.
     pub(crate) last: bool,
 }
 
@@ -52,11 +51,11 @@ pub(crate) struct Call {
 pub(crate) struct History {
     pub(crate) lives: usize,
     pub(crate) calls: Vec<Call>,
-    /// The life, and its grant.
+    /// Each grant, after its life.
     pub(crate) grants: Vec<(usize, Grant)>,
     /// The final snapshots of processes that lived to the end.
     pub(crate) left: Vec<(usize, Snapshot)>,
-    /// When the datacenter was cut off for which windows are sized.
+    /// When the datacenter was cut off, in a world with sized windows.
     pub(crate) cut_at: Option<Duration>,
 }
 
@@ -149,7 +148,7 @@ impl World {
         join_all((0..plan.callers).map(|_| self.calls(life, plan, gate, &allocator, rng.fork()))).await;
         sleep_until(self.began + self.plan.lasts + SETTLED).await;
         self.last_call(life, plan, &allocator).await;
-        // The engine keeps the ids of a caller that gave up until the store's next answer.
+        // Until the store's next answer, the engine keeps the ids of a caller that gave up.
         sleep(SETTLED).await;
         self.history.lock().left.push((life, allocator.snapshot()));
     }
@@ -169,7 +168,7 @@ impl World {
         }
     }
 
-    /// After the faults have ended: each call must return an id, or `Exhausted`.
+    /// After the faults have ended, repeats a call that times out, for up to `PROMPT`.
     async fn last_call(&self, life: usize, plan: &ProcessPlan, allocator: &Allocator<u64>) {
         let until = Instant::now() + PROMPT;
         while self.call(life, plan, allocator, true).await == Some(ErrorKind::Deadline)
@@ -201,7 +200,7 @@ impl World {
     }
 }
 
-/// A tier, and its grants.
+/// A tier that records its grants.
 #[derive(Debug)]
 struct Watched {
     life: usize,

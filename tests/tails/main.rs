@@ -1,5 +1,5 @@
-//! Waiting callers: the refill policy under steps in load, daily load curves and slow stores, over a grid
-//! of rates, latencies and sizes. It uses the real engine in simulated time, over a store in memory. The
+//! Waiting callers: the refill policy under steps in load, daily load curves and slow stores, over a grid of
+//! rates, latencies and sizes. The tests use the real engine in simulated time, over a store in memory. The
 //! tests of `idmill-sqlite` do the same over a real file.
 
 mod bursts;
@@ -38,7 +38,7 @@ impl World {
 }
 
 const RATES: [f64; 3] = [100.0, 10_000.0, 1_000_000.0];
-/// All well above a millisecond, which is the resolution of simulated time.
+/// Each latency is well above a millisecond, the resolution of simulated time.
 const LATENCIES: [Duration; 3] =
     [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(100)];
 

@@ -1,5 +1,5 @@
-//! Real threads over the real primitives, whose internals the model checker does not see. Used by
-//! `stress.rs` under ThreadSanitizer and by `miri.rs` under Miri, each at its own scale.
+//! Real threads over the real primitives, whose internals the model checker does not see. `stress.rs` runs
+//! these tests under ThreadSanitizer, and `miri.rs` under Miri, each at its own scale.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,11 +15,11 @@ pub(crate) struct Scale {
     pub(crate) threads: u64,
     /// Draws of each thread.
     pub(crate) draws: u64,
-    /// Small, so that segments are promoted all the time.
+    /// Small, so that draws often move to the next segment.
     pub(crate) step: u64,
 }
 
-/// Longer than the slowest machine takes: no test depends on speed.
+/// Longer than a test takes on the slowest machine: no test depends on speed.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Sequences on a runtime whose thread is joined at the end, so that nothing runs after a test.
@@ -154,7 +154,7 @@ pub(crate) fn thread_blocks_and_blocks_grow_for_each(scale: Scale) {
     served.end();
 }
 
-/// A revocation reaches segments, handles, blocks that other threads hold.
+/// A revocation reaches segments, and the handles and blocks that other threads hold.
 pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     let served = serve(|builder| builder);
     let (ids, store) = (served.open(order, scale), served.store.clone());
@@ -167,7 +167,8 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
             if number == 0 && round % 4 == 3 {
                 let granted = store.granted("s").last().and_then(|grant| grant.range.last());
                 ids.revoke();
-                // Release, paired with the drawers' Acquire: signals that the revocation was done.
+                // Release pairs with the Acquire below: a thread that reads this floor draws after the
+                // revocation.
                 floor.fetch_max(granted.unwrap_or(0), Ordering::Release);
             }
             let before = floor.load(Ordering::Acquire);
@@ -185,7 +186,7 @@ pub(crate) fn nothing_outlives_a_revocation(scale: Scale, order: Order) {
     served.end();
 }
 
-/// A draw during a close returns `Closed`, and no caller waits forever.
+/// During a close, every thread gets ids until it gets `Closed`, and no caller waits forever.
 pub(crate) fn close_reaches_every_thread(scale: Scale) {
     let served = serve(|builder| builder);
     let ids = served.open(Order::Process, scale);

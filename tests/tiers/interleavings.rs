@@ -21,7 +21,7 @@ struct Outcome {
     issued: BTreeSet<u64>,
     granted: u64,
     elsewhere: u64,
-    /// Ids that may be in `issued`, or nowhere.
+    /// Ids with unknown outcome: issued or lost.
     uncertain: u64,
 }
 

@@ -42,14 +42,14 @@ async fn a_low_window_is_refilled_ahead_of_need_and_once() {
     assert_eq!(tier.abandoned(), 0);
 }
 
-/// Otherwise a window would hold the largest step of any caller, although no caller waits for it.
+/// If a prefetch reserved the ids that a caller requests, a window would hold the largest step of any caller.
 #[tokio::test(start_paused = true)]
 async fn prefetch_of_a_window_reserves_its_own_range() {
     let store = FaultyStore::new();
     let shelf = Shelf { low: Some(9), stretches: true, ..Shelf::new(0, 0) };
     let tier = tier(&store, &shelf);
     assert_eq!(tier.reserve(&request(1)).await.unwrap().range.len(), 1);
-    // All remaining ids. No caller waits for the next range.
+    // This draw takes all remaining ids. No caller waits for the prefetch.
     assert_eq!(tier.reserve(&request(1000)).await.unwrap().range.len(), 9);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!((store.reserves(), shelf.with(|item| item.left())), (2, 10));
@@ -92,12 +92,12 @@ async fn a_claim_that_fails_gives_its_token_back() {
     let second = Tiered::new(Arc::new(store.clone()) as Arc<dyn Store>, second);
     let error = first.reserve(&request(1)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
-    // A leftover stub would block both tiers forever.
+    // A leftover stub would block the first tier forever.
     assert_eq!(first.reserve(&request(1)).await.unwrap().range.start(), 1);
     assert_eq!(second.reserve(&request(1)).await.unwrap().range.start(), 11);
 }
 
-/// A source that stores its claims, and answers as configured.
+/// A source whose first claims are stale, and whose later claims are recorded.
 #[derive(Debug)]
 struct Remembering {
     store: FaultyStore,

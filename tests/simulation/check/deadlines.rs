@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Case, Verdict};
 
-/// The resolution of the runtime's timers, once for each timer involved.
+/// The resolution of the runtime's timers, 1 ms, times the number of timers involved.
 const RESOLUTION: Duration = Duration::from_millis(5);
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {

@@ -21,8 +21,8 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     Ok(())
 }
 
-/// Whether the store had ids again, and this process called it again. Either another process gave its last
-/// ids back, or a revocation cleared the end.
+/// Whether the store had ids again, and this process called it again. A process gave ids back, and a
+/// revocation cleared the end.
 fn has_more(case: &Case<'_>, end: &Draw, draw: &Draw) -> bool {
     let is_after = |tick: u64| end.began < tick && tick < draw.ended;
     let is_revoked = |(life, sequence, tick): &(usize, usize, u64)| {

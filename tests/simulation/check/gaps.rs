@@ -1,4 +1,4 @@
-//! Every granted id was handed out, is in memory, or is counted as a gap.
+//! Every granted id was handed out or given back, is in memory, or is counted as a gap.
 
 use idmill::Order;
 use idmill::store::Grant;
@@ -12,8 +12,8 @@ pub(crate) fn check(case: &Case<'_>) -> Verdict {
     left.into_iter().try_for_each(|left| each_left(case, left))
 }
 
-/// Ids that were reserved and not received are at most those of failed reserves and of reserves in flight
-/// at a crash.
+/// Granted ids that no process received were requested by failed reserves, or by reserves in flight at a
+/// crash.
 fn lost_on_the_way(case: &Case<'_>) -> Verdict {
     let granted: u128 = case.world.store.granted(&case.plan.name).iter().map(len).sum();
     let sent = case.history.sent.iter().filter(|sent| sent.sequence == case.sequence);

@@ -1,5 +1,5 @@
-//! A process that gave a rest back had handed out no id of it. It cannot do so later, unless it is granted
-//! the ids again (see `unique`).
+//! Before a process gives a range back, it has handed out no id of the range. Later it cannot, unless the ids
+//! are granted to it again (see `unique`).
 
 use super::{Case, Verdict};
 use crate::history::Span;

@@ -27,7 +27,7 @@ fn group(order: Order, draw: &Draw) -> Option<(usize, usize, usize)> {
     match (order, draw.view) {
         (Order::Global, _) => Some((0, 0, 0)),
         (Order::Process, _) => Some((draw.life, 0, 0)),
-        // All tasks of the simulation are on one thread.
+        // All tasks of the simulation share one thread, and so one thread block.
         (_, View::Allocator) => Some((draw.life, 1, 0)),
         (_, View::Handle) => Some((draw.life, 2, draw.caller)),
         (_, View::Block) => Some((draw.life, 3, draw.caller)),

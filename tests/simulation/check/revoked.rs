@@ -1,4 +1,4 @@
-//! No call that begins after a revocation gets an id that was reserved before it.
+//! No call that begins after a revocation gets an id that was reserved before the revocation.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::history::{Draw, Span};
 
 pub(crate) fn check(case: &Case<'_>) -> Verdict {
     if case.history.reset.contains_key(&case.sequence) || case.has_nonsense() {
-        // Several grants may then contain the same id.
+        // Grants may repeat ids after a reset or a fault.
         return Ok(());
     }
     let mut revoked: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
