@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p idmill-bench --bench codec` prints the figures of `docs/guide/codecs.md`.
 
-#![allow(missing_docs)] // criterion's macros make undocumented items
+#![allow(missing_docs)] // a benchmark has no public interface
 
 use std::hint::black_box;
 use std::time::Duration;

@@ -5,9 +5,9 @@
 //! another. The harness of `hot_path.rs` alternates between all rows instead, so that a slow moment of the
 //! machine affects all of them. Ratios and goals are therefore taken from there.
 
-#![allow(missing_docs)] // criterion's macros make undocumented items
+#![allow(missing_docs)] // a benchmark has no public interface
 
-#[allow(dead_code)] // its `main` and the rows of many sequences
+#[allow(dead_code)] // `main` and the rows of many sequences are not used here
 #[path = "hot_path.rs"]
 mod hot_path;
 

@@ -20,8 +20,8 @@ use idmill_bench::{sequence, sequences, threads::together};
 const STEP: u64 = 1 << 44;
 const BARE: &str = "bare fetch_add";
 
-/// A row: each thread calls `prepare`, then its result with a number of ids. Its goals are ratios to the bare
-/// instruction.
+/// A row: each thread calls `prepare`, and then the returned function with a number of ids. The goals are
+/// ratios to the bare instruction.
 fn row<S: Send + Sync + 'static, W: FnMut(u64) + Send>(
     name: &'static str,
     goals: &'static [(usize, f64)],

@@ -1,4 +1,5 @@
-//! A program without an async runtime: each thread has its own block, in the order that scales with cores.
+//! A program without an async runtime: each thread has its own block, under `Order::Thread`, which scales
+//! with cores.
 //!
 //! `cargo run --release --example threads`
 

@@ -51,7 +51,7 @@ impl Contender for Bare {
 pub(crate) struct Idmill {
     name: String,
     allocator: Allocator<u64>,
-    /// The counts after the first wait, which fills memory.
+    /// The counts after the first draw, which fills memory.
     before: (u64, u64),
     _sequences: Sequences,
 }
@@ -139,8 +139,8 @@ impl Contender for Idmill {
     }
 }
 
-/// The usual design of an allocator: a range behind a lock. The thread that finds it empty fetches the next
-/// one under the lock.
+/// The usual design of an allocator: a range behind a lock. The thread that finds the range empty fetches the
+/// next range under the lock.
 pub(crate) struct MutexAndFetch {
     /// The next id, and the end of the range (exclusive).
     range: Mutex<(u64, u64)>,

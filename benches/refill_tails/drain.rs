@@ -10,7 +10,7 @@ use crate::times::{histogram, nanos, pretty};
 
 /// How long each row is measured, after it has settled.
 const MEASURED: Duration = Duration::from_secs(3);
-/// The time for adaptive sizes to find the rate, which is that of a caller that only draws.
+/// The time in which adaptive sizes adapt to the rate of a caller that only draws.
 const SETTLED: Duration = Duration::from_secs(4);
 
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ pub(crate) fn run(smoke: bool) {
     }
 }
 
-/// The drain rate and the clock's own cost, over a step that needs no refill.
+/// Returns the drain rate without refills, and the time that two clock reads take.
 fn calibrate(time: Duration) -> (f64, u64) {
     let ids = sequences(slow_store(Duration::ZERO));
     let allocator =
@@ -79,8 +79,8 @@ fn calibrate(time: Duration) -> (f64, u64) {
     (row.draws as f64 / row.elapsed.as_secs_f64(), clock.value_at_quantile(0.5))
 }
 
-/// The actual duration of a refill, because timers are coarser than a millisecond. The maximum of a few
-/// refills.
+/// Measures a refill, which takes longer than `latency`, because timers are coarser than a millisecond.
+/// Returns the maximum of five refills.
 fn round_trip(latency: Duration) -> Duration {
     let ids = sequences(slow_store(latency));
     let allocator = ids

@@ -1,15 +1,15 @@
-//! The latency of draws while the store refills: the number of callers that waited, and the tail of the
+//! The latency of draws while the store refills: the number of draws that waited, and the tail of the
 //! latencies.
 //!
-//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`.
-//! `-- drain` or `-- paced` prints one of them, and `-- paced --plot FILE` draws a picture. This does not use
-//! criterion, because it measures the distribution of single draws, not the mean of many.
+//! `cargo bench -p idmill-bench --bench refill_tails` prints the tables of `docs/performance.md`. `-- drain`
+//! or `-- paced` prints one of them, and `-- paced --plot FILE` draws a picture. This benchmark does not use
+//! criterion: it measures the distribution of single draws, not the mean of many.
 
 mod contenders;
 mod drain;
 mod paced;
 #[path = "../../crates/cli/src/plot.rs"]
-#[allow(dead_code, unused_imports)] // the command draws more than lines, and runs its tests
+#[allow(dead_code, unused_imports)] // the CLI also plots more than lines, and runs the module's tests
 mod plot;
 mod times;
 

@@ -1,9 +1,9 @@
-//! A million ids per second, each drawn when it is due, over a store of 10 ms. Compared with no store at
-//! all, with a witness of 10 ms, and with a mutex.
+//! A million ids per second, each drawn when it is due, over a store of 10 ms. The results are compared with
+//! no store at all, with a witness of 10 ms, and with a mutex.
 //!
 //! The load is open: an id is due every microsecond, whether the previous one has arrived or not, and its
-//! latency counts from its due time. So a pause of 10 ms is a pause of all ten thousand draws that were due
-//! in it, and no correction for coordinated omission is needed. A thread that waits for the next due time
+//! latency counts from its due time. So a pause of 10 ms delays all ten thousand draws that are due in the
+//! pause, and no correction for coordinated omission is needed. A thread that waits for the next due time
 //! spins.
 
 use std::fs;
@@ -90,7 +90,7 @@ fn measure(contender: &dyn Contender, threads: u32, time: Duration) -> Row {
     Row { name: contender.name(), threads, reserves, waited, latencies }
 }
 
-/// One thread's share: every `threads`-th due time, starting with `number`.
+/// Draws one thread's share: at every `threads`-th due time, starting with `number`.
 fn draw_when_due(draw: &mut dyn FnMut(), number: u32, threads: u32, time: Duration) -> Histogram<u64> {
     let mut latencies = histogram();
     let pause = Duration::from_nanos(1_000_000_000 / IDS_PER_SECOND);
@@ -136,7 +136,8 @@ fn print_percentiles(rows: &[Row]) {
     }
 }
 
-/// The number of draws by duration: a column for each contender of each number of threads.
+/// Prints the number of draws by duration: a table for each number of threads, with a column for each
+/// contender.
 fn print_histogram(rows: &[Row]) {
     for threads in THREADS {
         let rows: Vec<_> = rows.iter().filter(|row| row.threads == threads).collect();
@@ -179,7 +180,7 @@ fn plural(number: u32) -> &'static str {
     if number == 1 { "" } else { "s" }
 }
 
-/// Latencies by percentile. Each nine is as wide as the previous one.
+/// Latencies by percentile. On the x axis, 90 %, 99 % and 99.9 % have equal distances.
 fn plot(rows: &[&Row]) -> Plot {
     Plot {
         title: "A million ids per second, store latency 10 ms, one thread".to_owned(),
@@ -202,7 +203,7 @@ fn points(latencies: &Histogram<u64>) -> Vec<(f64, f64)> {
     nines.map(|nines| (nines, latencies.value_at_quantile(1.0 - 0.1_f64.powf(nines)) as f64)).collect()
 }
 
-/// 2 is 99 %.
+/// Two nines are 99 %.
 fn share(nines: f64) -> String {
     let percent = 100.0 * (1.0 - 0.1_f64.powf(nines));
     match nines {

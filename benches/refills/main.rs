@@ -1,10 +1,11 @@
 //! The cost of a refill, by criterion: a reserve over the memory store and over SQLite, the engine's
 //! decision about a grant, and the promotion of the next segment.
 //!
-//! `cargo bench -p idmill-bench --bench refills`. The last two are private to the library. Its files are
-//! compiled again here, at the root of this crate, so that their `crate::` paths resolve.
+//! `cargo bench -p idmill-bench --bench refills`. The engine and the segments are private to the library. So
+//! the library's files are compiled here again, at the root of this crate, so that their `crate::` paths
+//! resolve.
 
-#![allow(missing_docs)] // criterion's macros make undocumented items
+#![allow(missing_docs)] // a benchmark has no public interface
 #![allow(unexpected_cfgs)] // features of the library
 
 macro_rules! library {
@@ -35,7 +36,7 @@ library! {
     "../../src/sync.rs" sync,
 }
 
-/// Needed by the macro `named`.
+/// Needed by the macro `string_enum`.
 pub(crate) use error::Error;
 
 mod refill;
@@ -93,7 +94,7 @@ fn reserves(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// No caller of the engine is needed: memory is low, and no one waits.
+/// A waiter that is never created: memory is low, and no caller waits.
 struct Nobody;
 
 impl Waiter for Nobody {

@@ -8,7 +8,7 @@ use idmill_testing::engines::Engine;
 
 use crate::{COUNT, Costs, TIMES, WARM};
 
-/// `findAndModify` with `$inc`, with the write concern of the store. The engine is FerretDB.
+/// `by hand` is `findAndModify` with `$inc`, with the write concern of the store. The engine is FerretDB.
 pub(crate) async fn mongodb() -> Option<Costs> {
     let engine = Engine::start("ferretdb").await?;
     let (url, mut costs) =
@@ -30,7 +30,7 @@ pub(crate) async fn mongodb() -> Option<Costs> {
     Some(costs)
 }
 
-/// A prepared `UPDATE … IF next = ?`. The engine is one node.
+/// `by hand` is a prepared `UPDATE … IF next = ?`. The engine is one node.
 pub(crate) async fn cassandra() -> Option<Costs> {
     let engine = Engine::start("cassandra").await?;
     let (host, mut costs) = (engine.address().to_string(), Costs::default());

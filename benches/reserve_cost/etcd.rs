@@ -8,7 +8,8 @@ use tonic_prost::ProstCodec;
 
 use crate::{COUNT, Costs, TIMES, WARM};
 
-/// `Compare` of etcd's `rpc.proto`, with the value as the target. The zero of `result` is `EQUAL`.
+/// `Compare` of etcd's `rpc.proto`, with the value as the target. `result` is omitted: its default, 0, is
+/// `EQUAL`.
 #[derive(Clone, PartialEq, Message)]
 struct Compare {
     #[prost(int32, tag = "2")]

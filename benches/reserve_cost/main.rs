@@ -20,7 +20,7 @@ use redis_driver::AsyncCommands;
 use tokio_postgres::{NoTls, types::Type};
 
 const TIMES: usize = 400;
-/// Uncounted: the first reserves connect, prepare and create.
+/// Rounds that are not counted: the first reserves connect, prepare and create.
 const WARM: usize = 20;
 const COUNT: u64 = 100;
 
@@ -28,7 +28,7 @@ fn request() -> Reserve {
     Reserve::new(SequenceName::new("s").expect("a name"), COUNT).create(Bounds::of::<u64>())
 }
 
-/// The duration of each in microseconds. The columns alternate.
+/// The durations of one kind of call, in microseconds. Calls of the columns alternate.
 #[derive(Default)]
 struct Column(Vec<f64>);
 
@@ -162,8 +162,8 @@ async fn sqlite() -> Option<Costs> {
     Some(costs)
 }
 
-/// `HINCRBY`, because no command can do it under a condition. `same row` is a script that only calls
-/// `HINCRBY`.
+/// `by hand` is `HINCRBY`: no Redis command increments under a condition. `same row` is a script that only
+/// calls `HINCRBY`.
 async fn redis() -> Option<Costs> {
     let engine = Engine::start("redis").await?;
     let (url, mut costs) = (format!("redis://{}", engine.address()), Costs::default());

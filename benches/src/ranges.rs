@@ -6,16 +6,16 @@
 
 use std::time::Duration;
 
-/// Measures the time for a number of ids by a number of threads together: `(threads, ids)`.
+/// Measures the time in which all threads together draw the ids: `(threads, ids)`.
 pub type Measure = Box<dyn Fn(usize, u64) -> Duration>;
 
 /// A row of the table.
 pub struct Row {
-    /// Its label.
+    /// The row's label.
     pub name: &'static str,
-    /// The row that the goals compare it with.
+    /// The row that the goals compare this row with.
     pub against: &'static str,
-    /// `(threads, largest ratio to that row)`.
+    /// `(threads, ratio)`: the largest ratio to the row `against`.
     pub goals: &'static [(usize, f64)],
     /// The measurement.
     pub measure: Measure,

@@ -52,7 +52,7 @@ pub(crate) async fn until_told_to_end(app: Router) -> Result<(), AnyError> {
     Ok(())
 }
 
-/// Listens from now on, not from when it is first awaited.
+/// Listens for signals from the call on, not from the first poll of the future.
 fn told_to_end() -> Result<impl Future<Output = ()>, AnyError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

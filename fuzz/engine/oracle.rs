@@ -1,8 +1,8 @@
 //! An oracle for the engine. It feeds the engine arbitrary events, and checks every effect against the
-//! engine's promises. It does not use the engine's decisions.
+//! engine's promises. It reads only the engine's sizes, timer and queue length.
 //!
-//! It plays the driver, the stock, the callers, the clock, and a store that can be correct, short, reset,
-//! faulty or broken. Each broken promise panics with the promise's name.
+//! The oracle replaces the driver, the stock, the callers, the clock, and the store, whose grants can be
+//! correct, short, reset, faulty or broken. It panics with the name of a broken promise.
 
 mod promises;
 
@@ -50,10 +50,10 @@ impl Asked {
 
 struct Flight {
     count: u64,
-    /// Number of callers before it was sent.
+    /// Number of callers before the reserve was sent.
     callers: usize,
     revoked: bool,
-    /// Whether a give-back was in flight.
+    /// Whether the reserve was sent during a give-back.
     overtakes: bool,
 }
 
@@ -65,7 +65,7 @@ enum Judged {
     Mad,
 }
 
-/// The current event, which determines the permitted commands.
+/// The current event, which determines the permitted effects.
 #[derive(Default)]
 struct Cause {
     /// The error that a failed caller may get.
@@ -75,7 +75,7 @@ struct Cause {
     /// Whether a caller was already answered.
     answered: bool,
     tick: bool,
-    /// Whether ids were left that no caller needs: for memory, or to give back.
+    /// Whether ids that no caller needs were published or given back.
     left: bool,
     /// How the current grant must be handled, and how it was handled.
     deserves: Option<Judged>,
@@ -97,19 +97,19 @@ pub(crate) struct Oracle {
     held: Ranges,
     /// Under `Order::Global`: each grant, and the first caller that was too late for it.
     asked_for: Vec<(IdRange, usize)>,
-    /// One past the last id of this identity that a caller got: ids grow.
+    /// One past the last id under `origin` that a caller got. Later ids must be at least this large.
     handed_to: u128,
     origin: Option<Identity>,
-    /// The ids of this identity that were granted and not given back.
+    /// The ids under `origin` that were granted and not given back.
     kept: Vec<IdRange>,
     ended: Option<ErrorKind>,
     ended_at: Time,
     failed_at: Option<Time>,
-    /// Whether the last reserve's outcome is unknown.
+    /// Whether a reserve since the last grant has an unknown outcome.
     doubtful: bool,
-    /// Whether all callers got that failure, so that the next one need not wait before the next attempt.
+    /// Whether all callers got the last failure, so that the next caller need not wait for the retry.
     failed_for_all: bool,
-    /// Whether a caller has tried in vain since the last ids arrived.
+    /// Whether a caller has found memory empty since the last grant.
     tried: bool,
     cause: Cause,
     granted: u128,
@@ -180,7 +180,7 @@ impl Oracle {
         }
     }
 
-    /// As in the driver: memory first, unless other callers are waiting.
+    /// Serves a request as the driver does: from memory first, unless other callers are waiting.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
         let (want, timeout) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
         let mut taken = Ranges::none();
@@ -254,7 +254,7 @@ impl Oracle {
         }
     }
 
-    /// A correct store's grant, after others were granted `skip` ids.
+    /// Answers like a correct store, after others were granted `skip` ids.
     fn honest(&mut self, count: u64, skip: u64) {
         let ceiling = self.settings.ceiling;
         if skip > 0 {

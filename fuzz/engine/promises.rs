@@ -13,7 +13,7 @@ use crate::store::{GiveBack, Grant, Identity};
 
 /// The shortest delay before a retry of a reserve.
 const SHORTEST_RETRY: Duration = Duration::from_millis(10);
-/// The longest delay: 5 s, with jitter.
+/// The longest delay: 5 s, 5 s of jitter, a margin.
 const LONGEST_RETRY: Duration = Duration::from_secs(11);
 
 impl Oracle {
@@ -232,7 +232,7 @@ impl Oracle {
         if rest.len() % 2 == 0 {
             let name = self.stored.name.clone();
             let taken = self.stored.take_back(&GiveBack { name, identity, rest });
-            // Others give back all ids between two ranges.
+            // Other processes give back the ids from `kept_to` to `rest`.
             if taken && rest.len() % 4 == 0 {
                 let first = u64::try_from(self.kept_to()).expect("before the rest");
                 self.stored.next = Some(first.max(self.stored.bounds.start()));
@@ -245,7 +245,7 @@ impl Oracle {
         self.kept.last().map_or(0, IdRange::end)
     }
 
-    /// Ids that no caller waits for are no longer held.
+    /// Removes ids that no caller waits for from the held ids.
     fn leave(&mut self, range: IdRange) {
         self.cause.left = true;
         let held = std::mem::replace(&mut self.held, Ranges::none());

@@ -21,7 +21,7 @@ enum Word<'a> {
     Raw(&'a [u8]),
 }
 
-/// All except `INFO`, whose rates change from moment to moment.
+/// Commands and arguments, without `INFO`, whose rates change from moment to moment.
 const KNOWN: &[&str] = &[
     "INCR",
     "INCRBY",

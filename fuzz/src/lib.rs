@@ -10,11 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex, split};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::yield_now;
 
-/// The pipe's size. The client reads while it writes: unread answers block the server.
+/// The pipe's size. The client reads while it writes, since unread answers would block the server.
 const BUFFER: usize = 16 * 1024;
 
-/// Returns the answer of a server over an empty store to these bytes, which arrive in parts of at most
-/// `part` bytes. Then checks that another client is served normally.
+/// Sends `bytes` in parts of at most `part` bytes to a server over an empty store, and returns its answers.
+/// Also checks that another client is served normally.
 pub fn answers<C>(bytes: &[u8], part: usize, client: impl Fn(&Server, DuplexStream) -> C) -> Vec<u8>
 where
     C: Future<Output = ()> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Runs a model in every interleaving, and checks that it had enough of them.
+//! Runs a model in every interleaving within its bound, and fails if there were too few interleavings.
 
 use std::sync::Arc;
 // The counter spans iterations, so loom must neither track nor reset it.

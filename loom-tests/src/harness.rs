@@ -57,8 +57,8 @@ fn run(chosen: &[(&'static str, fn())], known: usize) -> ExitCode {
     if result == "ok" { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a model on its own thread: loom keeps its exploration state in thread-locals, and a panic leaves it
-/// behind.
+/// Runs a model on its own thread: loom keeps its exploration state in thread-locals, and a panic leaves this
+/// state to the next model on the thread.
 fn passes(name: &str, model: fn()) -> bool {
     println!("test {name} ...");
     let begun = Instant::now();

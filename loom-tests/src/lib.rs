@@ -1,7 +1,7 @@
 //! Models of idmill's concurrency, explored by loom. See this crate's README.
 //!
-//! The crate is empty without `--cfg idmill_loom`. That flag compiles the library's own files here over
-//! the stand-ins in `sync`. They are at the root of this crate, so that their `crate::` paths resolve as in
+//! The crate is empty without `--cfg idmill_loom`. That flag compiles the library's own files here over the
+//! stand-ins in `sync`. The files are at the root of this crate, so that their `crate::` paths resolve as in
 //! the library.
 
 #[cfg(idmill_loom)]
@@ -34,7 +34,7 @@ library! {
     "../../src/bounded_map.rs" bounded_map,
 }
 
-/// Needed by the macro `named`.
+/// Needed by the macro `string_enum`.
 #[cfg(idmill_loom)]
 pub(crate) use error::Error;
 

@@ -1,4 +1,4 @@
-//! The actor's decisions, and the driver that carries them out. The models play the actor.
+//! The actor's decisions, and the driver that carries them out. The models replace the actor.
 
 library! {
     "../../src/refill/driver/mod.rs" driver,

@@ -20,9 +20,9 @@ use crate::sequence::time::Time;
 use crate::store::{Bounds, Grant, Identity, Reserve};
 use crate::sync::Arc;
 
-/// Time stands still: no model depends on it.
+/// Time stands still, since no model depends on the time.
 pub(crate) const NOW: Time = Duration::ZERO;
-/// One, so that a turn leaves signals for the next turn.
+/// One signal a turn, so that a turn leaves signals for the next turn.
 pub(crate) const MOST_SIGNALS: usize = 1;
 pub(crate) const NEVER: Time = Duration::from_secs(1 << 30);
 
@@ -89,7 +89,7 @@ pub(crate) fn core(settings: Settings, mailbox: &Arc<Mailbox>) -> Arc<Core> {
     Arc::new(Core::new(name(), Arc::new(settings), mailbox.clone()))
 }
 
-/// A core and its mailbox. Refills are of `step` ids.
+/// A core and its mailbox. A reserve requests at least `step` ids.
 pub(crate) fn sequence(step: u64, watermark: u64, last: u64) -> (Arc<Core>, Arc<Mailbox>) {
     let mailbox = Arc::new(Mailbox::new());
     (core(settings(step, watermark, last), &mailbox), mailbox)
@@ -146,7 +146,7 @@ impl Actor {
         }
     }
 
-    /// `refill::actor::Actor::run`, and its end.
+    /// Does what `refill::actor::Actor::run` and the actor's drop do.
     pub(crate) fn run(mut self, mut refilled: impl FnMut()) -> Self {
         while !self.turn(&mut refilled) {
             block_on(self.mailbox.woken());
@@ -191,7 +191,7 @@ impl Actor {
         }
     }
 
-    /// The drop of the real actor.
+    /// Imitates the drop of the real actor.
     fn end(&mut self) {
         self.mailbox.close(Ending::Abandoned);
         for message in self.mailbox.receive(0).messages {
@@ -212,8 +212,8 @@ pub(crate) fn identity(epoch: u64) -> Identity {
     Identity { incarnation: 1, epoch }
 }
 
-/// loom's own `block_on` would explore spurious wake-ups for each wait, and every change of its wakers'
-/// reference counts.
+/// Replaces loom's `block_on`, which would also explore spurious wake-ups for each wait, and every change of
+/// its wakers' reference counts.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -1,4 +1,4 @@
-//! The measured servers. Each is a separate process, which ends with this one.
+//! The measured servers. Each is a separate process, which is killed when its `Running` is dropped.
 
 use std::env;
 use std::fs::{self, File};
@@ -94,7 +94,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// The processor time it has used, in hundredths of a second.
+    /// The processor time that the server has used, to a hundredth of a second.
     pub(crate) fn work(&self) -> Duration {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process.id())).unwrap_or_default();
         // The 12th and 13th fields after the name, which may contain spaces. Both fields count ticks of 10

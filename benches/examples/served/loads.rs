@@ -66,7 +66,7 @@ impl Load {
     }
 }
 
-/// Runs for about `seconds`, estimated from the usual rate. Returns the rate, the p99, and the number of
+/// Sends the requests of about `seconds` at the usual rate. Returns the rate, the p99, and the number of
 /// answers.
 fn incr(running: &Running, clients: u32, pipeline: u32, seconds: u32) -> (f64, f64, f64) {
     let per_second = match (pipeline, running.contender) {

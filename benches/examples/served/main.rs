@@ -9,7 +9,7 @@
 mod contenders;
 mod loads;
 #[path = "../../../crates/cli/src/plot.rs"]
-#[allow(dead_code, unused_imports)] // the command draws more, and runs its tests
+#[allow(dead_code, unused_imports)] // the CLI uses the rest of this module, and runs its tests
 mod plot;
 mod tables;
 
@@ -63,7 +63,7 @@ fn measure(options: &Options) -> Vec<Row> {
 
 enum Asked {
     Measure(Options),
-    /// This program starts itself with this argument.
+    /// This program starts itself with the argument `hello`.
     Hello,
 }
 

@@ -32,7 +32,7 @@ impl Row {
     }
 }
 
-/// idmill's goal, relative to the first of the others.
+/// The goal for idmill's rate, relative to the first other server's.
 fn goal(load: Load) -> f64 {
     match load {
         Load::Incr { pipeline: 1, .. } => 1.0,

@@ -14,7 +14,7 @@ pub(crate) const HOLDS: &str = "holds";
 pub(crate) const CAUGHT: &str = "caught";
 
 pub(crate) struct Check {
-    /// The word to print if it passes.
+    /// The word to print if the check passes.
     pub(crate) word: &'static str,
     pub(crate) name: String,
     pub(crate) run: Box<dyn Fn() -> Verdict + Send + Sync>,

@@ -265,7 +265,7 @@ impl Process {
 }
 
 impl State {
-    /// The call is rejected, which is right only if a row went back in time.
+    /// The call is rejected, which breaks a promise if no backup exists that could have been restored.
     fn refuses(&mut self, p: usize) {
         self.processes[p].at = At::Idle;
         self.processes[p].era = None;

@@ -1,4 +1,4 @@
-//! Runs a protocol through every order of its steps, and checks that it explored enough states.
+//! Runs a protocol through every order of its steps, and fails if these orders had too few states.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -22,7 +22,7 @@ pub(crate) trait Protocol: Send + Sync + 'static {
     /// The state after a step.
     fn after(&self, state: &Self::State, step: Self::Step) -> Self::State;
 
-    /// One representative for all states that differ only in the order of the processes.
+    /// One representative for all states that differ only in the order of processes, tasks or flights.
     fn canonical(&self, state: Self::State) -> Self::State {
         state
     }
@@ -110,7 +110,7 @@ impl<P: Protocol> Model for Explored<P> {
 
     fn next_state(&self, state: &P::State, step: P::Step) -> Option<P::State> {
         let next = self.protocol.after(state, step);
-        // If a trace is reported, do not reorder the processes: their numbers would change within the trace.
+        // In `breaks`, do not reorder the processes: their numbers would change within the reported trace.
         Some(if self.expected.is_none() { self.protocol.canonical(next) } else { next })
     }
 

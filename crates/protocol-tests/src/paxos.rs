@@ -38,7 +38,7 @@ pub(crate) enum Call {
     Take(Level),
     /// Sets an empty counter to 3.
     Refill(Level),
-    /// Only reads. If it finds an unfinished proposal, it commits that and returns.
+    /// Only reads. If the call finds an unfinished proposal, the call commits the proposal and returns.
     Read(Level),
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Paxos {
     pub(crate) next: u8,
     /// Number of ballots, hence of rounds.
     pub(crate) ballots: u8,
-    /// Messages that have not arrived when their call returns never arrive. The option reduces the orders to
+    /// Messages that have not arrived when a call returns never arrive. The option reduces the orders to
     /// explore, and is only for finding bugs.
     pub(crate) late_is_never: bool,
 }
@@ -112,7 +112,7 @@ struct Round {
     committed: Write,
     /// The counter as this round read it.
     read: u8,
-    /// Whether it proposes the unfinished write of another call.
+    /// Whether the round proposes the unfinished write of another call.
     replays: bool,
 }
 
@@ -311,7 +311,7 @@ impl Paxos {
 
     fn promised(&self, state: &mut State, call: usize) {
         let asked = self.asked(call);
-        // A late prepare can only make a replica reject more.
+        // Drop late prepares: they could only make a replica reject more.
         let late = bit(state.rounds[call].ballot, Message::Prepare);
         state.replicas.iter_mut().for_each(|replica| replica.coming &= !late);
         let round = &mut state.rounds[call];

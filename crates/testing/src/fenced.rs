@@ -43,7 +43,7 @@ pub enum Draw {
         base: u64,
         /// Number of ids left, in this range and the next.
         left: u64,
-        /// The caller may prepare the next range.
+        /// Whether the caller may prepare the next range.
         low: bool,
     },
     /// The next id is above the caller's ceiling.

@@ -11,7 +11,7 @@ pub trait Hooks: Debug + Send + Sync {
     /// The store inside.
     fn inner(&self) -> &dyn Store;
 
-    /// Without batches, so that every reserve goes through [`reserve`](Self::reserve).
+    /// The capabilities, without batches, so that every reserve goes through [`reserve`](Self::reserve).
     fn capabilities(&self) -> Capabilities {
         self.inner().capabilities().batches(false)
     }

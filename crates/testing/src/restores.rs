@@ -174,7 +174,8 @@ impl Process {
     }
 }
 
-/// No prefetch, so that the ids reserved at the time of a backup do not depend on timing.
+/// Opens the sequence without prefetch, so that the ids reserved at the time of a backup do not depend on
+/// timing.
 async fn sequence(store: impl Store + 'static) -> Result<Allocator<u64>> {
     Sequences::new(store)?.sequence::<u64>(SEQUENCE).step(STEP).watermark(0).await
 }
@@ -249,7 +250,7 @@ fn copied(from: &Path, to: &Path) {
 /// Runs a command to its end. Returns its output.
 ///
 /// # Panics
-/// If it fails.
+/// If the command fails.
 pub fn ran(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -60,7 +60,7 @@ pub fn all_hold<T>(results: Vec<Result<T, String>>) -> Vec<T> {
 /// Runs worlds with a planted bug until one shows this fault.
 ///
 /// # Panics
-/// If none of `worlds` does.
+/// If none of the worlds shows the fault.
 pub fn must_find<T>(bug: &impl Debug, fault: &str, worlds: u64, run: impl Fn(u64) -> Result<T, String>) {
     let found = (0..worlds).find_map(|seed| run(seed).err().filter(|found| found.contains(fault)));
     let found = found.unwrap_or_else(|| panic!("{bug:?} survived"));

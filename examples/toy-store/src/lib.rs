@@ -50,7 +50,7 @@ impl Store for ToyStore {
 }
 
 impl CompareAndSet for ToyStore {
-    /// Two equal states of a sequence cannot be distinguished, so no version is needed.
+    /// Equal states of a sequence are interchangeable, so no version is needed.
     type Version = ();
 
     fn can(&self) -> Capabilities {
@@ -108,7 +108,7 @@ fn load(path: &Path) -> Result<Stored> {
     }
 }
 
-/// Synced before the rename, so that readers see all of it or nothing.
+/// Syncs the new file before the rename, so that readers see the old or the new file, never a part.
 fn save(path: &Path, stored: &Stored) -> Result<()> {
     let new = path.with_extension("new");
     let text = serde_json::to_vec_pretty(stored).map_err(|error| certain(error.into()))?;

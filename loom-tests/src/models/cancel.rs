@@ -1,11 +1,11 @@
 //! Checks that the ids of a caller that gives up are accounted for.
 //!
 //! *Threads*: a caller that asks and gives up at any moment; a caller that asks and waits; the actor.
-//! Bounded.
+//! Preemptions are bounded.
 //!
 //! *Promises*: all other callers are served. Every granted id is drawn, in memory, or counted as a gap.
 //!
-//! *Bugs it catches*: a reply that is dropped in transit and not counted, on either side of the race.
+//! *Bugs it catches*: a reply that is dropped in transit, and not counted by the caller or by the actor.
 
 use std::future::Future;
 use std::pin::pin;

@@ -1,7 +1,7 @@
 //! Checks that a close reaches every caller.
 //!
-//! *Threads*: a thread that draws or waits; a thread that closes; the actor; and for `closed_stays_closed`,
-//! a thread that revokes. Bounded where the actor runs.
+//! *Threads*: a thread that draws or waits; a thread that closes; the actor; and for `closed_stays_closed`, a
+//! thread that revokes. Preemptions are bounded if the actor runs.
 //!
 //! *Promises*: a caller gets an id or `Closed`, and never waits forever. After the close, all calls return
 //! `Closed`. Every id is accounted for.
@@ -48,7 +48,8 @@ fn a_caller_gets_an_id_or_hears_of_it() {
     });
 }
 
-/// Ids that are left at the end return to the store, which grants them to others.
+/// Ids that are left at the end are given back to the store, which grants them to others: no caller may have
+/// drawn them.
 fn what_is_given_back_was_not_drawn() {
     explore(30_000, Some(4), || {
         let (core, mailbox) = sequence(3, 0, 100);

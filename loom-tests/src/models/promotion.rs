@@ -1,6 +1,7 @@
 //! Checks that callers with an empty segment move on to the next one without the actor.
 //!
-//! *Threads*: two callers whose views grow stale, and a publisher. Unbounded, except with three segments.
+//! *Threads*: two callers whose views grow stale, and a publisher. Preemptions are unbounded, except with
+//! three segments.
 //!
 //! *Promises*: no id is lost or duplicated. An id is larger than all ids that its caller has drawn or
 //! received. No caller is sent to the actor while there are ids. The link of a segment that was left is
@@ -88,8 +89,8 @@ fn ids_grow_for_every_observer() {
     });
 }
 
-/// Another thread's segments are seen whole, and none of their ids is lost. This includes the first
-/// publication, which replaces `current` itself.
+/// Another thread's segments are seen whole, and none of their ids is lost. Both hold for the first
+/// publication too, which replaces `current` itself.
 fn published_while_drawing() {
     for (lens, published) in [(&[][..], &[1, 2][..]), (&[1], &[1, 2])] {
         explore(500, UNBOUNDED, move || {

@@ -1,7 +1,8 @@
 //! Checks that all callers with the same name get the same core, and never an evicted one.
 //!
-//! *Threads*: two callers that open a missing name; a caller that opens it while the last user leaves and
-//! the core is evicted. The creation is unbounded. The eviction is bounded, because callers retry after it.
+//! *Threads*: two callers that open a missing name; a caller that opens it while the last user leaves and the
+//! core is evicted. Preemptions are unbounded in the creation, and bounded in the eviction, because callers
+//! retry after an eviction.
 //!
 //! *Bugs it catches*: an insert that replaces an entry; an eviction that misses a new user.
 

@@ -1,7 +1,7 @@
 //! Checks that a revocation takes effect immediately for every holder of ids.
 //!
 //! *Threads*: a thread that revokes; a thread that draws from a segment it has long held, from a block, or
-//! for the first time; a publisher. Unbounded.
+//! for the first time; a publisher. Preemptions are unbounded.
 //!
 //! *Promises*: no draw that begins after `revoke` returned yields an id from before it. Every id is drawn
 //! or counted.
@@ -65,8 +65,8 @@ fn held_segments_are_sealed() {
     });
 }
 
-/// Ids that are taken under the new generation are outside the sealed segments: a thread that reads the new
-/// generation must also see the seals.
+/// A thread that reads the new generation must also see the seals. Otherwise it could take revoked ids under
+/// the new generation.
 fn who_sees_the_generation_sees_the_seals() {
     explore(5, UNBOUNDED, || {
         let stock = stock(&[2]);
@@ -81,7 +81,7 @@ fn who_sees_the_generation_sees_the_seals() {
     });
 }
 
-/// The actor's part: read the generation, reserve, publish.
+/// The actor reads the generation, reserves and publishes, while another thread revokes.
 fn what_was_reserved_before_is_not_published() {
     explore(150, UNBOUNDED, || {
         let stock = stock(&[1]);
@@ -133,7 +133,7 @@ fn blocks_are_void() {
     });
 }
 
-/// A block that is renewed during a revocation.
+/// A thread renews a block during a revocation.
 fn a_block_renewed_meanwhile_is_void() {
     explore(350, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
@@ -187,8 +187,8 @@ fn a_new_identity_does_not_undo_it() {
     });
 }
 
-/// The store reports the end of the sequence while a caller revokes. From then on, memory must report the
-/// end to every new caller. Otherwise `try_next` would return `Empty` forever.
+/// The store reports the end of the sequence while a caller revokes. After the next request, memory must
+/// report the end to every new caller. Otherwise `try_next` would return `Empty` forever.
 fn the_end_is_heard_of_after_it() {
     explore(20, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 0, 100);
@@ -212,7 +212,7 @@ fn the_end_is_heard_of_after_it() {
     });
 }
 
-/// Passes the driver all messages. Returns whether it gave an order.
+/// Passes all messages to the driver. Returns whether the driver ordered a reserve.
 fn tell(driver: &mut Driver, mailbox: &Mailbox) -> bool {
     let messages = mailbox.receive(0).messages;
     let orders = messages.into_iter().filter_map(|message| match message {

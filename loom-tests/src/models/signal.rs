@@ -2,7 +2,7 @@
 //! lost.
 //!
 //! *Threads*: callers that draw one or several ids across the watermark; for the permit, also the actor's
-//! check of the level. Unbounded, except for the permit.
+//! check of the level. Preemptions are unbounded, except for the permit.
 //!
 //! *Bugs it catches*: an add in two steps; a comparison that several draws satisfy (`>=`); a check before
 //! the permit is set; a permit that is given back after the level was checked.
@@ -55,8 +55,9 @@ fn a_take_signals_as_a_draw_does() {
     });
 }
 
-/// Two threads signal, one for each segment. The level is below the watermark only after the second signal:
-/// if that one is lost, no refill is ordered. If the first is still queued, the second must not be added.
+/// Two threads draw three ids, and each segment signals once. The level is below the watermark only after the
+/// second signal: if that signal is lost, no refill is ordered. If the first signal is still queued, the
+/// second must not be queued.
 fn the_permit_is_not_lost_and_does_not_pile_up() {
     explore(25_000, Some(5), || {
         let (core, mailbox) = sequence(2, 2, 100);

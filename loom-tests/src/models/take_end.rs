@@ -1,7 +1,8 @@
 //! Checks that `take` stays within the available ids, across segments and at the end of the sequence.
 //!
 //! *Threads*: two threads that take several ids, or all of them, and one that draws; the actor, which takes
-//! the ids in memory. Unbounded, except for takes across segments, which would run for minutes.
+//! the ids in memory. Preemptions are unbounded, except for takes across segments, which would run for
+//! minutes.
 //!
 //! *Bugs it catches*: a cursor that overflows after a large take; a take that is not cut at the end, or
 //! loses the ids that it found; a take that exceeds the sequence's end and uses up the last ids.
@@ -75,7 +76,7 @@ fn a_segment_is_cut_at_its_end() {
     });
 }
 
-/// The ids that a take returned, and the number that is missing.
+/// Takes `n` ids. Returns the taken ids, and the number that is missing.
 fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
     let mut got = Ranges::none();
     let short = stock.take(n, |taken| got.push(taken.range)).err().map_or(0, |(missing, reason)| {
@@ -88,7 +89,7 @@ fn take(stock: &Stock, n: u64) -> (Ranges, u64) {
     (got, short)
 }
 
-/// Three ids, four wanted.
+/// Two takes want four of three ids.
 fn a_take_goes_on_in_the_next_segment() {
     explore(8_000, Some(4), || {
         let stock = stock(&[1, 2]);

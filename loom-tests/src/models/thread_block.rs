@@ -1,4 +1,4 @@
-//! Checks that a thread's block stays its own while others access it.
+//! Checks that other threads' accesses to a thread's block neither lose nor repeat its ids.
 //!
 //! *Threads*: a thread that draws from its thread block and renews it; a thread that revokes, and gives up
 //! the blocks of all threads. The actor publishes after the revocation, so that the thread block can be
@@ -22,14 +22,14 @@ use crate::world::{range, sequence};
 
 models![a_thread_keeps_what_it_renewed, what_was_given_up_is_void];
 
-/// The thread's part: `ThreadBlocks::draw`, then `ThreadBlocks::renew` if the thread block is empty.
+/// Does the thread's part: `ThreadBlocks::draw`, and then `ThreadBlocks::renew` if the thread block is empty.
 fn draw(core: &Arc<Core>, block: &ThreadBlock) -> Option<u64> {
     let mut segment = core.stock.current();
     let take = || core.take_some(2, &mut segment);
     block.draw(&core.stock).or_else(|| block.renew(&core.stock, &core.stats, take))
 }
 
-/// Revokes everything, as `Core::revoke` does. Returns the number of ids that were removed from memory.
+/// Revokes everything, as `Core::revoke` does. Returns the number of ids that were sealed in segments.
 fn revoke(core: &Arc<Core>, block: &ThreadBlock) -> u64 {
     let sealed = core.stock.revoke(ErrorKind::Empty, |_| {}).len();
     block.give_up(&core.stock, &core.stats);

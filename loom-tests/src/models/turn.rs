@@ -1,7 +1,7 @@
 //! Checks that a turn of the actor takes its share of the work and loses nothing of the rest.
 //!
-//! *Threads*: callers that find no ids in memory, and one that draws while a refill is published; the
-//! actor's turns, with the real mailbox, driver and engine. Unbounded, except for the first model.
+//! *Threads*: callers that find no ids in memory, and one that draws while a refill is published; the actor's
+//! turns, with the real mailbox, driver and engine. Preemptions are unbounded, except in the first model.
 //!
 //! *Bugs it catches*:
 //! - an actor that sleeps although its last turn left work;
@@ -80,8 +80,8 @@ fn tries_during_a_reserve_signal_nothing() {
     });
 }
 
-/// The refill reaches the watermark exactly, and a caller draws one of its ids. Until then the actor holds
-/// the permit.
+/// The refill reaches the watermark exactly, and a caller draws one of its ids. The actor holds the permit
+/// until the refill is published.
 fn a_draw_while_a_refill_lands_is_seen() {
     explore(70, UNBOUNDED, || {
         let (core, mailbox) = sequence(2, 2, 100);

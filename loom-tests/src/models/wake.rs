@@ -1,7 +1,8 @@
 //! Checks that every message wakes the actor, and that every waiting caller gets a reply, in order.
 //!
-//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Bounded, because
-//! the whole protocol runs. A lost wake-up leaves every thread asleep, which loom reports as a deadlock.
+//! *Threads*: one or two callers; the actor, with the real mailbox, driver and engine. Preemptions are
+//! bounded, because the whole protocol runs. A lost wake-up leaves every thread asleep, which loom reports as
+//! a deadlock.
 //!
 //! *Bugs it catches*: waking before the message or signal is visible; serving the last caller first; an
 //! actor that calls the store without checking memory again.
@@ -48,7 +49,7 @@ fn low_water_alone_wakes() {
         };
         let mut ids = vec![next(&core).expect("the store has enough")];
         refilled.wait();
-        // This draw crosses the watermark, unless the refill was already made for the first id.
+        // This draw crosses the watermark and signals, so the actor refills.
         ids.push(next(&core).expect("the store has enough"));
         refilled.wait();
         mailbox.close(Ending::Asked);

@@ -2,17 +2,17 @@
 //!
 //! # Orderings
 //!
-//! Those of arc-swap's one pointer, with `SeqCst` taken as `AcqRel`. arc-swap needs `SeqCst` for its debts,
-//! and only promises its users that the data is published.
+//! The same orderings as for arc-swap's pointer, with `AcqRel` instead of `SeqCst`. arc-swap needs `SeqCst`
+//! for its debts, and only promises its users that the data is published.
 //!
 //! - `load`: acquires, and may be stale like any load.
-//! - `store`: a swap, hence atomic with respect to others. It releases. The real one also acquires the
-//!   pointer that it replaces, but only to drop it, so this one does not.
+//! - `store`: a swap, hence atomic with respect to others. The swap releases. arc-swap's `store` also
+//!   acquires the old pointer, but only to drop it, so this `store` does not.
 //! - `compare_and_swap`: a load and, only if it found the expected value, a compare-exchange that acquires
 //!   and releases.
 //!
-//! Stored values stay in the arena, so an address is never reused. Users of the real one rely on holding
-//! the `Arc` that they compare with (see *No ABA* in `stock`).
+//! Stored values stay in the arena, so an address is never reused. Users of arc-swap rely on holding the
+//! `Arc` that they compare with (see *No ABA* in `stock`).
 
 use std::sync::Arc;
 

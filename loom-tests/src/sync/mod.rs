@@ -35,11 +35,11 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering
 pub(crate) use map::Map;
 pub(crate) use notify::Notify;
 pub(crate) use queue::SegQueue;
-/// Part of no protocol: modelling it would only multiply the interleavings.
+/// Counters are part of no protocol: modelling them would only multiply the interleavings.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;
-/// The same as in the library. Its count decides when memory is freed, which safe code cannot get wrong,
-/// and loom's own would make each clone one more step to explore. An `Arc` that is passed to other threads
-/// without synchronisation is detected at the value in it.
+/// std's `Arc`, as in the library. Safe code cannot free its value too early, and loom's `Arc` would make
+/// each clone one more step to explore. An `Arc` that is passed to other threads without synchronisation is
+/// detected at the value in it.
 pub(crate) use std::sync::{Arc, Weak};
 
 use std::ops::{Deref, DerefMut};
@@ -51,13 +51,13 @@ use loom::sync::MutexGuard;
 #[derive(Debug)]
 pub(crate) enum OwnedSemaphorePermit {}
 
-/// A panic here is a finding by loom.
+/// Catches nothing: loom reports a panic as a finding.
 #[allow(clippy::unnecessary_wraps, reason = "the library's function returns `None` after a panic")]
 pub(crate) fn unless_it_panics<R>(work: impl FnOnce() -> R) -> Option<R> {
     Some(work())
 }
 
-/// loom does not model where a value is in memory.
+/// Adds no padding: loom does not model where a value is in memory.
 #[derive(Debug, Default)]
 pub(crate) struct CachePadded<T>(T);
 

@@ -29,8 +29,8 @@ impl Notify {
     pub(crate) async fn notified(&self) {
         poll_fn(|context| {
             self.waiter.with(|waiter| *waiter = Some(context.waker().clone()));
-            // After the registration. A read-modify-write is never stale: a later `notify_one` finds the
-            // waiter.
+            // Swap after the registration. A read-modify-write is never stale, so a later `notify_one` finds
+            // the waiter.
             if self.permit.swap(false, Ordering::AcqRel) {
                 self.waiter.with(Option::take);
                 return Poll::Ready(());

@@ -21,7 +21,7 @@ struct Channel<T> {
     waiter: Unseen<Option<Waker>>,
 }
 
-/// No value was sent, or not yet.
+/// No value was sent yet, or at all.
 #[derive(Debug)]
 pub(crate) struct Nothing;
 

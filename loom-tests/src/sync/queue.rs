@@ -1,14 +1,13 @@
 //! A queue with several producers and one consumer, the actor.
 //!
-//! As in crossbeam's, a push claims a place and then marks it as written. Only the mark synchronises the
-//! push with its pop. The claim is `Relaxed`, so that pushes do not synchronise with each other, because
-//! crossbeam does not promise it. A pop that finds a claimed place waits until it is written, as
-//! crossbeam's does.
+//! As in crossbeam's, a push claims a place and then marks it as written. Only the mark synchronises the push
+//! with its pop. The claim is `Relaxed`, since crossbeam does not promise that pushes synchronise with each
+//! other. A pop that finds a claimed place waits until it is written, as crossbeam's does.
 
 use super::{AtomicBool, AtomicUsize, Ordering, Unseen};
 
 /// More pushes than any model makes. The places are created in advance, because loom requires that a thread
-/// synchronises with an atomic's creation before it uses it.
+/// synchronises with an atomic's creation before using the atomic.
 const PLACES: usize = 8;
 
 #[derive(Debug)]

@@ -1,13 +1,13 @@
 //! Makes loom see the loads that a store races with.
 //!
-//! loom's partial-order reduction keeps only the last access of each atomic. If a thread loads an atomic
-//! and later stores to it, its own load is that last access and hides another thread's earlier load. loom
-//! then explores only by chance that the other thread loads *after* this store. A draw does exactly that:
+//! loom's partial-order reduction keeps only the last access of each atomic. If a thread loads an atomic and
+//! later stores to it, its own load is that last access and hides another thread's earlier load. loom then
+//! may never explore the case in which the other thread loads *after* this store. A draw does exactly that:
 //! it loads `current` and compare-and-swaps it.
 //!
-//! So each reader has its own mark, and a store touches the marks of all other readers. Touching a mark is
-//! a failing, `Relaxed` read-modify-write: it leaves no value and synchronises nothing, but is never
-//! hidden.
+//! So each reader has its own mark, and a store touches the marks of all other readers. Touching a mark is a
+//! failing, `Relaxed` read-modify-write: it changes no value and synchronises nothing, but loom never hides
+//! it.
 
 use loom::thread::{self, ThreadId};
 

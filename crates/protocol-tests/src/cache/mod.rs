@@ -2,11 +2,11 @@
 //! loses items and restarts.
 //!
 //! The cache numbers each written item (cas). A restart resets these numbers, and breaks all connections. The
-//! cache may lose the item at any time, which also models a stub that expires. A reply may be lost, and a
-//! command whose sender gave up may still be executed later. The two commands of a clear run one after the
-//! other, and other steps may come between them. A process may stop between any two steps, even forever. The
-//! task that prepares the next range runs independently of its process. Another client may reserve from the
-//! store directly; such ids need not grow.
+//! cache may lose the item at any time, which also models an expired stub (a refill's claim). A reply may be
+//! lost, and a command whose sender gave up may still be executed later. The two commands of a clear run one
+//! after the other, and other steps may come between them. A process may stop between any two steps, even
+//! forever. The task that prepares the next range runs independently of its process. Another client may
+//! reserve from the store directly; such ids need not grow.
 
 mod ahead;
 mod server;
@@ -20,8 +20,8 @@ use crate::promises::{BOUNDED, GROWING, SERVED, UNIQUE};
 use ahead::Ahead;
 use server::{Item, Number, Reply, Sent, Server, small};
 
-/// Number of ids that are reserved for an empty window: the winner takes one, and the first draw of the other
-/// ids prepares the next range.
+/// Number of ids that are reserved for an empty window: the process that placed the stub takes one, and the
+/// first draw of the other ids prepares the next range.
 const SIZE: u64 = 3;
 const LAYOUT: Layout = Layout::new(1);
 /// Ids per draw.
@@ -73,7 +73,7 @@ struct Process {
     at: At,
     /// One more than the largest id that was returned anywhere before this call began.
     floor: u8,
-    /// The cache that it uses.
+    /// The cache that the process uses.
     server: u8,
 }
 

@@ -296,7 +296,7 @@ impl State {
         self.issued[datacenter] |= ids;
     }
 
-    /// The ids of a take with an unknown outcome are a gap once they are no longer in any window.
+    /// The ids of a take with an unknown outcome are a gap once they are not in the datacenter's window.
     fn gap_if_gone(&mut self, datacenter: usize, taking: Taking) {
         let ids = bits(taking.ids) & !self.windows[datacenter].ids();
         self.gaps |= ids & !(self.issued[0] | self.issued[1]);

@@ -28,7 +28,7 @@ const NEXT: u64 = 2;
 /// Ids per draw.
 const COUNT: u64 = 1;
 
-/// The part of the fence that is missing, or another wrong decision.
+/// A wrong decision, such as a part of the fence that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     None,

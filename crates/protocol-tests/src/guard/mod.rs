@@ -178,7 +178,7 @@ impl Guard {
         if let (At::Claiming(granted, ..), Bug::Lookahead) = (&at, self.bug) {
             state.processes[p].ahead = u64::try_from(granted.range.end()).expect("small") + 2;
         }
-        // Use the latest incarnation of the row, which this write may have created.
+        // Use the latest life of the sequence, which this write may have begun.
         let life = state.used.len() - 1;
         let (_, done, refused) = at.write(life).expect("as above");
         state.processes[p].at = match outcome {

@@ -26,7 +26,7 @@ pub(crate) enum Task {
     Removes {
         forgets: bool,
     },
-    /// Back to the first id.
+    /// Restarts at the first id.
     Resets,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum At {
     Granted(Granted),
     /// Has read the ledger, and is to write the wanted one.
     Claiming(Granted, Option<Ledger>, Ledger),
-    /// Owns the range, which was claimed in this life of the sequence.
+    /// Owns the range. The number is the life of the sequence in which the range was claimed.
     Holding(Granted, usize),
     /// Ids of the range were claimed before; the number is the first id above all claims.
     Refused(Granted, u128),
@@ -65,7 +65,7 @@ pub(super) enum At {
     Confirmed(Known, Ledger, Ledger),
     Forgetting,
     Forgotten(Ledger, Ledger),
-    /// The store refused.
+    /// The store refused the task.
     Withdrawing,
     Withdrawn(Ledger, Ledger),
 }

@@ -44,8 +44,8 @@ impl Engine {
     /// here.
     ///
     /// # Panics
-    /// If it is not available although `CI=true`, because a skipped test proves nothing. If it does not
-    /// start.
+    /// If the engine is not available although `CI=true`, because a skipped test proves nothing. If the
+    /// engine does not start.
     pub async fn start(name: &str) -> Option<Self> {
         let engine = Self::down(name)?;
         engine.restart().await;
@@ -212,7 +212,7 @@ fn script(name: &str) -> PathBuf {
     scripts.find(|scripts| scripts.is_dir()).expect("a parent directory has ci/engines").join(name)
 }
 
-/// The engine's version, after fetching it once per process.
+/// Fetches the engine once per process, and returns its version.
 fn fetched(name: &str) -> Option<String> {
     static VERSIONS: Mutex<BTreeMap<String, Option<String>>> = Mutex::new(BTreeMap::new());
     VERSIONS.lock().entry(name.to_owned()).or_insert_with(|| fetch(name)).clone()

@@ -1,4 +1,4 @@
-//! Clients that draw all the time, and switch to another server if one does not respond.
+//! Clients that draw all the time, and switch to another server if one returns no ids.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub struct Pace {
     pub pause: Duration,
     /// A client's timeout for an answer, after which it switches to another server.
     pub timeout: Duration,
-    /// Each client cycles through these.
+    /// Each client cycles through the ways in this list.
     pub ways: Vec<Way>,
 }
 
@@ -163,7 +163,7 @@ struct Client {
     pace: Pace,
     ending: Arc<AtomicBool>,
     waits: Arc<Waits>,
-    /// The server that it uses.
+    /// The place of the client's server.
     place: usize,
     resp: Option<(Resp, Connection)>,
     http: Option<(Http, Connection)>,
@@ -186,7 +186,7 @@ impl Client {
         }
     }
 
-    /// Tries one server after the other until one answers. Returns false if the load ends first.
+    /// Tries one server after the other until one returns ids. Returns false if the load ends first.
     async fn answered(&mut self, way: Way) -> bool {
         loop {
             for _ in 0..self.fleet.places() {

@@ -148,7 +148,7 @@ impl Recorder {
     /// than all ids of the same server that arrived before the request. Returns the number of ids.
     ///
     /// # Panics
-    /// Otherwise.
+    /// If a check fails.
     pub fn none_twice_and_in_order(&self) -> u64 {
         let faults = self.faults();
         assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -180,7 +180,7 @@ impl Connection {
     pub fn given(&mut self, first: u64, last: u64, asked: Instant) {
         assert!(first <= last, "{first} to {last}");
         let mut seen = self.recorder.seen.lock();
-        // Under the lock, so that draws are recorded in the order of these times.
+        // Read the time under the lock, so that draws are recorded in the order of their times.
         let after = self.recorder.begun.elapsed();
         let before = asked.saturating_duration_since(self.recorder.begun);
         let draw = Draw { server: self.server, connection: self.number, first, last, before, after };

@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_secs(120);
 /// Maximum number of log lines that are kept.
 const KEPT: usize = 4000;
 
-/// The numbers only identify processes.
+/// The next server's number, only an identifier.
 static STARTED: AtomicU32 = AtomicU32::new(0);
 
 /// A running server, killed on drop.
@@ -97,7 +97,7 @@ impl Server {
         let (sender, addresses) = channel();
         let reader = keep(process.stderr.take().expect("piped"), log.clone(), sender);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        // The channel closes when the process ends, so these calls do not wait longer than that.
+        // The channel closes when the process ends, so these calls then return.
         let (resp, http) = (addresses.recv_timeout(LONG), addresses.recv_timeout(LONG));
         let (Ok(resp), Ok(http)) = (resp, http) else {
             let _ = process.kill();

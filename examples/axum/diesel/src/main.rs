@@ -63,8 +63,8 @@ async fn order(State(shop): State<Arc<Shop>>) -> Result<String, Failure> {
     Ok(format!("{id}\n"))
 }
 
-/// In a separate task, which continues if the client leaves: a transaction that is dropped halfway would
-/// stay open at the server, and lock the invoices for all clients.
+/// Writes in a separate task, which continues if the client leaves: a transaction that is dropped halfway
+/// would stay open at the server, and lock the invoices for all clients.
 async fn bill(State(shop): State<Arc<Shop>>, Path(order): Path<i64>) -> Result<String, Failure> {
     tokio::spawn(write(shop, order)).await?
 }

@@ -1,8 +1,8 @@
 //! Plants each known bug of the table in a copy of the source, and checks that the model named there fails.
 //!
 //! The copy is always at the same place in the target directory, so that only this crate is recompiled
-//! between mutants. A mutant is caught if its model runs and fails. A mutant that does not compile, or
-//! whose text is not found exactly once, is an error in the table and fails the run.
+//! between mutants. A mutant is caught if its model fails, or hangs as the table expects. A mutant that does
+//! not compile, or whose text is not found exactly once, is an error in the table and fails the run.
 
 mod table;
 mod tree;
@@ -16,9 +16,9 @@ use std::time::Duration;
 use table::{MUTANTS, Mutant};
 use tree::{Outcome, Tree};
 
-/// Three times the duration of the slowest model, because the machine may be busy.
+/// The timeout of a model: three times the duration of the slowest one, because the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(600);
-/// For a model that is expected to hang: longer than a pass of all but the slowest models.
+/// The timeout of a model that is expected to hang. Only the slowest models need longer to pass.
 const HANGS: Duration = Duration::from_secs(120);
 
 fn main() -> ExitCode {
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the number of survivors, or an error in the table.
+/// Returns the number of survivors, or the error that ended the run.
 fn run(chosen: &[&Mutant]) -> Result<usize, String> {
     if chosen.is_empty() {
         return Err("no such mutant".to_owned());

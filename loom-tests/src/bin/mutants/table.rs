@@ -1,8 +1,8 @@
 //! The known bugs, each as a text change and the model that must catch it.
 //!
-//! Left out, because they change nothing that can be observed:
-//! - *`low_is_over` with only `Release`, or `signal_low` with `Relaxed`, where the mailbox is in between.*
-//!   The queue and the wake-up already order the same two threads.
+//! These mutants are left out, because they change nothing that can be observed:
+//! - *`low_is_over` with only `Release`, or `signal_low` with `Relaxed`.* The mailbox's queue and wake-up
+//!   already order the caller and the actor.
 
 /// A bug.
 pub(crate) struct Mutant {

@@ -152,8 +152,8 @@ fn ended(mut child: Child, limit: Duration) -> io::Result<Option<bool>> {
     }
 }
 
-/// Links the compiled dependencies into the copy's target directory. They are identical there, and cargo
-/// identifies them by the names and times of these files.
+/// Links the compiled dependencies into the copy's target directory. The dependencies are identical there,
+/// and cargo identifies them by the files' names and times.
 fn share(built: &Path, target: &Path) -> io::Result<()> {
     let is_theirs = |name: &str| !OURS.iter().any(|ours| name.starts_with(ours));
     for kind in ["deps", "build", ".fingerprint"] {
