@@ -161,7 +161,7 @@ impl<T: Id> SequenceBuilder<T> {
     /// runtime that drives the refills and has no other thread.
     pub fn open_blocking(self) -> Result<Allocator<T>> {
         let (shared, name, limit) = (self.shared.clone(), self.name.clone()?, self.limit());
-        let outcome = block_on_reply(&shared.runtime, "`.await`", self.into_future(), limit);
+        let outcome = block_on_reply(&shared.runtime, "form, `.await`", self.into_future(), limit);
         outcome.map_err(|error| error.of(&name).during(Operation::Configure))
     }
 

@@ -72,7 +72,7 @@ fn sqlite() {
             store: "sqlite:gone.db?mode=rw".to_owned(),
             args: NEXT,
             code: 4,
-            says: &["correct the path", "unless its URL has `mode=rw`"],
+            says: &["correct the path", "unless `mode=rw` is set"],
             never: &["mode=rwc to create", LATER],
         },
         Row {

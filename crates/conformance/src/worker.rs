@@ -65,8 +65,8 @@ fn listen() -> watch::Receiver<State> {
     receiver
 }
 
-// ---------------------------------------------------------------------------------------------------- in the
-// suite's process
+// ----------------------------------------------------------------------------------------------
+// in the suite's process
 
 /// A message from another process.
 #[derive(Debug)]

@@ -190,10 +190,12 @@ fn differs(entry: &Entry, found: &SequenceInfo, place: &str) -> Failure {
         theirs.start(),
         theirs.max()
     );
-    // If all ids are reserved, `reached` is max + 1: `--next max` would hand out the last id again.
-    let next = entry.reached.min(u128::from(u64::MAX));
+    // If all ids are reserved, this is max + 1: `--next max` would hand out the last id again.
+    let next = entry.reached;
     let max = if ours.max() == theirs.max() { String::new() } else { format!(" --max {}", theirs.max()) };
-    let hint = if entry.reached > found.reached() {
+    let hint = if u64::try_from(next).is_err() {
+        "the file's sequence has reserved all ids up to 2^64 - 1; use another sequence".to_owned()
+    } else if next > found.reached() {
         format!(
             "`idmill set {name} --next {next}{max}{place}` sets next and max as in the file, and keeps start"
         )

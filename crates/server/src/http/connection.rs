@@ -94,7 +94,7 @@ pub(super) async fn in_time(answer: impl Future<Output = Response>) -> Response 
     timeout(TIMEOUT, answer).await.unwrap_or_else(|_| {
         let detail = "the request took more than 60 s; check whether it took effect before you retry, and \
                       send its body without a pause";
-        Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::Deadline, detail).into_response()
+        Problem::new(StatusCode::REQUEST_TIMEOUT, ErrorKind::UnknownOutcome, detail).into_response()
     })
 }
 

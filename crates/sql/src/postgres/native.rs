@@ -415,11 +415,9 @@ pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &st
     } else {
         bounds_sql(after.bounds, after.bounds.start())
     };
-    // As in `Creation::sql`: with an increment of 1, only an earlier note is kept.
-    let noted = match seen.noted("values") {
-        Some(_) => seen.noted_values(),
-        None => (seen.increment > 1).then_some(values),
-    };
+    // With an increment of 1, only an earlier note is kept, since a larger increment may follow.
+    let noted =
+        seen.noted("values").and_then(|_| seen.noted_values()).or((seen.increment > 1).then_some(values));
     let note = first.unwrap_or(First { value: 0, whole_from: None }).note(noted);
     let body = format!(
         "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
