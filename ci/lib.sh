@@ -1,16 +1,16 @@
 # shellcheck shell=bash
-# Functions and variables of ci/test and all steps. Source this file: it changes the working directory to the
-# root of the repository.
+# Functions and variables of ci/test, the steps and other scripts in ci. A script that sources this file runs
+# in the root of the repository.
 set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$ROOT"
 
-# Absolute, because a step may run cargo in another directory (readme).
+# The path is absolute, because the step readme runs cargo in another directory.
 TARGET=${CARGO_TARGET_DIR:-$ROOT/target}
 [[ $TARGET == /* ]] || TARGET=$ROOT/$TARGET
 
-# Outside the tree, so that the tools survive `cargo clean` and fresh clones reuse them.
+# This directory is outside the tree, so that the tools survive `cargo clean` and fresh clones reuse them.
 TOOLS=${IDMILL_TOOLS:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/tools}
 
 # Set IDMILL_NIGHTLY to a dated nightly if the newest one lacks a component.
@@ -21,7 +21,7 @@ SKIPPED=77
 
 # The file in which a step reports to ci/test, one report per line: `passed N`, `failed N`, `ignored N`,
 # `reason WHY-SKIPPED`, `failure TEXT` (repeated in the summary), `slow SECONDS NAME`. The conformance suite
-# writes tab-separated lines: engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
+# also writes tab-separated lines: engine STORE ENGINE-AND-VERSION SECONDS TRIALS-RUN TRIALS-SKIPPED WHY
 REPORT=${IDMILL_CI_REPORT:-/dev/null}
 
 # The output of the step's last `logged` command.
@@ -33,7 +33,8 @@ mapfile -t STORES < <(ls stores)
 # macOS has no timeout(1), so commands have no time limit there.
 command -v timeout >/dev/null || timeout() { "${@:3}"; }
 
-# run COMMAND…: prints the command with its environment variables, ready to copy, and runs it.
+# run COMMAND…: prints the command with some environment variables, such as RUSTFLAGS and seeds, ready to
+# copy, and runs it.
 run() {
     printf '+ %s%s\n' "$(env | sed -nE "s/^((RUST|RUSTDOC|MIRI)FLAGS|CARGO_TARGET_DIR|IDMILL_[A-Z]+_(SEEDS?|ROUNDS|SECONDS))=(.+)/\1='\4'/p" |
         tr '\n' ' ')" "$*" >&2
@@ -50,8 +51,8 @@ fail() {
     exit 1
 }
 
-# skip REASON: ends the step as skipped. REASON names the missing program and its package. If CI=true, ci/test counts it
-# as a failure.
+# skip REASON: ends the step as skipped. REASON names the missing program and its package. If CI=true, ci/test
+# counts a skipped step as failed.
 skip() {
     report reason "$*"
     printf 'skipped: %s\n' "$*" >&2
@@ -68,8 +69,8 @@ logged() {
     run "$@" 2>&1 | tee "$LOG"
 }
 
-# tests COMMAND…: runs a `cargo test` command, which must run at least one test. If TIMES is set, it must run each test
-# TIMES times.
+# tests COMMAND…: runs a `cargo test` command, which must run at least one test. If TIMES is set, the command
+# must run each test TIMES times.
 tests() {
     local status=0
     logged "$@" || status=$?
@@ -82,8 +83,8 @@ sum_results() {
     { grep -oE '[0-9]+ passed; [0-9]+ failed; [0-9]+ ignored;' "$2" || true; } | awk -v field="$1" '{ sum += $field } END { print sum + 0 }'
 }
 
-# judge_tests FILE STATUS: reports counts, failures and times from cargo test's output in FILE.
-# Fails if no test ran, for example because of a filter or a cfg. Cargo itself would succeed.
+# judge_tests FILE STATUS: reports counts, failures and times from cargo test's output in FILE. Fails if
+# STATUS is not 0 or no test ran: cargo succeeds if a filter or a cfg excludes all tests.
 judge_tests() {
     local passed failed times=${TIMES:-1}
     passed=$(sum_results 1 "$1")
@@ -98,8 +99,8 @@ judge_tests() {
     ((passed % times == 0)) || fail "$passed passed, which is not the same tests $times times"
 }
 
-# report_failures FILE [PATTERN]: repeats in the summary the lines of FILE that match PATTERN, since a service
-# may keep only the end of a long log. Without PATTERN: cargo test's output for each failed test.
+# report_failures FILE [PATTERN]: repeats in the summary up to 80 lines of FILE that match PATTERN, since a
+# service may keep only the end of a long log. Without PATTERN, repeats cargo test's output for failed tests.
 report_failures() {
     awk -v pattern="${2:-}" '
         /^failures:$/ { on = 1 }
@@ -137,8 +138,8 @@ at_once() {
     ((failures == 0)) || fail "$command failed for $failures arguments"
 }
 
-# within MINUTES COMMAND…: runs it in its own process group. After MINUTES, ends the group and reports the
-# timeout in the summary.
+# within MINUTES COMMAND…: runs the command in its own process group. After MINUTES, ends the group and
+# reports the timeout in the summary.
 within() {
     local child status=0
     timeout --kill-after=10 "$1m" "${@:2}" &
@@ -160,18 +161,18 @@ write_to_memory() {
     [[ -z ${TMPDIR:-} ]] && ((${kib:-0} > 8 * 1024 * 1024)) || return 0
     TMPDIR=$(mktemp -d /dev/shm/idmill.XXXXXX)
     export TMPDIR
-    # Some engines run as another user.
+    # Let engines that run as another user enter.
     chmod 711 "$TMPDIR"
     trap 'rm -rf "$TMPDIR"' EXIT
 }
 
 # Cargo commands; steps with the same command share a build. WORKSPACE is for the steps that test the whole
-# workspace with all features. OPTIMISED is for `sim` and `crash`, and keeps assertions. Both steps name both
-# packages, because the selected packages determine the features of shared crates.
+# workspace with all features. OPTIMISED is for `sim` and `crash`, and keeps assertions. Both steps select
+# idmill and idmill-cli: with other packages, shared crates would get other features and be built again.
 WORKSPACE=(cargo test --locked --workspace --all-features)
 OPTIMISED=(cargo test --locked --release --config ci/asserted.toml -p idmill -p idmill-cli)
 
-# Tests that take minutes without optimisation. The step `sim` runs them optimised, with assertions.
+# Test targets that take minutes without optimisation: the step `sim` runs them optimised, with assertions.
 COMPUTING=(simulation simulation_tiers simulation_cache simulation_guard tails reserves million)
 
 # uses FILE PATTERN: succeeds if a file of the test matches PATTERN. The files are joined to one line without comments,
@@ -238,9 +239,9 @@ names() {
 }
 
 # use_oldest: sets OLDEST to the cargo of the oldest supported Rust. The steps clippy, doc, light, msrv and
-# adapters use it: all but adapters share the builds of three hundred dependencies, and a new Rust brings no
-# new lints. If the oldest Rust cannot be installed, the current Rust is used; its lint
-# clippy::incompatible_msrv detects only newer items of the standard library.
+# adapters use OLDEST, so a new Rust adds no lints. All of these steps except adapters share the builds of
+# three hundred dependencies. If the oldest Rust cannot be installed, the current Rust is used. Its lint
+# clippy::incompatible_msrv detects newer items of the standard library, but not newer syntax.
 use_oldest() {
     local version
     version=$(sed -n 's/^rust-version = "\([0-9.]*\)".*/\1/p' Cargo.toml)
@@ -252,7 +253,7 @@ use_oldest() {
     }
 }
 
-# lint OPTION…
+# lint OPTION…: runs clippy, and rejects warnings.
 lint() {
     run "${OLDEST[@]}" clippy --locked "$@" -- -D warnings
 }
@@ -286,8 +287,8 @@ need_tool() {
     PATH=$home/bin:$PATH
 }
 
-# need_go NAME VERSION PACKAGE: puts a pinned Go program on PATH, building it on first use. It is built from a
-# temporary module, because `go install` rejects modules with `replace` directives.
+# need_go NAME VERSION PACKAGE: puts a pinned Go program on PATH, building it on first use. The program is
+# built from a temporary module, because `go install` rejects modules with `replace` directives.
 need_go() {
     local home=$TOOLS/$1-$2 module
     if [[ ! -d $home ]]; then
@@ -302,7 +303,8 @@ need_go() {
     PATH=$home:$PATH
 }
 
-# format OPTION…: formats the main workspace, fuzz, the adapters and their services.
+# format OPTION…: formats the main workspace, fuzz, benches/without, the adapters and the services in
+# examples/axum.
 format() {
     local manifest
     run cargo fmt --all "$@"

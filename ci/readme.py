@@ -1,7 +1,7 @@
-"""Runs the `console` blocks of a page in order, in one shell, and compares what they print. `readme.py PAGE PORT`
+"""Runs the `console` blocks of a page in order, in one shell, and compares their output with the page. `readme.py PAGE PORT`
 
 A line `…` stands for any lines. After a command that ends with `&`, this program waits until a server accepts connections on PORT.
-If a paragraph ends with a path in backticks and a colon, the block after it is first written to that file.
+If a paragraph ends with a path in backticks and a colon, the next block is written to this file before any command runs.
 """
 
 import re
@@ -42,7 +42,7 @@ def wait_for_server():
 
 
 def matches(shown, printed):
-    """Whether the lines were printed. redis-cli shows the prefix `(integer) ` only on a terminal."""
+    """Returns whether the lines were printed. Ignores the prefix `(integer) `, which redis-cli prints only to a terminal."""
     lines = [".*" if line == "…" else re.escape(line.removeprefix("(integer) ")) for line in shown]
     return re.fullmatch("\n".join(lines), "\n".join(printed), re.DOTALL) is not None
 

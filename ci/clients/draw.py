@@ -1,6 +1,6 @@
 """Runs the programs in examples/clients while servers are killed, and checks for duplicate ids. `draw.py IDMILL LANGUAGE…`
 
-Builds in WORK. Downloads are cached in PACKAGES; Go and Maven use their own caches.
+The programs are built in WORK. Downloads are cached in PACKAGES; Go and Maven use their own caches.
 """
 
 import hashlib
@@ -23,11 +23,11 @@ TUTORIAL = Path("docs/guide/start/languages.md")
 CACHE = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
 PACKAGES = Path(os.environ.get("IDMILL_PACKAGES") or f"{CACHE}/idmill/clients")
 WORK = Path(tempfile.mkdtemp())
-# A short timeout, so that a locked store is reported soon.
+# The timeout is short, so that a locked store is reported soon.
 STORE = f"sqlite:{WORK}/ids.db?busy_timeout=200ms"
 # Clients connect from 127.0.0.1, so their outgoing ports cannot block the restart of a killed server.
 HOST = "127.0.0.2"
-# Long enough for all faults.
+# All faults take less time.
 SECONDS_OF_RECORDS = 12
 
 
@@ -82,7 +82,7 @@ def prepare_node():
             shutil.copy(file, new)
         call("npm", "ci", "--silent", "--no-audit", "--no-fund", "--prefix", new)
 
-    # Node searches for packages next to the sources.
+    # Copy the sources: Node searches for packages next to them.
     shutil.copytree(CLIENTS / "node", WORK / "node", ignore=shutil.ignore_patterns("node_modules"))
     kept = packages("node", CLIENTS / "node/package-lock.json", install)
     (WORK / "node/node_modules").symlink_to(kept / "node_modules")
@@ -126,7 +126,7 @@ def start(language, *arguments, env, **options):
 
 
 class Server:
-    """A server over the store. After a restart it has the same addresses."""
+    """A server over the store. After a restart, the server has the same addresses."""
 
     all = []
 
@@ -154,7 +154,7 @@ class Server:
         raise AssertionError(f"a server did not start: {said}")
 
     def kill(self):
-        """Ends it with SIGKILL."""
+        """Ends the server with SIGKILL."""
         self.process.kill()
         self.process.wait()
 
@@ -168,7 +168,7 @@ class Server:
 
 
 def draw_through_faults(a, b):
-    """All clients draw, in several ways. Each starts with one of the two servers."""
+    """All clients draw while servers are killed and the store is locked. Each client starts with one of the servers."""
 
     def record(language):
         env = (b if language in ("node", "go") else a).env(a, b)
@@ -200,7 +200,7 @@ def draw_through_faults(a, b):
 
 
 def compare():
-    """Checks the recorded ranges: none overlap, and those of one client from one server increase."""
+    """Checks the recorded ranges: none overlap, and ranges that name a server increase for each client and server."""
     drawn = []
     for language in LANGUAGES:
         last = {}
@@ -237,7 +237,7 @@ BIG = []
 
 
 def check(language, env):
-    """Each way of drawing returns the expected ids and the expected permanent errors."""
+    """Each way of drawing returns the expected ids. `next` and `http` return the expected permanent errors."""
     for way in "many", "block", "take", "http":
         ids = ends(language, 0, "^[0-9]+$", way, "orders", "20", env=env)
         demand(len(ids) == 20 and sorted(set(ids)) == ids, f"{language} {way}: expected 20 increasing ids: {ids}")
@@ -306,7 +306,7 @@ GO = 'package main\nimport ("context"; "fmt"; "github.com/redis/go-redis/v9")\nf
 
 def check_tutorial():
     """Runs the programs of the tutorial. Only the port is replaced, and Go's example is put into a main function."""
-    # The examples connect to localhost.
+    # The examples connect to localhost, not to HOST.
     port = Server("local", host="127.0.0.1").resp.split(":")[1]
     page = TUTORIAL.read_text()
 

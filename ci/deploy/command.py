@@ -55,7 +55,7 @@ def config_map():
 
 
 def variables():
-    """The command has each environment variable in these files. It would ignore an unknown one."""
+    """The command has each environment variable in the files: the command would ignore an unknown variable."""
     help = [[IDMILL, "serve", "--help"], [IDMILL, "--help"]]  # the second has the global options
     known = "".join(subprocess.run(each, capture_output=True, text=True).stdout for each in help)
     for name in sorted({name for each in every() for name in re.findall("IDMILL_[A-Z_]+", each)}):
@@ -64,7 +64,7 @@ def variables():
 
 
 def metrics():
-    """The rules and the dashboard use only metrics that the page lists. Tests check that page, except the server's metrics."""
+    """The rules and the dashboard use only metrics that docs/guide/metrics.md lists. Tests check that page, except the server's metrics."""
     with open("docs/guide/metrics.md") as page:
         listed = set(re.findall(r"^\| `(idmill_\w+)`", page.read(), re.M))
     for name in ("prometheus/idmill.rules.yaml", "prometheus/idmill.test.yaml", "grafana/idmill.json"):
@@ -88,7 +88,7 @@ def urls():
 
 
 def commands():
-    """The command runs each command line with its environment: `serve` with --check, others over a new store."""
+    """Each command line runs with its environment: `serve` with --check, other commands over a new store."""
     for service in yaml.safe_load(text("compose.yaml"))["services"].values():
         if service["image"] == "idmill":
             env = {name: defaults(value) for name, value in service["environment"].items()}

@@ -19,7 +19,7 @@ sdk_file() {
     return 1
 }
 
-# Installs the package, if apt has Google's repository.
+# Installs the package, if run as root and apt has Google's repository.
 fetch() {
     local package=google-cloud-cli-$COMPONENT
     sdk_file "$FILE" >/dev/null || try_apt "$package" || true
@@ -29,7 +29,7 @@ fetch() {
     [[ $FILE != *.jar ]] || need java openjdk-17-jre-headless
 }
 
-# The emulator does not print its version, so this prints that of the SDK.
+# The emulator does not print its version, so `version` prints the SDK's version.
 version() { printf '%s of the Google Cloud SDK %s\n' "$TITLE" "$(cat "$(sdk_file VERSION)" || printf 'unknown')"; }
 
 # serve_jar CLASS PORT OPTION…: runs the jar's main class.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Functions that `etcd` and `etcd34` share. Both scripts source this file, and define `fetch` and BINARY. A
-# member reads etcd's environment variables, such as ETCD_QUOTA_BACKEND_BYTES. With DIR/server.pem and
-# DIR/key.pem it speaks TLS.
+# member reads etcd's environment variables, such as ETCD_QUOTA_BACKEND_BYTES. A member uses TLS if
+# DIR/server.pem and DIR/key.pem exist.
 # shellcheck source=ci/engines/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 MORE=' [N SIZE] | address PORT N'
@@ -21,8 +21,8 @@ serve() {
         done
         listen=${peers[n]}
     fi
-    # etcd fails if a variable and a flag set the same option. Debian's unit sets these variables. Other
-    # variables of the caller are kept.
+    # Unset the variables that Debian's unit sets: etcd fails if a variable and a flag set the same option.
+    # Other variables of the caller are kept.
     unset ETCD_NAME ETCD_DATA_DIR ETCD_LISTEN_CLIENT_URLS
     exec "$BINARY" --name "m$n" --data-dir "$dir/data" --listen-client-urls "$scheme://$client:$port" \
         --advertise-client-urls "$scheme://$client:$port" --listen-peer-urls "$listen" \

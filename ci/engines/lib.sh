@@ -1,20 +1,19 @@
 # shellcheck shell=bash
-# Functions that the scripts of the engines share. Each script sources it, defines `fetch`, `version`, `serve` and
-# optional verbs, and ends with `engine "$@"`.
+# Functions that the scripts of the engines share. Each script sources this file, defines `fetch`, `version`,
+# `serve` and optional verbs, and ends with `engine "$@"`.
 set -euo pipefail
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# The directory of engines that are not system packages. It is outside the tree, so that fresh clones reuse
-# it.
+# The directory of engines that are not system packages is outside the tree, so that fresh clones reuse it.
 # shellcheck disable=SC2034 # used by the scripts that source this file
 ENGINES=${IDMILL_ENGINES:-${XDG_CACHE_HOME:-$HOME/.cache}/idmill/engines}
 
 # Distributions install servers in /usr/sbin, which is not on the PATH of all users.
 PATH=$PATH:/usr/sbin
 
-# missing TEXT…: ends the script with status 77; tests that need the engine are skipped. TEXT names the missing program
-# and its package.
+# missing TEXT…: ends the script with status 77; tests that need the engine are skipped, or fail if CI=true.
+# TEXT names the missing program and its package.
 missing() {
     printf '%s\n' "$*" >&2
     exit 77
@@ -43,14 +42,14 @@ need() {
     command -v "$1" >/dev/null || try_apt "${@:2}" || missing "$1 is missing: apt-get install ${*:2}"
 }
 
-# address PORT N: prints the address of member N of a cluster. It contains PORT, so that clusters of different test
-# processes do not collide.
+# address PORT N: prints the address of member N of a cluster. The address contains PORT, so that clusters of
+# different test processes do not collide.
 address() {
     printf '127.%d.%d.%d\n' $(($1 >> 8)) $(($1 & 255)) "$2"
 }
 
-# built NAME FILE…: prints the build directory for the sources FILE… of NAME.d. Its name is a hash of the files,
-# so that a changed source or dependency triggers a new build.
+# built NAME FILE…: prints the build directory for the sources FILE… of NAME.d. The directory is named after a
+# hash of the files, so that a changed source or dependency triggers a new build.
 built() {
     printf '%s/%s/%s' "$ENGINES" "$1" "$(cd "$HERE/$1.d" && cat "${@:2}" | sha256sum | cut -c 1-16)"
 }
@@ -60,8 +59,8 @@ go_binary() {
     (cd "$HERE/$1.d" && printf '%s/idmill-%s' "$(built "$1" ./*.go go.mod go.sum)" "$1")
 }
 
-# go_build NAME: builds the binary if it does not exist. It is renamed after the build, so that parallel builds do not
-# collide, and an interrupted one leaves no binary.
+# go_build NAME: builds the binary if it does not exist. The binary is renamed after the build, so that
+# parallel builds do not collide, and an interrupted build leaves no binary.
 go_build() {
     local binary
     binary=$(go_binary "$1")

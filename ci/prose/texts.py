@@ -1,4 +1,4 @@
-"""Writes the texts that Vale cannot find by itself, and prints what is too long. See ci/steps/prose.
+"""Writes the texts that Vale cannot find by itself, and reports texts that are too long. See ci/steps/prose.
 
 texts.py SCRATCH FILE…
 texts.py --messages FILE…    prints all messages, sorted, to be read in a row
@@ -6,7 +6,7 @@ texts.py --messages FILE…    prints all messages, sorted, to be read in a row
 SCRATCH/texts.txt gets messages in string literals of Rust, comments of scripts and configuration, pages of help,
 descriptions in JSON and manifests, and subjects of commits, a paragraph each. Line N of SCRATCH/places is the place of
 line N of texts.txt.
-Prints `PLACE:Rule:message` for each message, comment, test name and commit subject that is over its limit, and for each
+Prints `PLACE:Rule:message` for each message, line of a Rust comment, test name and commit subject that is over its limit, and for each
 message that differs from another only in case, articles or punctuation.
 """
 import re, subprocess, sys
@@ -45,7 +45,7 @@ def messages(source):
 
 
 def comments(path, lead):
-    """Paragraphs in lines that are comments, with the line of the first. A table row is a paragraph. `#- ` is not a comment."""
+    """Yields each paragraph of comment lines, with the number of its first line. A table row is a paragraph. `#- ` is not a comment."""
     run = []
     for number, line in enumerate([*open(path, errors='replace'), ''], 1):
         text = line.strip()
@@ -80,7 +80,7 @@ def limit(path, line, rule, text, length, most, advice):
 
 
 def variants(found):
-    """Messages for the same cause have the same words. `found` has each with its place."""
+    """Messages for the same cause have the same words. `found` has each message with its place."""
     first = {}
     for text, place in found:
         text = re.sub(r'`?\{[^{}]*\}:?`?', '{}', text)
