@@ -1,8 +1,8 @@
 """Builds the files of a release for one target. `release.py TARGET DIR`
 
 Writes three files to DIR: an archive with the command, the SHA-256 of the archive, and the command's list of
-dependencies (SBOM, in CycloneDX). The command also contains this list, which `cargo audit bin` reads. Needs cargo-
-auditable and cargo-cyclonedx; for Linux, cargo-zigbuild and zig, which link against an old C library.
+dependencies (SBOM, in CycloneDX). The command also contains this list, which `cargo audit bin` reads. Needs
+cargo-auditable and cargo-cyclonedx; for Linux, cargo-zigbuild and zig, which link against an old C library.
 """
 
 import hashlib

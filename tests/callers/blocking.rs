@@ -15,8 +15,8 @@ use tokio::task::unconstrained;
 
 use crate::{LONG, builder, invalid, returns};
 
-/// Callers poll while the runtime of the refills ends. A poll at the wrong moment is a matter of chance, so
-/// many callers poll all the time.
+/// Callers poll while the runtime of the refills ends. A poll at the wrong moment is a matter of chance.
+/// Therefore a crowd of callers polls all the time.
 #[test]
 fn callers_queued_during_close_get_closed() {
     for _ in 0..40 {

@@ -147,7 +147,7 @@ impl Windows {
         };
         match taking.wide().after(believed) {
             Taken::Ids(ids) => state.hand_out(datacenter, bits(pair(ids)), self.max),
-            // The model knows that the write has arrived: its ids are a gap only if it was applied.
+            // In the model the write has arrived, so its ids are a gap only if it was applied.
             Taken::Gap if lost => state.gap_if_gone(datacenter, taking),
             Taken::Again | Taken::Gap => {}
         }

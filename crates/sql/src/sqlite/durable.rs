@@ -79,7 +79,7 @@ async fn run<E: Executor>(db: &mut E, statement: Statement<'_>) -> Result<crate:
 
 fn not_durable(why: &str) -> Error {
     let message = format!(
-        "a commit would not survive a crash, because {why}; remove journal_mode=OFF or MEMORY, or use another file or SQLite build"
+        "a commit would not survive a crash, because {why}; remove journal_mode=OFF or MEMORY, or use another file or build"
     );
     Error::new(ErrorKind::Unsupported, message)
 }

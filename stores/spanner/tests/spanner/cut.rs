@@ -69,7 +69,7 @@ async fn applied(emulator: &Emulator, next: i64) {
     tokio::time::timeout(LONG, waiting).await.expect("it is applied");
 }
 
-/// Reserves five ids, and retries while the error says that no ids were reserved.
+/// Reserves five ids, and retries after errors that report that no ids were reserved.
 async fn reserve_five(store: &SpannerStore) -> u64 {
     let trying = async {
         loop {
