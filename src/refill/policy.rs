@@ -18,8 +18,8 @@
 //! the watermark, which is at most the step, by the same amount. So memory never holds more than 2 × rate ×
 //! max(budget + 4 latencies, 0.1 s, 20 latencies) + B ids, where the rate includes the burst's share.
 //!
-//! *A load that grows tenfold and stays costs one wait.* One unit here is the number of ids drawn in one
-//! latency at the old rate R. The step is 20 units. When the waiting callers have been served, at most 6
+//! *If the load grows tenfold and stays high, callers wait once.* One unit here is the number of ids drawn in
+//! one latency at the old rate R. The step is 20 units. When the waiting callers have been served, at most 6
 //! units of the step are drawn and at least 14 are left. The next refill must start at 10 units, which the
 //! new load draws in one latency. The last watermark, 4 units, was drawn within one latency, so the pace
 //! rises to at least 2.9 R, which gives a watermark of 11 units.

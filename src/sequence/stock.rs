@@ -195,8 +195,9 @@ impl Stock {
         self.current.store(Arc::new(Segment::empty(reason)));
         let mut lost = Ranges::none();
         std::mem::take(&mut *chain).iter().for_each(|segment| lost.push(segment.seal()));
-        // Release, and after the seals: pairs with `generation`, so that ids taken before a seal are never
-        // held under the new generation.
+        // Increment after the seals, with Release, which pairs with the Acquire in `generation`. A thread
+        // that reads the new generation finds the old segments sealed, so it takes no ids from them under
+        // that generation.
         self.generation.fetch_add(1, Ordering::Release);
         count(&lost);
         lost

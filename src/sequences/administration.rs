@@ -15,7 +15,7 @@ use crate::store::{Bounds, Change, Listing, Page, SequenceInfo, Store, StoreFutu
 /// applied. A write whose future is dropped may also have been applied. After [`close`](Self::close), every
 /// call fails with [`ErrorKind::Closed`]. Invalid names fail with [`ErrorKind::InvalidInput`].
 ///
-/// Threads outside any async runtime use [`blocking`](Self::blocking).
+/// On a thread outside any async runtime, use [`blocking`](Self::blocking).
 impl Sequences {
     /// Creates a sequence in the store. Opening a sequence creates it too.
     ///

@@ -49,7 +49,7 @@ impl SequenceInfo {
         // The sum saturates, and is then limited to `last_allowed`, which is at least `start`.
         let last = start.saturating_add(count.max(1) - 1).min(last_allowed);
         self.next = if last >= self.bounds.max() { None } else { last.checked_add(1) };
-        // The length fits: it is at most the count.
+        // The length cannot overflow: it is at most `count`, or 1 if `count` is 0.
         let range = IdRange::new(start, (last - start).saturating_add(1)).expect("last is in bounds");
         Ok(Grant { range, identity: self.identity, bounds: self.bounds })
     }
@@ -100,7 +100,7 @@ pub struct Change {
     pub revoke: bool,
     /// Leave the store's history as it is. After a failover, a store may reject reserves until a person sets
     /// `next` (see `history` of `idmill-kit`). A program that raises `next`, for example after an import, may
-    /// set it too low, so that change must not make the store accept reserves again.
+    /// choose a value that is too low. Such a change must not make the store accept reserves again.
     // Only serialized if set: servers of earlier versions reject unknown fields.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "std::ops::Not::not"))]
     pub keep_history: bool,

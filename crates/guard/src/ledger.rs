@@ -56,8 +56,8 @@ impl Announced {
         matches!(self, Self::Resetting { .. } | Self::Removing)
     }
 
-    /// Returns the announcement after a claim under `now`, which has the same incarnation as `known`, the
-    /// ledger's identity.
+    /// Returns the announcement that applies after a claim under `now`; `None` if the announcement has become
+    /// void. `known` is the ledger's identity, and has the same incarnation as `now`.
     fn once_claimed(self, known: Identity, now: Identity) -> Option<Self> {
         match self {
             // A reset is void under a new identity, because it was announced for the old one.

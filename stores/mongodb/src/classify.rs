@@ -168,8 +168,9 @@ fn of_code(code: i32, asked: Asked) -> ErrorKind {
         9 | 20 | 59 | 263 if asked == Asked::InTransaction => ErrorKind::Unsupported,
         // FailedToParse, CommandNotFound, CommandNotSupported, NotImplemented, APIStrictError.
         9 | 59 | 115 | 238 | 323 => ErrorKind::Unsupported,
-        // In a transaction, another process created the sequence first, and the server has aborted the
-        // transaction. Outside a transaction, a unique index of the user rejected the document.
+        // In a transaction, a duplicate key means that another process created the sequence first; the server
+        // has aborted the transaction. Outside a transaction, a unique index of the user rejected the
+        // document.
         DUPLICATE_KEY if asked == Asked::InTransaction => ErrorKind::Unavailable,
         // 121 is DocumentValidationFailure: a validator of the user rejected the document.
         DUPLICATE_KEY | 121 => ErrorKind::Conflict,

@@ -1,4 +1,4 @@
-//! The client that a statement runs on: the store's, the caller's, or one of the caller's pool.
+//! The client that a statement runs on: the store's, the caller's, or one from the caller's pool.
 
 use std::ops::Deref;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ fn with_orders() -> Place {
 
 fn command(place: &Place, args: &[&str]) -> Command {
     let mut command = place.command(&[&ANYWHERE, args].concat());
-    // Set a long shutdown timeout, unless the arguments set one.
+    // Set a long default shutdown timeout; `--shutdown-timeout` in `args` overrides it.
     command.env("IDMILL_SERVE_SHUTDOWN_TIMEOUT", "60s");
     command
 }

@@ -1,4 +1,4 @@
-//! One direction of a connection, in pieces.
+//! Splits one direction of a connection into messages: frames, or the data of single reads.
 
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;

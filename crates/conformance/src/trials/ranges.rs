@@ -1,4 +1,4 @@
-//! The promise itself: no duplicate ids, in order, none lost.
+//! The central promise: ids are unique and in order, and none is lost.
 
 use std::sync::Arc;
 

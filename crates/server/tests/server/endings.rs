@@ -1,4 +1,4 @@
-//! The end of a server, and an unreachable store.
+//! Server shutdown, and an unreachable store.
 
 use std::time::Duration;
 

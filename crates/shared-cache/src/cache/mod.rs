@@ -177,7 +177,7 @@ pub enum Command {
     Put {
         /// The cas of the stub, or of the number whose end is moved.
         cas: u64,
-        /// The encoded end and ids left.
+        /// The new number, which encodes the end of the window and the number of ids left.
         number: u64,
     },
     /// Deletes the stub if it has this cas (`md K C<cas>`).

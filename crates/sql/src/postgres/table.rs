@@ -18,7 +18,7 @@ use crate::rows::FORMAT;
 
 /// The default table.
 pub const DEFAULT_TABLE: &str = "idmill_sequences";
-/// The option for the name of a table or a schema.
+/// The valid values of the options for the name of a table or a schema.
 pub const NAME: Kind = text("NAME", RULE, is_name);
 const RULE: &str = "up to 63 ASCII letters, digits and _, not beginning with a digit or `pg_`";
 /// PostgreSQL truncates longer names.
@@ -70,7 +70,7 @@ impl Table {
         Self { schema: self.schema.clone(), name: name.into() }
     }
 
-    /// Sets the schema.
+    /// Returns the table of the same name in `schema`.
     ///
     /// # Errors
     /// [`InvalidInput`](ErrorKind::InvalidInput) for an invalid name.

@@ -84,8 +84,8 @@ impl Between {
         gate
     }
 
-    /// Replaces `right` with `wrong`, of the same length, in the next requests of a statement that contains
-    /// this text. The node then reports an unknown keyspace or table.
+    /// Replaces `right` with `wrong`, of the same length, in the next `times` requests that contain `right`
+    /// and whose statement contains `statement`. The node then reports an unknown keyspace or table.
     pub(crate) fn misspell(&self, statement: &str, right: &str, wrong: &str, times: usize) {
         assert_eq!(right.len(), wrong.len());
         self.rule(statement, right, times, Act::Misspell(wrong.into()));

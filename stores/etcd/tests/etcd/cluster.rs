@@ -118,7 +118,8 @@ async fn a_leader_may_die_at_any_moment() {
         running.spawn(stubborn(store, Arc::clone(&stop)));
     }
     reserved(&observer, 700).await;
-    // Kill and restart the leader; then pause the next leader, which the others do not detect for a while.
+    // Kill and restart the leader. Then pause the next leader: the other members detect the pause only after
+    // the election timeout.
     cluster.members[leader].kill();
     reserved(&observer, 700).await;
     cluster.members[leader].start().await.unwrap();

@@ -231,8 +231,8 @@ impl NativeSequences {
             // Other clients drew the last values in the meantime. The values drawn before the error
             // can be used once they are durable.
             Some(fault) if fault.code() == Some(SEQUENCE_LIMIT) => self.flush().await?,
-            // The sequence was dropped or restarted. If its data are damaged, the next read reports the
-            // damage.
+            // The sequence was dropped or restarted. If the sequence's data are damaged, the next read
+            // reports the damage.
             Some(fault) if matches!(fault.code(), Some(UNDEFINED_TABLE | DATA_CORRUPTED)) => {
                 kept.forget();
                 return Ok(true);
