@@ -30,6 +30,6 @@ async fn transaction_of_another_database_is_rejected_and_usable() {
     let tx = sqlite.begin().await.unwrap();
     let error = next_in::<i64>(&tx, "invoices").await.unwrap_err();
     assert_eq!((error.kind(), error.sequence()), (ErrorKind::InvalidInput, Some("invoices")), "{error}");
-    assert!(error.to_string().contains("the transaction is of SQLite"), "{error}");
+    assert!(error.to_string().contains("the transaction is for SQLite"), "{error}");
     tx.commit().await.unwrap();
 }
