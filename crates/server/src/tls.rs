@@ -206,10 +206,11 @@ mod tests {
     #[test]
     fn key_on_one_line_is_rejected_and_not_printed() {
         let folder = tempfile::tempdir().unwrap();
-        let key = folder.path().join("server.key");
-        std::fs::write(&key, "-----BEGIN PRIVATE KEY----- c2VjcmV0 -----END PRIVATE KEY-----").unwrap();
-        let error =
-            PrivateKeyDer::from_pem_file(&key).map_err(|error| invalid_pem(&key, &error)).unwrap_err();
+        let (certificate, key) = (folder.path().join("server.pem"), folder.path().join("server.key"));
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        std::fs::write(&certificate, made.cert.pem()).unwrap();
+        std::fs::write(&key, made.signing_key.serialize_pem().replace('\n', " ")).unwrap();
+        let error = Tls::from_files(&certificate, &key, None).unwrap_err();
         let expected =
             "server.key cannot be used for TLS: invalid PEM: put `BEGIN` and `END` on separate lines";
         assert!(error.to_string().contains(expected), "{error}");

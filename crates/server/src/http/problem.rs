@@ -90,7 +90,7 @@ impl From<Error> for Problem {
             ErrorKind::Denied | ErrorKind::StoreViolation => StatusCode::BAD_GATEWAY,
             _ => StatusCode::SERVICE_UNAVAILABLE,
         };
-        Self { outcome: error.status(), ..Self::new(status, error.kind(), error.to_string()) }
+        Self::new(status, error.kind(), error.to_string())
     }
 }
 
