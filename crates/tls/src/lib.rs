@@ -46,8 +46,7 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
     let unreadable =
         |error: &dyn std::fmt::Display| refuse(format!("{option}={shown:?} cannot be read: {error}"));
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unreadable(&reason(&error)))? {
-        let certificate = certificate.map_err(|error| unreadable(&reason(&error)))?;
+    for certificate in certificates(file).map_err(|reason| unreadable(&reason))? {
         roots.add(certificate).map_err(|error| unreadable(&error))?;
     }
     if roots.is_empty() {
@@ -63,14 +62,17 @@ fn of_file(file: &Path, option: &str) -> Result<RootCertStore> {
 /// [`InvalidInput`](idmill::ErrorKind::InvalidInput) for an unusable file.
 pub fn showing(builder: ConfigBuilder<ClientConfig, WantsClientCert>, tls: &Tls) -> Result<ClientConfig> {
     let (Some(cert), Some(key)) = (&tls.cert, &tls.key) else { return Ok(builder.with_no_client_auth()) };
-    let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let chain = chain.map_err(|error| unusable("cert", cert, &reason(&error)))?;
+    let chain = certificates(cert).map_err(|reason| unusable("cert", cert, &reason))?;
     let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable("key", key, &reason(&error)))?;
     builder.with_client_auth_cert(chain, secret).map_err(|error| unusable("cert", cert, &error))
 }
 
 fn unusable(option: &str, file: &Path, error: &dyn std::fmt::Display) -> Error {
     refuse(format!("{option}={:?} cannot be used: {error}", file.display().to_string()))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    CertificateDer::pem_file_iter(file).and_then(Iterator::collect).map_err(|error| reason(&error))
 }
 
 /// Describes an error in a PEM file, without the line of the file that some errors contain: it may be a key.
