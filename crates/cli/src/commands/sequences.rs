@@ -126,15 +126,16 @@ async fn forget(global: &Global, args: &Remove) -> Outcome {
 
 /// Returns an error that explains the consequences of the removal.
 fn unsure(global: &Global, found: &SequenceInfo) -> Outcome<Failure> {
+    let is_unused = found.next == Some(found.bounds.start());
     let reserved = match found.next {
         None => "all of its ids are reserved".to_owned(),
-        Some(next) if next == found.bounds.start() => "none of its ids are reserved".to_owned(),
+        Some(_) if is_unused => "none of its ids are reserved".to_owned(),
         Some(next) => format!("its ids before {next} are reserved"),
     };
     let name = &found.name;
     let then = match opening::url(global)?.guard() {
         Some(_) => ", and without `--forget`, a new sequence with this name starts above the claimed ids",
-        None if found.next == Some(found.bounds.start()) => "",
+        None if is_unused => "",
         None => ", and a new sequence with this name may repeat reserved ids",
     };
     let message = format!("removing `{name}` needs `--yes`: {reserved}{then}");

@@ -415,9 +415,12 @@ pub fn set_sql(sql: &str, seen: &NativeState, after: &SequenceInfo, timeout: &st
     } else {
         bounds_sql(after.bounds, after.bounds.start())
     };
-    // With an increment of 1, only an earlier note is kept, since a larger increment may follow.
-    let noted =
-        seen.noted("values").and_then(|_| seen.noted_values()).or((seen.increment > 1).then_some(values));
+    // If the increment is 1, only keep an earlier note, since a larger increment may follow.
+    let noted = if seen.increment > 1 {
+        Some(values)
+    } else {
+        seen.noted("values").and_then(|_| seen.noted_values())
+    };
     let note = first.unwrap_or(First { value: 0, whole_from: None }).note(noted);
     let body = format!(
         "ALTER SEQUENCE {sql} NO CYCLE; SELECT l.last_value, l.is_called, obj_description({oid}::oid, 'pg_class') \
