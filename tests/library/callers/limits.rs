@@ -12,7 +12,7 @@ use idmill::{ErrorKind, Id};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::runtime::Builder;
 
-use crate::{LONG, builder, invalid};
+use super::{LONG, builder, invalid};
 
 #[tokio::test(start_paused = true)]
 async fn very_long_durations_never_time_out() {

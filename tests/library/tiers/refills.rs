@@ -9,7 +9,7 @@ use idmill_shared_cache::{Claimed, Source, Tiered};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::sync::Semaphore;
 
-use crate::shelf::{Item, Shelf};
+use super::shelf::{Item, Shelf};
 
 fn request(count: u64) -> Reserve {
     let name = SequenceName::new("s").unwrap();

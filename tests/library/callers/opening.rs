@@ -8,7 +8,7 @@ use idmill::{ErrorKind, Sequences};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::runtime::Builder;
 
-use crate::{LONG, builder, invalid, returns};
+use super::{LONG, builder, invalid, returns};
 
 #[tokio::test(start_paused = true)]
 async fn opening_times_out_if_the_store_is_silent() {
@@ -90,7 +90,7 @@ fn a_thread_that_is_not_to_be_had_is_an_error() {
         });
         return;
     }
-    let name = "opening::a_thread_that_is_not_to_be_had_is_an_error";
+    let name = "callers::opening::a_thread_that_is_not_to_be_had_is_an_error";
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--test-threads=1", "--nocapture"])
         .env(CHILD, "1")

@@ -9,7 +9,7 @@ use idmill::{ErrorKind, Result, SequenceName, Sequences};
 use idmill_shared_cache::{Drawn, Installed, Tiered, Window};
 use idmill_testing::faulty::FaultyStore;
 
-use crate::shelf::Shelf;
+use super::shelf::Shelf;
 
 /// Two servers behind one name, which resolves to one of them.
 #[derive(Clone, Debug)]
@@ -105,7 +105,7 @@ async fn restored_source_is_raised_and_not_counted_as_a_move() {
         tier.reserve(&request(10)).await.unwrap();
     }
     store.restore(&backup);
-    window.server().with(crate::shelf::Item::evict);
+    window.server().with(super::shelf::Item::evict);
     let error = tier.reserve(&request(10)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::StoreViolation, "{error}");
     assert!(error.to_string().contains("raised above 50"), "{error}");

@@ -12,7 +12,7 @@ use idmill_shared_cache::Tiered;
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use tokio::task::LocalSet;
 
-use crate::shelf::Shelf;
+use super::shelf::Shelf;
 
 type Tier = Tiered<Arc<dyn Store>, Shelf>;
 

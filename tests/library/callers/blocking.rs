@@ -13,7 +13,7 @@ use idmill_testing::faulty::{Faults, FaultyStore};
 use tokio::runtime::Builder;
 use tokio::task::unconstrained;
 
-use crate::{LONG, builder, invalid, returns};
+use super::{LONG, builder, invalid, returns};
 
 /// Callers poll while the runtime of the refills ends. A poll at the wrong moment is a matter of chance.
 /// Therefore a crowd of callers polls all the time.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use idmill::{ErrorKind, Order, Result};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 
-use crate::{LONG, builder, returns};
+use super::{LONG, builder, returns};
 
 /// Tries until there is an id, or for a minute of the paused clock.
 async fn try_until(mut draw: impl FnMut() -> Result<u64>) -> Option<u64> {

@@ -13,7 +13,7 @@ use idmill::{ErrorKind, Result};
 use idmill_testing::hooked::{Hooked, Hooks};
 use tokio::runtime::Builder;
 
-use crate::{LONG, builder, returns};
+use super::{LONG, builder, returns};
 
 /// A memory store that misbehaves in one way.
 #[derive(Debug)]

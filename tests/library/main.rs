@@ -1,0 +1,17 @@
+//! Tests of the library that can share one process. Each of the others is a program of its own: it forks, reads
+//! the log, or measures a whole process, or another step of `ci/test` runs it.
+
+mod administered;
+mod allocator;
+mod callers;
+mod counting;
+mod facade;
+mod give_back;
+mod guarded_reserves;
+mod health;
+mod lost;
+mod max_age;
+mod refills;
+mod sequences;
+mod tiers;
+mod values;
