@@ -1,8 +1,6 @@
 //! `idmill plan`: its results, and its errors for plans that do not hold.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 
 #[test]
 fn plan_covers_its_outage_and_states_the_waste() {

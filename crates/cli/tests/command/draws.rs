@@ -1,9 +1,8 @@
 //! Tests `idmill draws`: its figures are consistent, and it removes its sequences.
 
-mod common;
-
-use common::{Place, keys};
 use serde_json::Value;
+
+use crate::common::{Place, keys};
 
 const MODES: &str = "handle,shared,thread,block,take,async,batch,global";
 

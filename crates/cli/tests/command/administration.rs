@@ -1,9 +1,8 @@
 //! `create`, `list`, `show`, `set` and `remove`: their output and their refusals.
 
-mod common;
-
-use common::{Place, keys};
 use serde_json::{Value, json};
+
+use crate::common::{Place, Ran, keys};
 
 const FIELDS: [&str; 8] =
     ["name", "next", "start", "max", "remaining", "used_percent", "incarnation", "epoch"];
@@ -280,7 +279,7 @@ fn list_memory_does_not_grow_with_its_length() {
         let mut command = std::process::Command::new("sh");
         command.args(["-c", &limited]).current_dir(place.path()).env("MALLOC_ARENA_MAX", "1");
         let output = command.env_remove("IDMILL_STORE").output().unwrap();
-        let ran = common::Ran::from(output);
+        let ran = Ran::from(output);
         assert_eq!((ran.code, ran.out.lines().count()), (0, lines), "{args}: {}", ran.err);
     }
 }

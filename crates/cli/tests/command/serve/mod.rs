@@ -1,10 +1,6 @@
 //! `idmill serve` and `idmill token`, as used by an operator.
 
-#![cfg(unix)]
-
 mod access;
-#[path = "../common/mod.rs"]
-mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +10,9 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::Place;
 use serde_json::Value;
+
+use crate::common::{Place, Ran};
 
 const ANYWHERE: [&str; 5] =
     ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--shutdown-timeout=20s"];
@@ -354,7 +351,7 @@ fn flags_override_environment_and_file_settings() {
     .unwrap();
     let mut command =
         place.command(&["serve", "--check", "--json", "--config", "idmill.toml", "--http", "none"]);
-    let ran: common::Ran = command.env("IDMILL_SERVE_RESP", "127.0.0.1:3").output().unwrap().into();
+    let ran: Ran = command.env("IDMILL_SERVE_RESP", "127.0.0.1:3").output().unwrap().into();
     assert_eq!(ran.code, 0, "{ran:?}");
     let said: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(
@@ -371,13 +368,13 @@ fn earlier_spellings_of_settings_are_read() {
     fs::write(place.path().join("old.toml"), "freshness = \"1m\"\ndrain = \"2m\"\n").unwrap();
     let mut command = place.command(&["serve", "--check", "--json", "--config=old.toml", "--patience=3m"]);
     command.envs([("IDMILL_SERVE_DRAIN_DELAY", "4m"), ("IDMILL_SERVE_PATIENCE", "5m")]);
-    let ran: common::Ran = command.output().unwrap().into();
+    let ran: Ran = command.output().unwrap().into();
     assert_eq!(ran.code, 0, "{ran:?}");
     let settings: Value = serde_json::from_str(&ran.out).unwrap();
     let read = ["max-age", "shutdown-timeout", "timeout", "shutdown-delay"].map(|key| settings[key].as_str());
     assert_eq!(read, [Some("1m"), Some("2m"), Some("3m"), Some("4m")]);
     // The current name of a variable takes precedence.
-    let ran: common::Ran = command.env("IDMILL_SERVE_SHUTDOWN_DELAY", "6m").output().unwrap().into();
+    let ran: Ran = command.env("IDMILL_SERVE_SHUTDOWN_DELAY", "6m").output().unwrap().into();
     let settings: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!(settings["shutdown-delay"], "6m");
 }
@@ -401,7 +398,7 @@ fn unusable_serve_setting_is_rejected_with_a_remedy() {
         (&["--resp", &taken], "choose another address"),
     ] {
         let mut command = place.command(&[&["serve"], args].concat());
-        let ran: common::Ran = command.env("IDMILL_SERVE_HTTP", "none").output().unwrap().into();
+        let ran: Ran = command.env("IDMILL_SERVE_HTTP", "none").output().unwrap().into();
         assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
         assert!(ran.err.contains(words), "{args:?}: {ran:?}");
     }

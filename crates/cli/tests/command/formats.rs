@@ -1,12 +1,11 @@
 //! Formats of ids: `next --format`, `encode` and `decode`.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use common::{Place, Ran};
 use serde_json::{Value, json};
+
+use crate::common::{Place, Ran};
 
 const FORMAT: &str = "permute(key=env:KEY,bits=31)|crockford(check)|pad(8)|group(4)|prefix(ORD-)";
 

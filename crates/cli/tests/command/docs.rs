@@ -1,16 +1,15 @@
 //! Checks docs/guide/cli.md: its `console` blocks are run in order in one directory.
 //!
-//! `IDMILL_DOCS=write cargo test -p idmill-cli --test docs` updates the output in the page.
-
-mod common;
+//! `IDMILL_DOCS=write cargo test -p idmill-cli --test command docs` updates the output in the page.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::Place;
 use idmill::ErrorKind;
 use idmill_doctor::FindingKind;
+
+use crate::common::Place;
 
 const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide");
 

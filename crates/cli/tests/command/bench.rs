@@ -1,9 +1,8 @@
 //! `idmill bench`: its figures are consistent, and it leaves nothing behind except the requested files.
 
-mod common;
-
-use common::Place;
 use serde_json::Value;
+
+use crate::common::Place;
 
 const MODES: &str = "in-transaction,in-transaction-many,async,global,batch,async-batch,thread";
 

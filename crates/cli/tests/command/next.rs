@@ -1,13 +1,12 @@
 //! `idmill next`: prints only ids, without duplicates.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
-use common::{Place, Ran};
 use idmill_sqlite::rusqlite;
+
+use crate::common::{Place, Ran};
 
 #[test]
 fn order_is_chosen_by_name() {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use idmill_conformance::free_port;
 
+use super::execute;
 use crate::common::Place;
-use crate::execute;
 
 /// A running command and its output lines. The command ends with the test.
 struct Watching(std::process::Child, mpsc::Receiver<String>);

@@ -1,14 +1,13 @@
 //! `idmill export` and `import`: a round trip preserves every sequence, and nothing is ever lowered.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::io::{BufRead as _, Write as _};
 use std::process::Stdio;
 
-use common::{Place, Ran};
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use crate::common::{Place, Ran};
 
 const OTHER: &str = "sqlite:other.db";
 

@@ -1,11 +1,9 @@
 //! A restored store, with a witness and without.
 
-mod common;
-
 use std::fs;
 use std::process::Stdio;
 
-use common::{Place, Ran};
+use crate::common::{Place, Ran};
 
 const STORE: &str = "sqlite:ids.db";
 const GUARDED: &str = "sqlite:ids.db?guard=file:ids.witness";

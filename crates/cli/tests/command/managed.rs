@@ -1,9 +1,5 @@
 //! `idmill serve` under a service manager like systemd: listeners and notifications.
 
-#![cfg(target_os = "linux")]
-
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use command_fds::{CommandFdExt, FdMapping};
-use common::{Place, Ran};
+
+use crate::common::{Place, Ran};
 
 /// Timeout after which a hanging test fails.
 const TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use super::{Server, logged};
 use crate::common::Place;
-use crate::{Server, logged};
 
 #[test]
 fn tokens_are_reloaded_on_sighup() {

@@ -1,7 +1,7 @@
 //! `idmill doctor`: it finds each fault and nothing else, and each remedy works.
 
-#[path = "../common/mod.rs"]
-mod common;
+use crate::common::{Place, Ran};
+
 #[cfg(unix)]
 mod watch;
 
@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Place, Ran};
 use idmill_sqlite::rusqlite::Connection;
 use serde_json::Value;
 

@@ -1,18 +1,15 @@
 //! Logs of a server contain no secrets at any level.
 
-#![cfg(unix)]
-
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 use std::time::Duration;
 
-use common::served::{Served, talk};
-use common::{Place, Ran};
 use serde_json::Value;
+
+use crate::common::served::{Served, talk};
+use crate::common::{Place, Ran};
 
 const PASSWORD: &str = "hunter2-of-nobody-else";
 

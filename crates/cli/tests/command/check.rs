@@ -1,9 +1,7 @@
 //! `idmill check`: reports the capabilities, recommends sizes from measured latencies, and leaves nothing
 //! behind.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 
 #[test]
 fn check_measures_each_operation_and_leaves_no_trace() {

@@ -1,9 +1,8 @@
 //! Command lines: stores, help, and invalid input.
 
-mod common;
-
-use common::{Place, Ran, keys};
 use serde_json::Value;
+
+use crate::common::{Place, Ran, keys};
 
 const COMMANDS: [&str; 15] = [
     "next",

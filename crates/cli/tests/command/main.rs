@@ -1,0 +1,26 @@
+//! Tests of the command that need no engine. Each runs the binary in a directory of its own, so they can share
+//! one process.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod administration;
+mod bench;
+mod check;
+mod docs;
+mod doctor;
+mod draws;
+mod export;
+mod formats;
+mod guard;
+#[cfg(all(target_os = "linux", feature = "serve"))]
+mod managed;
+mod next;
+mod plan;
+#[cfg(all(unix, feature = "serve"))]
+mod secrets;
+#[cfg(all(unix, feature = "serve"))]
+mod serve;
+#[cfg(all(unix, feature = "otel"))]
+mod traces;
+mod usage;
