@@ -5,6 +5,7 @@ mod common;
 mod doctor;
 mod guard;
 mod migrate;
+mod remedies;
 
 use common::{Place, Ran};
 use idmill_testing::engines::Engine;

@@ -1,19 +1,15 @@
 //! Common errors and their remedies: each row has a cause, the error, and the hint that helps. Errors of an
 //! engine are tested with the real one.
 
-mod common;
-
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, Ran};
 use idmill_conformance::free_port;
 use idmill_postgres::PostgresOptions;
 use idmill_testing::engines::Engine;
-use tokio::sync::Mutex;
 
-/// Only one engine runs at a time: a small machine has too little memory for all engines.
-static ONE: Mutex<()> = Mutex::const_new(());
+use crate::ONE;
+use crate::common::{Place, Ran};
 
 /// A command that fails, and the expected error.
 struct Row<'a> {
