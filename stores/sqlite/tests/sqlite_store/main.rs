@@ -1,10 +1,13 @@
-//! The SQLite store with real files: guarantees and rejections.
+//! The SQLite store with real files: guarantees, rejections, and ids in transactions of the caller.
 
 mod files;
+mod processes;
 mod records;
 mod reserves;
 mod restores;
 mod rows;
+mod tails;
+mod transaction;
 
 use std::path::PathBuf;
 

@@ -58,7 +58,7 @@ fn database_mounted_as_a_single_file_is_rejected() {
     std::fs::write(app.join("ids.db"), "").unwrap();
     let mount = |from: &Path, to: &Path| {
         let script = format!(
-            "mount --bind '{}' '{}' || exit 77; exec '{}' child_that_opens --exact --nocapture --test-threads=1",
+            "mount --bind '{}' '{}' || exit 77; exec '{}' processes::child_that_opens --exact --nocapture --test-threads=1",
             from.display(),
             to.display(),
             std::env::current_exe().unwrap().display()
@@ -81,7 +81,7 @@ fn database_mounted_as_a_single_file_is_rejected() {
 fn spawn(file: &Path, output: &Path) -> Child {
     let output = std::fs::File::create(output).unwrap();
     Command::new(std::env::current_exe().unwrap())
-        .args(["child", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["processes::child", "--exact", "--nocapture", "--test-threads=1"])
         .env(FILE, file)
         .stdout(output)
         .stderr(Stdio::inherit())
