@@ -1,5 +1,7 @@
 //! Tests store URLs with each single feature and with all features.
 
+mod secrets;
+
 use idmill_any::idmill::{ErrorKind, Operation};
 use idmill_any::parse;
 
