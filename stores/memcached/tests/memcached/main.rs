@@ -1,6 +1,7 @@
 //! Tests the window on a real memcached server.
 
 mod bench;
+mod blocking;
 mod cost;
 mod datastore;
 mod faults;
