@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
 use std::pin::Pin;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
@@ -22,19 +23,40 @@ const KEPT_OUTPUT: usize = 8 * 1024;
 /// How long to wait for the rest of an engine's output after it has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Returns a free port on the loopback interface, a different one for each call in a process.
+/// The lowest and the highest port for engines, where the system does not say which ports it uses itself.
+const PORTS: Range<u16> = 12_000..32_000;
+
+/// Returns a free port on the loopback interface, a different one for each call, also of other processes on
+/// this machine. The port is reserved until this process ends.
 ///
 /// The port is below the range that the system uses for outgoing connections. So no such connection can take
 /// the port while the engine is down, or connect to itself at that port.
+///
+/// # Panics
+/// If no port is free.
 pub fn free_port() -> u16 {
-    static TAKEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
-    let mut taken = TAKEN.lock();
-    loop {
-        let port = fastrand::u16(12_000..32_000);
-        if !taken.contains(&port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
-            taken.push(port);
+    // A UDP socket at the port reserves it: other processes cannot bind the socket, the engine does not need
+    // it, and the system closes it with this process.
+    static RESERVED: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+    let ports = below(std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok().as_deref());
+    for _ in 0..10 * PORTS.len() {
+        let port = fastrand::u16(ports.clone());
+        let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) else { continue };
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            RESERVED.lock().push(socket);
             return port;
         }
+    }
+    panic!("none of the ports {ports:?} is free")
+}
+
+/// Ports below the range of outgoing connections, such as `32768 60999`.
+fn below(outgoing: Option<&str>) -> Range<u16> {
+    let lowest = outgoing.and_then(|range| range.split_whitespace().next()?.parse().ok());
+    match lowest.unwrap_or(PORTS.end).min(PORTS.end) {
+        // So few ports are left that a collision with an outgoing connection is the smaller risk.
+        ..4_000 => PORTS,
+        end => PORTS.start.min(end / 2)..end,
     }
 }
 
@@ -320,4 +342,30 @@ fn keep(
             kept.drain(..excess);
         }
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_below_those_of_outgoing_connections() {
+        for (outgoing, ports) in [
+            (Some("32768\t60999\n"), 12_000..32_000),
+            (Some("16000 65000"), 8_000..16_000),
+            (Some("1024 65535"), PORTS),
+            (Some("nonsense"), PORTS),
+            (None, PORTS),
+        ] {
+            assert_eq!(below(outgoing), ports, "{outgoing:?}");
+        }
+    }
+
+    #[test]
+    fn returned_port_stays_reserved_for_this_process() {
+        let port = (Ipv4Addr::LOCALHOST, free_port());
+        assert!(TcpListener::bind(port).is_ok(), "the engine can listen");
+        let reserved = UdpSocket::bind(port).unwrap_err();
+        assert_eq!(reserved.kind(), std::io::ErrorKind::AddrInUse, "another process does not get the port");
+    }
 }
