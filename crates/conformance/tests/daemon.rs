@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use idmill_conformance::{Daemon, free_port};
 use idmill_testing::engines::Engine;
+use idmill_testing::eventually;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 
 async fn ask(stream: &mut TcpStream) -> String {
     stream.write_all(b"version\r\n").await.unwrap();
@@ -93,14 +94,7 @@ async fn failed_start_shows_the_output_of_the_engine() {
 async fn child_processes_end_with_the_daemon() {
     let daemon = shell("sleep 600 & sleep 600 & wait", free_port()).deadline(Duration::from_millis(200));
     let (pid, outcome) = tokio::join!(
-        async {
-            loop {
-                match daemon.pid() {
-                    Some(pid) => break pid,
-                    None => tokio::task::yield_now().await,
-                }
-            }
-        },
+        eventually("the daemon has a pid", async || daemon.pid().ok_or("none")),
         daemon.start(),
     );
     outcome.unwrap_err();

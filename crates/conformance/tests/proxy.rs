@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// Timeout of a hanging test.
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(60);
 /// Long enough for data in flight to arrive.
 const SHORT: Duration = Duration::from_millis(100);
 

@@ -10,6 +10,8 @@
     reason = "test code, which panics on any failure"
 )]
 
+mod awaited;
+pub use awaited::{eventually, eventually_blocking, holds};
 #[cfg(feature = "engines")]
 pub mod engines;
 #[cfg(feature = "engines")]
@@ -25,5 +27,7 @@ pub mod restores;
 pub mod seeds;
 #[cfg(feature = "engines")]
 pub mod service;
+mod skips;
+pub use skips::skip;
 #[cfg(feature = "engines")]
 pub mod switch;

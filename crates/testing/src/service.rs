@@ -7,9 +7,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::ops::Deref;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::engines::Engine;
+use crate::{eventually_blocking, holds};
 
 /// The time limit for an answer, a start or an end: a guard against hanging.
 const LONG: Duration = Duration::from_secs(60);
@@ -47,14 +48,9 @@ impl Service {
     pub fn end(&mut self) -> ExitStatus {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs").success());
-        let told = Instant::now();
-        loop {
-            if let Some(status) = self.process.try_wait().expect("our child") {
-                return status;
-            }
-            assert!(told.elapsed() < LONG, "it does not end");
-            thread::sleep(Duration::from_millis(10));
-        }
+        eventually_blocking("the service ends", || {
+            self.process.try_wait().expect("our child").ok_or("it runs")
+        })
     }
 }
 
@@ -212,7 +208,10 @@ pub async fn ends_under_load(program: &str) {
     let asked = *shop;
     let ids = thread::scope(|scope| {
         let clients = scope.spawn(|| at_once(|_| iter::from_fn(|| asked.answered()).take(10_000).collect()));
-        while shop.metric("idmill_draws_total") < 200 {}
+        eventually_blocking("200 draws", || {
+            let draws = shop.metric("idmill_draws_total");
+            holds(draws >= 200, draws)
+        });
         assert!(shop.end().success());
         clients.join().expect("no client panics")
     });

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::{eventually_blocking, holds};
+
 /// The time limit for a start or an end: a guard against hanging.
 const LONG: Duration = Duration::from_secs(120);
 /// Maximum number of log lines that are kept.
@@ -121,11 +123,12 @@ impl Server {
     /// Sends SIGSTOP. Returns once the process has stopped.
     pub fn pause(&self) {
         self.tell("STOP");
-        let (begun, stat) = (Instant::now(), format!("/proc/{}/stat", self.pid()));
-        let stands = |text: String| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
-        while !std::fs::read_to_string(&stat).map_or(true, stands) && begun.elapsed() < LONG {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let stat = format!("/proc/{}/stat", self.pid());
+        let stands = |text: &String| text.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'));
+        eventually_blocking("the server is paused", || {
+            let seen = std::fs::read_to_string(&stat);
+            holds(seen.as_ref().map_or(true, stands), seen)
+        });
     }
 
     pub fn resume(&self) {

@@ -1,0 +1,55 @@
+//! Waits for states that tests can only poll. Each wait has a limit, so that it fails instead of hanging.
+
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+
+/// The limit of a wait, far above what a slow machine needs.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Tries until an attempt succeeds. The error of an attempt is what it saw instead.
+///
+/// # Panics
+/// After a minute of the real clock, with `what` and the last error.
+pub async fn eventually<T, E: Debug>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
+    let wait = Wait::new(what);
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(seen) => tokio::time::sleep(wait.pause(&seen)).await,
+        }
+    }
+}
+
+/// Like [`eventually`], for code that blocks its thread.
+pub fn eventually_blocking<T, E: Debug>(what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let wait = Wait::new(what);
+    loop {
+        match attempt() {
+            Ok(value) => return value,
+            Err(seen) => std::thread::sleep(wait.pause(&seen)),
+        }
+    }
+}
+
+/// Returns an error with `seen` unless the state holds.
+pub fn holds<S>(state: bool, seen: S) -> Result<(), S> {
+    if state { Ok(()) } else { Err(seen) }
+}
+
+struct Wait<'a> {
+    what: &'a str,
+    begun: Instant,
+}
+
+impl<'a> Wait<'a> {
+    fn new(what: &'a str) -> Self {
+        Self { what, begun: Instant::now() }
+    }
+
+    /// The pause before the next attempt, which grows with the wait.
+    fn pause(&self, seen: &dyn Debug) -> Duration {
+        let waited = self.begun.elapsed();
+        assert!(waited < LIMIT, "{}: not within {LIMIT:?}; last seen: {seen:?}", self.what);
+        (waited / 8).clamp(Duration::from_millis(1), Duration::from_millis(50))
+    }
+}
