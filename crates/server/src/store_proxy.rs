@@ -134,6 +134,7 @@ fn lost() -> Error {
 #[cfg(test)]
 mod tests {
     use idmill::store::{Bounds, Capabilities, MemoryStore, StoreFuture};
+    use idmill_testing::{eventually, holds};
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -173,9 +174,19 @@ mod tests {
     }
 
     async fn waiting(proxy: &StoreProxy, many: usize) {
-        while proxy.queue.lock().waiting.len() != many {
-            tokio::task::yield_now().await;
-        }
+        eventually(&format!("{many} reserves wait"), async || {
+            let waiting = proxy.queue.lock().waiting.len();
+            holds(waiting == many, waiting)
+        })
+        .await;
+    }
+
+    async fn under_way(proxy: &StoreProxy, many: usize) {
+        eventually(&format!("{many} batches are under way"), async || {
+            let under_way = proxy.queue.lock().under_way;
+            holds(under_way >= many, under_way)
+        })
+        .await;
     }
 
     #[tokio::test]
@@ -188,9 +199,7 @@ mod tests {
         let mut first = Vec::new();
         for n in 1..=AT_ONCE {
             first.push(ask(n));
-            while proxy.queue.lock().under_way < n {
-                tokio::task::yield_now().await;
-            }
+            under_way(&proxy, n).await;
             waiting(&proxy, 0).await;
         }
         let then: Vec<_> = (0..100).map(ask).collect();
@@ -213,9 +222,7 @@ mod tests {
         let (slow, proxy) = proxy(false);
         let gone = proxy.clone();
         let gone = tokio::spawn(async move { gone.reserve(vec![request("s")]).await });
-        while proxy.queue.lock().under_way == 0 {
-            tokio::task::yield_now().await;
-        }
+        under_way(&proxy, 1).await;
         gone.abort();
         let stays = proxy.clone();
         let stays = tokio::spawn(async move { stays.reserve(vec![request("s"), request("t")]).await });

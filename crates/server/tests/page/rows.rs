@@ -109,7 +109,7 @@ async fn sequence_near_its_end_and_exhausted_is_shown() {
     let browser = Browser::at(&server.url("/")).await;
     browser.until_cell("short", "last", "it === '2,990'").await;
     browser.until_cell("short", "used", "parseFloat(it) > 99").await;
-    while client.ask("INCR short").await.starts_with(':') {}
+    client.until_refused("INCR short").await;
     browser.until_cell("short", "health", "it === 'ended'").await;
     browser.until_cell("short", "last", "it === '3,000'").await;
     browser.until_cell("short", "reason", "/exhausted|end/i.test(it)").await;

@@ -5,6 +5,7 @@ use idmill::{SequenceName, Sequences};
 use idmill_kit::Existing;
 use idmill_remote::protocol::Ask;
 use idmill_testing::faulty::FaultyStore;
+use idmill_testing::{eventually, holds};
 use reqwest::{Client as Http, Method, StatusCode};
 
 use crate::common::{Client, Running, with_orders};
@@ -77,10 +78,12 @@ async fn drawn() -> (Running, FaultyStore, Client, u64) {
     for _ in 0..3 {
         client.id("INCRBY orders 100").await;
     }
-    let mut last = client.id("INCR orders").await;
-    while reached(&store).await == last {
+    let mut last = 0;
+    eventually("the server has ids in memory", async || {
         last = client.id("INCR orders").await;
-    }
+        holds(reached(&store).await > last, last)
+    })
+    .await;
     (server, store, client, last)
 }
 

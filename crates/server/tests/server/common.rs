@@ -1,7 +1,7 @@
 //! A server over a memory store, and clients for it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,6 +10,7 @@ use idmill::store::{Bounds, Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName, Sequences};
 use idmill_remote::protocol::{Ask, Request, VERSION};
 use idmill_server::{Server, ServerBuilder};
+use idmill_testing::eventually;
 use idmill_testing::faulty::FaultyStore;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -174,6 +175,27 @@ impl Client {
             }
         }
         String::from_utf8(line).unwrap().trim_end().to_owned()
+    }
+
+    /// Asks repeatedly for ids, without pauses, until the server refuses. Returns the refusal.
+    pub(crate) async fn until_refused(&mut self, words: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            let answer = self.ask(words).await;
+            if !answer.starts_with(':') {
+                return answer;
+            }
+            assert!(begun.elapsed() < TIMEOUT, "{words} is not refused within {TIMEOUT:?}, but {answer}");
+        }
+    }
+
+    /// Asks until the server returns an id: transient errors may come before it.
+    pub(crate) async fn until_drawn(&mut self, words: &str) -> u64 {
+        eventually(words, async || {
+            let answer = self.ask(words).await;
+            answer.strip_prefix(':').map(|id| id.parse().unwrap()).ok_or(answer.clone())
+        })
+        .await
     }
 
     pub(crate) async fn id(&mut self, words: &str) -> u64 {

@@ -34,13 +34,16 @@ async fn running_pipeline_is_answered_to_its_last_whole_command() {
         let commands = "*2\r\n$4\r\nINCR\r\n$1\r\ns\r\n".repeat(1000);
         while write.write_all(commands.as_bytes()).await.is_ok() {}
     });
+    let (begun, begins) = tokio::sync::oneshot::channel();
     let reader = tokio::spawn(async move {
         use tokio::io::AsyncReadExt;
-        let mut answers = Vec::new();
+        let mut answers = vec![0; 100_000];
+        read.read_exact(&mut answers).await.unwrap();
+        begun.send(()).unwrap();
         let _ = read.read_to_end(&mut answers).await;
         answers
     });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    begins.await.unwrap();
     let ended = server.end();
     let answers = String::from_utf8(reader.await.unwrap()).unwrap();
     // Stop the writer: the server reads as long as the client sends.
@@ -57,16 +60,10 @@ async fn unreachable_store_serves_memory_then_tryagain() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    assert_eq!(client.ask("INCR orders").await, ":1");
+    assert_eq!(client.until_drawn("INCR orders").await, 1);
     store.set_faults(Faults::outage());
-    let mut last = 1;
-    let told = loop {
-        let answer = client.ask("INCR orders").await;
-        match answer.strip_prefix(':') {
-            Some(id) => last = id.parse::<u64>().unwrap(),
-            None => break answer,
-        }
-    };
+    let last = client.id("INCR orders").await;
+    let told = client.until_refused("INCR orders").await;
     assert!(told.starts_with("-TRYAGAIN"), "{told}");
     let ready = reqwest::get(server.url("/readyz")).await.unwrap();
     assert_eq!(ready.status(), StatusCode::SERVICE_UNAVAILABLE);
@@ -76,24 +73,20 @@ async fn unreachable_store_serves_memory_then_tryagain() {
     assert_eq!(http.headers()["retry-after"], "1");
     store.set_faults(Faults::none());
     // A transient error means that a retry will succeed at some point.
-    let next = loop {
-        match client.ask("INCR orders").await.strip_prefix(':') {
-            Some(id) => break id.parse::<u64>().unwrap(),
-            None => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
-    };
+    let next = client.until_drawn("INCR orders").await;
     assert!(next > last, "{next} after {last}");
 }
 
 /// The client keeps its connection open for later requests. The shutdown must not wait for these.
 #[tokio::test]
 async fn idle_http_client_does_not_delay_shutdown() {
-    let server = Running::over(with_orders().await).await;
+    let hour = Duration::from_secs(3600);
+    let server = Running::with(with_orders().await, |server| server.shutdown_timeout(hour)).await;
     let http = reqwest::Client::new();
     let drawn = http.post(server.url("/v1/sequences/orders/ids")).send().await.unwrap();
     assert_eq!(drawn.status(), StatusCode::OK);
     drawn.bytes().await.unwrap();
-    let ended = tokio::time::timeout(Duration::from_secs(5), server.end()).await;
-    assert!(ended.is_ok(), "it waited for the shutdown timeout of 10 s");
+    let ended = tokio::time::timeout(Duration::from_secs(60), server.end()).await;
+    assert!(ended.is_ok(), "it waited for the shutdown timeout of an hour");
     drop(http);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
+use idmill_testing::{eventually, holds};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -134,13 +135,11 @@ async fn clients_above_the_connection_limit_are_rejected() {
     assert_eq!(third.rest().await, "");
     drop(first);
     // The slot is freed once the server has detected the disconnect.
-    loop {
-        let mut client = server.client().await;
-        if client.0.write_all(b"PING\r\n").await.is_ok() && client.rest_of_line().await == "+PONG" {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the slot is free", async || {
+        let answer = server.client().await.ask_or_end("PING").await;
+        holds(answer == "+PONG", answer)
+    })
+    .await;
 }
 
 /// Clients send half of a request over both protocols, and then nothing. Other clients are still served.

@@ -1,7 +1,6 @@
 //! The limits of tokens, over both protocols.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use idmill::SequenceName;
 use idmill::store::Reserve;
@@ -10,9 +9,10 @@ use idmill_kit::Existing;
 use idmill_remote::protocol::Ask;
 use idmill_server::{Access, Pattern, Rights, Secret, Token};
 use idmill_testing::faulty::FaultyStore;
+use idmill_testing::{eventually, holds};
 use reqwest::{Client as Http, StatusCode};
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::io::AsyncWriteExt;
 
 use crate::common::{Client, Running, with_orders};
 
@@ -183,11 +183,17 @@ async fn commands_that_wait_are_bounded_for_each_token() {
     assert_eq!(other.lines(21).await.pop().unwrap(), "+QUEUED");
     // Closed connections free their memory.
     drop(clients);
-    sleep(Duration::from_millis(200)).await;
-    let mut shop = client(&server, &secret).await;
-    shop.send(&transaction).await;
-    assert_eq!(shop.lines(21).await.pop().unwrap(), "+QUEUED");
-    assert_eq!(shop.ask("PING").await, "+QUEUED");
+    eventually("the token's memory is free", async || {
+        let mut shop = client(&server, &secret).await;
+        // Ignore the error: the server may disconnect.
+        let _ = shop.0.write_all(transaction.as_bytes()).await;
+        let mut last = String::new();
+        for _ in 0..21 {
+            last = shop.rest_of_line().await;
+        }
+        holds(last == "+QUEUED" && shop.ask_or_end("PING").await == "+QUEUED", last)
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -195,13 +201,12 @@ async fn http_request_above_the_limit_gets_retry_after() {
     let secret = Secret::fresh().unwrap();
     let (server, _) = with(with_orders().await, [limited(&secret, |token| few(token, 2))]).await;
     let http = Http::new();
-    let refused = loop {
+    let refused = eventually("a request is refused", async || {
         let drawn = http.post(server.url("/v1/sequences/orders/ids")).bearer_auth(secret.reveal());
         let drawn = drawn.send().await.unwrap();
-        if drawn.status() != StatusCode::OK {
-            break drawn;
-        }
-    };
+        if drawn.status() == StatusCode::OK { Err(drawn.status()) } else { Ok(drawn) }
+    })
+    .await;
     assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(refused.headers()["retry-after"], "1");
     let problem: Value = refused.json().await.unwrap();
@@ -231,8 +236,11 @@ async fn token_connection_limit_is_freed_by_a_disconnect() {
     assert_eq!(first.ask("RESET").await, "+RESET");
     assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
     drop(second);
-    // Wait until the server has detected the disconnect.
-    while draw().await.unwrap().status() != StatusCode::OK {}
+    eventually("the server has detected the disconnect", async || {
+        let status = draw().await.unwrap().status();
+        holds(status == StatusCode::OK, status)
+    })
+    .await;
     assert_eq!(draw().await.unwrap().status(), StatusCode::OK, "the connection counted twice");
     assert!(first.ask(&auth).await.starts_with("-TRYAGAIN"));
 }

@@ -46,16 +46,29 @@ impl Events {
         }
     }
 
+    /// Returns the data of the event with this name, which must come within a minute of snapshots.
+    async fn last(&mut self, wanted: &str) -> Value {
+        for _ in 0..60 {
+            match self.next().await.unwrap_or_else(|| panic!("the stream ended without {wanted}")) {
+                (name, data) if name == wanted => return data,
+                (name, data) => assert_eq!(name, "look", "{data}"),
+            }
+        }
+        panic!("{wanted} never arrived");
+    }
+
     /// Returns the first snapshot for which `holds` is true.
     async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut last = Value::Null;
         for _ in 0..60 {
             let (name, data) = self.next().await.expect("the stream ended");
             assert_eq!(name, "look", "{data}");
             if holds(&data) {
                 return data;
             }
+            last = data;
         }
-        panic!("the expected event never arrived");
+        panic!("the expected snapshot never arrived; the last one is {last}");
     }
 }
 
@@ -103,7 +116,7 @@ async fn events_show_waiting_callers_and_the_reason() {
     let address = server.resp;
     let waits = tokio::spawn(async move {
         let mut client = crate::common::Client(tokio::net::TcpStream::connect(address).await.unwrap());
-        while client.ask("INCR orders").await.starts_with(':') {}
+        client.until_refused("INCR orders").await;
     });
     let look = events.until(|look| row(look, "orders")["waiting"] == json!(1)).await;
     let reason = row(&look, "orders")["shown"]["reason"].as_str().unwrap().to_owned();
@@ -121,22 +134,15 @@ async fn events_show_waiting_callers_and_the_reason() {
 
 #[tokio::test]
 async fn event_stream_ends_with_the_server() {
-    let server = Running::over(with_orders().await).await;
+    let hour = Duration::from_secs(3600);
+    let server = Running::with(with_orders().await, |server| server.shutdown_timeout(hour)).await;
     let mut events = Events::at(&server, "").await;
     events.next().await.unwrap();
     let ended = server.end();
-    let last = loop {
-        match events.next().await.expect("the server sends `ending`") {
-            (name, data) if name == "ending" => break data,
-            _ => {}
-        }
-    };
+    let last = events.last("ending").await;
     assert_eq!(last["server"]["state"], json!("ending"));
     assert!(events.next().await.is_none());
-    timeout(Duration::from_secs(5), ended)
-        .await
-        .expect("the shutdown waited for the shutdown timeout")
-        .unwrap();
+    timeout(TIMEOUT, ended).await.expect("the shutdown waited for the shutdown timeout").unwrap();
 }
 
 #[tokio::test]
@@ -176,12 +182,7 @@ async fn events_show_only_sequences_of_a_valid_token() {
     let page = get("/").bearer_auth(operator.reveal()).send().await.unwrap().text().await.unwrap();
     assert!(page.contains(">shop.a<") && !page.contains(">secret<"), "{page}");
     access.replace([token(&shop, Right::Draw, "*")]);
-    let refused = loop {
-        match events.next().await.unwrap() {
-            (name, data) if name == "refused" => break data,
-            _ => {}
-        }
-    };
+    let refused = events.last("refused").await;
     assert_eq!(refused["status"], json!(401));
     assert!(events.next().await.is_none());
 }
@@ -241,7 +242,7 @@ async fn trouble_comes_first_and_search_covers_thousands() {
             assert_eq!(client.line().await, ":1");
         }
     }
-    while client.ask("INCR zz-ended").await.starts_with(':') {}
+    client.until_refused("INCR zz-ended").await;
     let look = Events::at(&server, "").await.until(|look| !row(look, "zz-ended").is_null()).await;
     let ended = row(&look, "zz-ended");
     assert_eq!((&look["troubles"], &ended["health"]), (&json!(1), &json!("ended")));
@@ -258,9 +259,9 @@ async fn trouble_has_a_start_time_and_a_rate() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(20))).await;
     let mut client = server.client().await;
-    client.id("INCR orders").await;
+    client.until_drawn("INCR orders").await;
     store.set_faults(Faults::outage());
-    while client.ask("INCR orders").await.starts_with(':') {}
+    client.until_refused("INCR orders").await;
     let mut events = Events::at(&server, "").await;
     let first = events.until(|look| row(look, "orders")["since"].is_string()).await;
     for _ in 0..20 {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use idmill::store::{Bounds, Store};
 use idmill_testing::faulty::{Faults, FaultyStore};
+use idmill_testing::{eventually, holds};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -17,10 +18,21 @@ async fn ready(server: &Running) -> (bool, String) {
     (answer.status() == 200, answer.text().await.unwrap())
 }
 
+/// Returns the reason.
+async fn until_unready(server: &Running) -> String {
+    eventually("the server is not ready", async || match ready(server).await {
+        (true, text) => Err(text),
+        (false, text) => Ok(text),
+    })
+    .await
+}
+
 async fn until_ready(server: &Running) {
-    while !ready(server).await.0 {
-        sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the server is ready", async || match ready(server).await {
+        (true, _) => Ok(()),
+        (false, text) => Err(text),
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -47,7 +59,7 @@ async fn server_is_not_ready_while_its_store_hangs() {
 #[tokio::test]
 async fn server_is_unready_before_its_memory_runs_empty() {
     let store = with_orders().await;
-    let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
+    let server = Running::over(store.clone()).await;
     let mut client = server.client().await;
     // Draw enough ids to measure a rate.
     for _ in 0..150 {
@@ -57,22 +69,17 @@ async fn server_is_unready_before_its_memory_runs_empty() {
     assert!(ready(&server).await.0);
     store.set_faults(Faults::outage());
     let mut was_ready_without = false;
-    loop {
+    let text = eventually("the server is not ready", async || {
         assert!(
             client.ask("INCR orders").await.starts_with(':'),
             "the server was ready until its memory was empty"
         );
         let (is_ready, text) = ready(&server).await;
-        if !is_ready {
-            assert!(
-                text.contains("the store is unreachable") && text.contains("`orders` is failing"),
-                "{text}"
-            );
-            break;
-        }
-        was_ready_without |= text.contains("`orders` is failing");
-        sleep(Duration::from_millis(10)).await;
-    }
+        was_ready_without |= is_ready && text.contains("`orders` is failing");
+        if is_ready { Err(text) } else { Ok(text) }
+    })
+    .await;
+    assert!(text.contains("the store is unreachable") && text.contains("`orders` is failing"), "{text}");
     assert!(was_ready_without, "the server was not ready as soon as the store was unreachable");
     assert!(client.ask("INCR orders").await.starts_with(':'));
     // Without draws, the remaining ids last forever, which must not make the server ready again.
@@ -92,9 +99,10 @@ async fn server_is_not_ready_while_sequences_cannot_be_opened() {
     assert!(server.client().await.ask("INCR orders").await.starts_with("-TRYAGAIN"));
     let (is_ready, text) = ready(&server).await;
     assert!(!is_ready && text.contains("the store does not answer"), "{text}");
-    while !log.text().contains("send clients to another server") {
-        sleep(Duration::from_millis(50)).await;
-    }
+    eventually("the log advises to use another server", async || {
+        holds(log.text().contains("send clients to another server"), log.text())
+    })
+    .await;
     store.set_faults(Faults::none());
     until_ready(&server).await;
     assert!(log.text().contains("the store answers again"));
@@ -110,14 +118,9 @@ async fn server_is_not_ready_while_its_store_refuses_everything() {
     until_ready(&server).await;
     store.break_all(true);
     for name in ["orders", "others"] {
-        while client.ask(&format!("INCR {name}")).await.starts_with(':') {}
+        client.until_refused(&format!("INCR {name}")).await;
     }
-    let text = loop {
-        match ready(&server).await {
-            (false, text) => break text,
-            _ => sleep(Duration::from_millis(50)).await,
-        }
-    };
+    let text = until_unready(&server).await;
     assert!(text.contains("the store cannot be used"), "{text}");
     assert_eq!(log.text().matches("send clients to another server").count(), 1);
     store.break_all(false);
@@ -132,7 +135,7 @@ async fn removed_sequence_does_not_make_the_server_unready() {
     let mut client = server.client().await;
     client.id("INCR orders").await;
     store.remove(&"orders".parse().unwrap()).await.unwrap();
-    while client.ask("INCR orders").await.starts_with(':') {}
+    client.until_refused("INCR orders").await;
     for _ in 0..30 {
         let (is_ready, text) = ready(&server).await;
         assert!(is_ready && text.contains("1 in trouble"), "{text}");
@@ -148,16 +151,14 @@ async fn sequence_ending_soon_is_listed_with_its_days() {
     store.create(&"short".parse().unwrap(), Bounds::new(1, 5_000_000).unwrap()).await.unwrap();
     let server = Running::with(store, |server| server.metrics(String::new)).await;
     let mut client = server.client().await;
-    let text = loop {
+    let text = eventually("a sequence is listed as ending", async || {
         client.id("INCRBY orders 100").await;
         client.id("INCRBY short 100").await;
         let (is_ready, text) = ready(&server).await;
         assert!(is_ready, "{text}");
-        if text.contains("ends in") {
-            break text;
-        }
-        sleep(Duration::from_millis(20)).await;
-    };
+        if text.contains("ends in") { Ok(text) } else { Err(text) }
+    })
+    .await;
     assert!(text.contains("2 sequences, 0 in trouble; `short` ends in "), "{text}");
     assert!(text.contains("at its current rate") && !text.contains("`orders`"), "{text}");
     reqwest::get(server.url("/metrics")).await.unwrap();
@@ -172,9 +173,9 @@ async fn empty_server_is_ready_after_recovery_without_draws() {
     let store = with_orders().await;
     let server = Running::with(store.clone(), |server| server.timeout(Duration::from_millis(200))).await;
     let mut client = server.client().await;
-    client.id("INCR orders").await;
+    client.until_drawn("INCR orders").await;
     store.set_faults(Faults::outage());
-    while client.ask("INCR orders").await.starts_with(':') {}
+    client.until_refused("INCR orders").await;
     let (is_ready, text) = ready(&server).await;
     assert!(!is_ready && text.contains("`orders` is empty"), "{text}");
     store.set_faults(Faults::none());
@@ -202,13 +203,11 @@ async fn ending_server_serves_unready_during_the_shutdown_delay() {
     until_ready(&server).await;
     let (resp, url) = (server.resp, server.url("/readyz"));
     let task = server.end();
-    let text = loop {
+    let text = eventually("the server reports its end", async || {
         let answer = reqwest::get(&url).await.unwrap();
-        if answer.status() == 503 {
-            break answer.text().await.unwrap();
-        }
-        sleep(Duration::from_millis(20)).await;
-    };
+        if answer.status() == 503 { Ok(answer.text().await.unwrap()) } else { Err(answer.status()) }
+    })
+    .await;
     assert!(text.contains("the server is ending"), "{text}");
     let mut client = crate::common::Client(TcpStream::connect(resp).await.unwrap());
     assert_eq!(client.ask("INCR s").await, ":1", "a request during the shutdown delay is served");

@@ -1,11 +1,8 @@
 //! Repeated draws from sequences that do not exist.
 
-use std::time::Duration;
-
 use idmill::SequenceName;
 use idmill::store::{Bounds, Store};
 use idmill_kit::Existing;
-use tokio::time::sleep;
 
 use crate::audit::Log;
 use crate::common::{Client, Running, Watched};
@@ -24,17 +21,6 @@ async fn refused(client: &mut Client) {
     }
 }
 
-/// Waits until a draw succeeds, for about ten seconds at most.
-async fn until_drawn(client: &mut Client) {
-    for _ in 0..100 {
-        if client.ask("INCR orders").await.starts_with(':') {
-            return;
-        }
-        sleep(Duration::from_millis(100)).await;
-    }
-    panic!("the sequence was never found");
-}
-
 #[tokio::test]
 async fn unknown_name_is_seldom_looked_for() {
     let store = Watched::default();
@@ -46,7 +32,7 @@ async fn unknown_name_is_seldom_looked_for() {
     let calls = store.calls() - before;
     assert!(calls < DRAWS / 20, "{calls} store calls for {DRAWS} draws");
     store.create(&orders(), Bounds::new(1, 1000).unwrap()).await.unwrap();
-    until_drawn(&mut client).await;
+    client.until_drawn("INCR orders").await;
 }
 
 #[tokio::test]
@@ -57,7 +43,7 @@ async fn removed_sequence_is_seldom_asked_for_and_logged_once() {
     let mut client = server.client().await;
     client.id("INCR orders").await;
     store.remove(&orders()).await.unwrap();
-    while client.ask("INCR orders").await.starts_with(':') {}
+    client.until_refused("INCR orders").await;
     let before = store.calls();
     refused(&mut client).await;
     let calls = store.calls() - before;
@@ -66,5 +52,5 @@ async fn removed_sequence_is_seldom_asked_for_and_logged_once() {
     let lines = text.lines().filter(|line| line.contains("\"WARN\"") && line.contains("orders")).count();
     assert_eq!(lines, 1, "{text}");
     store.create(&orders(), Bounds::new(1, 1000).unwrap()).await.unwrap();
-    until_drawn(&mut client).await;
+    client.until_drawn("INCR orders").await;
 }
