@@ -15,7 +15,7 @@ pub async fn eventually<T, E: Debug>(what: &str, mut attempt: impl AsyncFnMut() 
     loop {
         match attempt().await {
             Ok(value) => return value,
-            Err(seen) => tokio::time::sleep(wait.pause(&seen)).await,
+            Err(seen) => wait.again(&seen).await,
         }
     }
 }
@@ -36,14 +36,24 @@ pub fn holds<S>(state: bool, seen: S) -> Result<(), S> {
     if state { Ok(()) } else { Err(seen) }
 }
 
-struct Wait<'a> {
+/// The wait of a loop that cannot be a closure: a future with an async closure is often not `Send`.
+#[derive(Debug)]
+pub struct Wait<'a> {
     what: &'a str,
     begun: Instant,
 }
 
 impl<'a> Wait<'a> {
-    fn new(what: &'a str) -> Self {
+    pub fn new(what: &'a str) -> Self {
         Self { what, begun: Instant::now() }
+    }
+
+    /// Pauses after an attempt that saw `seen`.
+    ///
+    /// # Panics
+    /// As [`eventually`].
+    pub fn again(&self, seen: &dyn Debug) -> tokio::time::Sleep {
+        tokio::time::sleep(self.pause(seen))
     }
 
     /// The pause before the next attempt, which grows with the wait.

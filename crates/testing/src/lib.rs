@@ -11,7 +11,7 @@
 )]
 
 mod awaited;
-pub use awaited::{eventually, eventually_blocking, holds};
+pub use awaited::{Wait, eventually, eventually_blocking, holds};
 #[cfg(feature = "engines")]
 pub mod engines;
 #[cfg(feature = "engines")]

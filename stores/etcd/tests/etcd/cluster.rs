@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 
 use super::{disjoint, name, post, request};
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 
 const SIZE: usize = 3;
 
@@ -42,7 +43,8 @@ impl Cluster {
 
     /// The leader, as reported by the members.
     async fn leader(&self) -> usize {
-        loop {
+        eventually("the members have a leader", async || {
+            let mut all = Vec::new();
             for (number, member) in self.members.iter().enumerate() {
                 let status = post(member.address(), "/v3/maintenance/status", "{}", None).await;
                 let field = |name: &str| {
@@ -50,11 +52,13 @@ impl Cluster {
                     rest.split_once('"').map(|(value, _)| value.to_owned())
                 };
                 if field("leader").is_some_and(|leader| leader != "0" && Some(leader) == field("member_id")) {
-                    return number;
+                    return Ok(number);
                 }
+                all.push(status);
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            Err(all)
+        })
+        .await
     }
 }
 
@@ -84,27 +88,26 @@ async fn stubborn(store: EtcdStore, stop: Arc<AtomicBool>) -> (Vec<Grant>, u64) 
 
 /// Retries transient errors, for example during an election.
 async fn answered<T, F: Future<Output = idmill::Result<T>>>(ask: impl Fn() -> F) -> T {
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(error) => assert_eq!(error.status(), Status::Transient, "{error}"),
+    eventually("etcd answers", async || {
+        let answer = ask().await;
+        if let Err(error) = &answer {
+            assert_eq!(error.status(), Status::Transient, "{error}");
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        answer
+    })
+    .await
 }
 
 /// Waits until this many more ids are reserved.
 async fn reserved(store: &EtcdStore, more: u64) {
-    let next = || async { store.inspect(&name("s")).await.ok().flatten().and_then(|info| info.next) };
     let mut from = None;
-    loop {
-        match (next().await, from) {
-            (Some(now), None) => from = Some(now),
-            (Some(now), Some(from)) if now >= from + more => return,
-            _ => {}
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("more ids are reserved", async || {
+        let info = store.inspect(&name("s")).await;
+        let next = info.as_ref().ok().and_then(|info| info.as_ref()?.next);
+        from = from.or(next);
+        holds(next.zip(from).is_some_and(|(next, from)| next >= from + more), (info, from))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

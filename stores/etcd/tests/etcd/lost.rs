@@ -12,6 +12,7 @@ use idmill_etcd::{EtcdOptions, EtcdStore};
 
 use super::{TIMEOUT, inspect, name, open, request, reserve, shared};
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 
 /// A proxy, and the engine behind it. The struct keeps the engine alive.
 struct Between {
@@ -65,12 +66,11 @@ async fn behind(place: &str) -> Option<(EtcdStore, EtcdStore, Between)> {
 
 /// Waits until the sequence's next id is this one.
 async fn next_is(store: &EtcdStore, sequence: &str, next: u64) {
-    let becomes = async {
-        while store.inspect(&name(sequence)).await.unwrap().is_none_or(|info| info.next != Some(next)) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), becomes).await.expect("the next id is reached");
+    eventually("the next id is reached", async || {
+        let info = store.inspect(&name(sequence)).await.unwrap();
+        holds(info.as_ref().is_some_and(|info| info.next == Some(next)), info)
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idmill::store::{Bounds, Reserve, Store};
 use idmill::{Error, IdRange, SequenceName};
 use idmill_memcached::{MemcachedOptions, MemcachedWindow};
 use idmill_shared_cache::Tiered;
 use idmill_shared_cache::cache::Layout;
+use idmill_testing::Wait;
 use idmill_testing::engines::Engine;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -61,10 +62,11 @@ pub(crate) fn tier<S: Store + Clone + 'static>(store: &S, options: MemcachedOpti
 
 /// Draws ids, and retries after transient errors.
 pub(crate) async fn draw(tier: &Tier, count: u64) -> IdRange {
+    let wait = Wait::new("a draw succeeds");
     loop {
         match tier.reserve(&request(count)).await {
             Ok(grant) => return grant.range,
-            Err(error) if passes(&error) => tokio::time::sleep(Duration::from_millis(2)).await,
+            Err(error) if passes(&error) => wait.again(&error).await,
             Err(error) => panic!("{error:?}"),
         }
     }
@@ -127,13 +129,17 @@ impl Raw {
 
     /// Evicts an item. Returns its value.
     pub(crate) async fn evict(&mut self, key: &str) -> Option<String> {
+        let begun = Instant::now();
         loop {
             let (line, value) = self.ask(&format!("mg {key} v c")).await;
             let cas = line.split(' ').find_map(|flag| flag.strip_prefix('c'))?;
             // Deleting by cas ensures that no draw came in between.
-            if self.ask(&format!("md {key} C{cas}")).await.0 == "HD" {
+            let (deleted, _) = self.ask(&format!("md {key} C{cas}")).await;
+            if deleted == "HD" {
                 return Some(value);
             }
+            // Do not sleep: a draw would come in between again.
+            assert!(begun.elapsed() < Duration::from_secs(60), "{key} cannot be evicted: {line}, {deleted}");
         }
     }
 }

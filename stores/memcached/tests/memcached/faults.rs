@@ -10,6 +10,7 @@ use idmill_shared_cache::Tiered;
 use idmill_testing::engines::Engine;
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
+use idmill_testing::{eventually, holds};
 use tokio::sync::Semaphore;
 
 use crate::bench::{Raw, draw, gated, key, name, options, request, server, tier};
@@ -182,15 +183,21 @@ async fn cas_is_never_used_on_another_connection() {
     // Draw from another sequence, so that P0 already has a new connection.
     let mut other = request(1);
     other.name = SequenceName::new("other").unwrap();
-    while let Err(error) = p0.reserve(&other).await {
-        assert!(crate::bench::passes(&error), "{error}");
-    }
+    eventually("P0 has a new connection", async || {
+        let granted = p0.reserve(&other).await;
+        if let Err(error) = &granted {
+            assert!(crate::bench::passes(error), "{error}");
+        }
+        granted
+    })
+    .await;
     store0.permits.add_permits(10);
     // P0 must abandon its block and wait for P1's block. Let P0 look at the item before P1 continues.
-    while p0.abandoned() == 0 {
+    eventually("P0 abandons its block", async || {
         assert!(!late.is_finished(), "P0 put its block in the place of a stub that is not its own");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        holds(p0.abandoned() > 0, "no abandoned ids")
+    })
+    .await;
     store1.permits.add_permits(10);
     let (early, late) = (early.await.unwrap(), late.await.unwrap());
     assert_eq!((p0.abandoned(), p1.abandoned()), (100, 0));
@@ -209,10 +216,12 @@ async fn only_the_stub_winner_reserves_from_the_store() {
     store0.arrival().await;
     let waiter = begin(&p1);
     // Wait until P1 has looked several times and found the stub.
-    while p1.window().stats().round_trips < 6 {
+    eventually("P1 has looked several times", async || {
         assert!(!waiter.is_finished(), "the waiter called the store");
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+        let stats = p1.window().stats();
+        holds(stats.round_trips >= 6, stats)
+    })
+    .await;
     assert_eq!((waiter.is_finished(), store.reserves()), (false, 0));
     store0.permits.add_permits(1);
     assert_eq!((first.await.unwrap(), waiter.await.unwrap(), store.reserves()), (1, 2, 1));

@@ -1,11 +1,10 @@
 //! Two servers behind one address, like a DNS name that moves to another machine and back.
 
-use std::time::{Duration, Instant};
-
 use idmill::store::{MemoryStore, Store};
 use idmill_conformance::Proxy;
 use idmill_memcached::MemcachedOptions;
 use idmill_testing::switch::{Process, back_and_forth};
+use idmill_testing::{eventually, holds};
 
 use crate::bench::{Raw, Tier, key, left, name, server, tier};
 
@@ -24,9 +23,9 @@ async fn window_serves_and_counts_moves_between_servers() {
     let issued = back_and_forth(&switch, [one.address(), other.address()], &mut processes).await;
     assert_eq!(issued, 60, "both processes draw after each move");
     let sum = |of: fn(&Tier) -> u64| processes.iter().map(|process| of(&process.store)).sum::<u64>();
-    let (key, began) = (key(&store).await, Instant::now());
+    let key = key(&store).await;
     // Retry, because the ids of an early refill in progress are not counted yet.
-    loop {
+    eventually("each id is accounted for", async || {
         let mut there = 0;
         for server in [&one, &other] {
             let (_, number) = Raw::open(server).await.ask(&format!("mg {key} v")).await;
@@ -37,15 +36,11 @@ async fn window_serves_and_counts_moves_between_servers() {
         let granted = store.inspect(&name()).await.unwrap().unwrap().next.unwrap() - 1;
         // A draw that was interrupted by a move may have been executed.
         let whole = (granted - uncertain..=granted).contains(&(60 + abandoned + there));
-        if whole || began.elapsed() > Duration::from_secs(30) {
-            println!(
-                "{moves} moves: {granted} granted, 60 handed out, {abandoned} abandoned, {there} left, \
-                 {uncertain} uncertain"
-            );
-            assert!(moves >= 4 && abandoned >= moves, "each move and its abandoned ids are counted");
-            assert!(whole, "each id is accounted for");
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+        let seen = format!(
+            "{moves} moves: {granted} granted, 60 handed out, {abandoned} abandoned, {there} left, \
+             {uncertain} uncertain"
+        );
+        holds(whole && moves >= 4 && abandoned >= moves, seen)
+    })
+    .await;
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use idmill::ErrorKind;
 use idmill_conformance::Daemon;
 use idmill_testing::engines::Engine;
+use idmill_testing::eventually;
 use idmill_url::Schemes;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -38,13 +39,12 @@ fn child() {
         let mut clock = Raw::connect(clock.parse().unwrap()).await;
         for _ in 0..DRAWS {
             let began = clock.tick().await;
-            let range = loop {
-                match store.reserve(&request(1)).await {
-                    Ok(grant) => break grant.range,
-                    Err(error) => assert!(passes(&error), "{error:?}"),
-                }
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            };
+            let range = eventually("a draw succeeds", async || match store.reserve(&request(1)).await {
+                Ok(grant) => Ok(grant.range),
+                Err(error) if passes(&error) => Err(error),
+                Err(error) => panic!("{error:?}"),
+            })
+            .await;
             let ended = clock.tick().await;
             // Write each line in one call, so that a kill can truncate only the last line.
             let line = format!("drew {} {began} {ended}\n", range.start());

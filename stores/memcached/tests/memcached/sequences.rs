@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use idmill::store::{Bounds, Change, MemoryStore, Reserve, Store};
 use idmill::{ErrorKind, Operation, SequenceName};
 use idmill_testing::engines::Engine;
+use idmill_testing::eventually;
 
 use crate::bench::{Issued, Raw, Tier, draw, gated, key, name, options, request, server, tier};
 use crate::gate::Gate;
@@ -176,23 +177,18 @@ async fn reset_or_recreated_sequence_gets_another_key() {
     let before = key(&store).await;
     let back = Change::new().next(1).backwards(true);
     store.set(&name(), back).await.unwrap();
-    let after = loop {
-        let grant = tier.reserve(&request(1)).await.unwrap();
-        if grant.identity != first.identity {
-            break grant;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    let other_than = async |before: idmill::store::Identity| {
+        eventually("the identity is another", async || {
+            let grant = tier.reserve(&request(1)).await.unwrap();
+            if grant.identity == before { Err(grant) } else { Ok(grant) }
+        })
+        .await
     };
+    let after = other_than(first.identity).await;
     assert_eq!((after.range.start(), after.identity.epoch), (1, 1));
     assert_ne!(before, key(&store).await);
     store.remove(&name()).await.unwrap();
-    let again = loop {
-        let grant = tier.reserve(&request(1)).await.unwrap();
-        if grant.identity != after.identity {
-            break grant;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    };
+    let again = other_than(after.identity).await;
     assert_eq!((again.range.start(), again.identity.epoch), (1, 0));
 }
 

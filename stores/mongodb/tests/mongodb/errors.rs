@@ -16,6 +16,7 @@ use idmill_mongodb::driver::options::ClientOptions;
 use crate::commands::Between;
 use crate::{ENGINE, bounds, documents, inspect, name, open, request, reserve, schemes, server, url};
 use idmill_testing::engines;
+use idmill_testing::{eventually, holds};
 
 /// Opens a store behind a proxy. The store's timeout is long enough for a busy machine.
 async fn behind(proxy: &Between) -> MongoStore {
@@ -267,11 +268,11 @@ async fn dropped_call_does_not_break_the_store() {
     let request = request("s", 10);
     let mut dropped = store.reserve(&request);
     // Poll the reserve until its command is sent, then drop it.
-    while proxy.counts(["findAndModify"]) == [0] {
-        tokio::select! {
-            outcome = &mut dropped => panic!("{outcome:?}"),
-            () = tokio::task::yield_now() => {}
-        }
+    let is_sent =
+        eventually("the command is sent", async || holds(proxy.counts(["findAndModify"]) == [1], 0));
+    tokio::select! {
+        outcome = &mut dropped => panic!("{outcome:?}"),
+        () = is_sent => {}
     }
     drop(dropped);
     let (start, _) = reserve(&store, "s", 10).await.unwrap();

@@ -1,13 +1,12 @@
 //! A table that was last written by another server: the last reserves may be missing.
 
-use std::time::Duration;
-
 use futures_util::future::join_all;
 use idmill::IdRange;
 use idmill::store::{Change, GiveBack};
 use idmill_kit::Target as _;
 use idmill_mysql::driver::TxOpts;
 use idmill_mysql::{Failover, InTransaction};
+use idmill_testing::{eventually, holds};
 
 use super::*;
 
@@ -37,9 +36,10 @@ async fn replica(primary: &Engine) -> Option<Engine> {
     run(&mut second, &["DROP DATABASE ids", &follow, "START SLAVE"]).await;
     run(&mut first, &["CREATE DATABASE caught_up"]).await;
     let there = "SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = 'caught_up'";
-    while one::<u64>(&mut second, there).await == 0 {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    eventually("the replica has caught up", async || {
+        holds(one::<u64>(&mut second, there).await > 0, "no database caught_up")
+    })
+    .await;
     run(&mut second, &["STOP SLAVE"]).await;
     Some(replica)
 }

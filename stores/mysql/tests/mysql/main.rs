@@ -21,6 +21,7 @@ use idmill_mysql::driver::prelude::{FromRow, Queryable};
 use idmill_mysql::driver::{Conn, Opts, OptsBuilder, Pool};
 use idmill_mysql::{MysqlOptions, MysqlStore};
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 use idmill_url::Schemes;
 use tokio::sync::Mutex;
 
@@ -118,11 +119,9 @@ async fn one<T: FromRow + Send + 'static>(connection: &mut Conn, sql: &str) -> T
 
 /// Waits until a count is at most `most`.
 async fn until(connection: &mut Conn, count: &str, most: u64) {
-    for _ in 0..1000 {
-        if one::<u64>(connection, count).await <= most {
-            return;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
-    panic!("{count} stays above {most}");
+    eventually(&format!("{count} is at most {most}"), async || {
+        let seen = one::<u64>(connection, count).await;
+        holds(seen <= most, seen)
+    })
+    .await;
 }

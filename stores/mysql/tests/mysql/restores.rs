@@ -50,7 +50,7 @@ async fn a_table_that_is_dumped_and_restored() {
 /// A MariaDB command for the server; `None` if it is not installed.
 fn command(engine: &Engine, program: &str) -> Option<Command> {
     if Command::new(program).arg("--version").output().is_err() {
-        println!("skipped: there is no {program}");
+        idmill_testing::skip(&format!("there is no {program}"));
         return None;
     }
     let mut command = Command::new(program);

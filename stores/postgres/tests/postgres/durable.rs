@@ -7,17 +7,14 @@ use idmill::store::Store;
 use idmill_postgres::PostgresStore;
 use idmill_testing::engines::Engine;
 
-use crate::{client, ids, open, request, reserve, schemes, server, url};
+use crate::{client, ids, open, request, reserve, schemes, server, until_set, url};
 
 /// Changes a setting, and waits until new sessions have it.
 async fn set(engine: &Engine, setting: &str, value: &str) {
     let admin = client(engine).await;
     admin.batch_execute(&format!("ALTER SYSTEM SET {setting} = {value}")).await.unwrap();
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-    let sql = format!("SELECT current_setting('{setting}') = '{value}'");
-    while !client(engine).await.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0) {
-        tokio::task::yield_now().await;
-    }
+    until_set(engine, setting, value).await;
 }
 
 /// Nothing is granted once a setting is off, even on a connection that has read it as on.

@@ -3,6 +3,7 @@
 use idmill::store::{Page, Pages, Store};
 use idmill::{Error, ErrorKind};
 use idmill_postgres::{InTransaction, NativeSequences, PostgresStore, next_in};
+use idmill_testing::eventually;
 
 use crate::{client, name, open, request, reserve, schemes, server, until_waiting, url};
 
@@ -83,7 +84,10 @@ async fn rejected_logins_report_the_reason() {
     admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     let as_user = |user: &str| url(&engine, "&mode=rw").replace("//postgres@", &format!("//{user}@"));
     // The server reloads its rules a moment later.
-    while PostgresStore::open(&as_user("barred")).await.is_ok_and(|_| true) {}
+    eventually("the server rejects a barred user", async || {
+        PostgresStore::open(&as_user("barred")).await.map_or(Ok(()), |store| Err(store))
+    })
+    .await;
     for (user, kind, code) in [
         ("locked:wrong", ErrorKind::Denied, "28P01"),
         ("locked", ErrorKind::InvalidInput, "password missing"),

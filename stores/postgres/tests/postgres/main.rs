@@ -17,13 +17,12 @@ mod silent;
 mod transactions;
 mod values;
 
-use std::time::Duration;
-
 use idmill::store::{Bounds, Grant, Identity, Reserve, SequenceInfo, Store};
 use idmill::{IdRange, Result, SequenceName};
 use idmill_postgres::PostgresStore;
 use idmill_postgres::driver::{Client, NoTls};
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 use idmill_url::Schemes;
 
 async fn server() -> Option<Engine> {
@@ -76,15 +75,22 @@ fn identity(info: &SequenceInfo) -> Identity {
     info.identity
 }
 
+/// Waits until new sessions have this value of a setting.
+async fn until_set(engine: &Engine, setting: &str, value: &str) {
+    let sql = format!("SELECT current_setting('{setting}')");
+    eventually(&format!("{setting} is {value}"), async || {
+        let seen: String = client(engine).await.query_one(&sql, &[]).await.unwrap().get(0);
+        holds(seen == value, seen)
+    })
+    .await;
+}
+
 /// Waits until this number of statements wait for a lock.
 async fn until_waiting(client: &Client, count: i64) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    for _ in 0..2_000 {
+    eventually(&format!("{count} statements wait for a lock"), async || {
         let waiting: i64 = client.query_one(sql, &[]).await.unwrap().get(0);
-        if waiting >= count {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("fewer than {count} statements wait for a lock");
+        holds(waiting >= count, waiting)
+    })
+    .await;
 }

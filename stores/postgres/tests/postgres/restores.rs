@@ -3,10 +3,10 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::{Backup, Drawn, Process, ran};
+use idmill_testing::{eventually, holds};
 
 use crate::{client, schemes, server, url};
 
@@ -21,16 +21,17 @@ pub(crate) async fn stop(engine: &Engine) {
     let pid = engine.pid().expect("it runs").to_string();
     ran(Command::new("kill").args(["-INT", &pid]));
     // `postmaster.pid` is removed last.
-    while engine.dir().join("data/postmaster.pid").exists() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the server has stopped", async || {
+        holds(!engine.dir().join("data/postmaster.pid").exists(), "postmaster.pid")
+    })
+    .await;
     engine.kill();
 }
 
 /// A PostgreSQL command for the server; `None` if it is not installed.
 pub(crate) fn command(engine: &Engine, program: &str) -> Option<Command> {
     if Command::new(program).arg("--version").output().is_err() {
-        println!("skipped: there is no {program}");
+        idmill_testing::skip(&format!("there is no {program}"));
         return None;
     }
     let mut command = Command::new(program);
@@ -171,15 +172,19 @@ pub(crate) async fn replica(primary: &Engine) -> Option<Engine> {
     let (first, second) = (client(primary).await, client(&replica).await);
     let end: String = first.query_one("SELECT pg_current_wal_lsn()::text", &[]).await.unwrap().get(0);
     let caught_up = format!("SELECT pg_last_wal_replay_lsn() >= '{end}'::pg_lsn");
-    while !second.query_one(&caught_up, &[]).await.unwrap().get::<_, Option<bool>>(0).unwrap_or_default() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the replica has caught up", async || {
+        let there: Option<bool> = second.query_one(&caught_up, &[]).await.unwrap().get(0);
+        holds(there == Some(true), there)
+    })
+    .await;
     second.batch_execute("ALTER SYSTEM SET primary_conninfo = ''").await.unwrap();
     second.batch_execute("SELECT pg_reload_conf()").await.unwrap();
     let senders = "SELECT count(*) FROM pg_stat_replication";
-    while first.query_one(senders, &[]).await.unwrap().get::<_, i64>(0) > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the primary has no replica", async || {
+        let senders: i64 = first.query_one(senders, &[]).await.unwrap().get(0);
+        holds(senders == 0, senders)
+    })
+    .await;
     Some(replica)
 }
 

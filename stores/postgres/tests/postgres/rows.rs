@@ -6,8 +6,11 @@ use idmill::store::{Bounds, GiveBack, Store};
 use idmill::{ErrorKind, IdRange, Status};
 use idmill_postgres::driver::Config;
 use idmill_postgres::{Mode, PostgresOptions, PostgresStore};
+use idmill_testing::{eventually, holds};
 
-use crate::{client, ids, inspect, name, open, request, reserve, schemes, server, until_waiting, url};
+use crate::{
+    client, ids, inspect, name, open, request, reserve, schemes, server, until_set, until_waiting, url,
+};
 
 /// Two writers of one row: the second waits, and then continues from the row as the first left it.
 #[tokio::test]
@@ -95,7 +98,11 @@ async fn rolled_back_write_is_unavailable_cut_write_is_unknown() {
             let sql = format!("SELECT {ends}(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock'");
             // Repeat: the store waits briefly for the lock, then retries with a longer timeout. In between,
             // no statement waits.
-            while !outcome.is_finished() && watcher.execute(&sql, &[]).await.unwrap() == 0 {}
+            eventually(ends, async || {
+                let is_over = outcome.is_finished() || watcher.execute(&sql, &[]).await.unwrap() > 0;
+                holds(is_over, "no statement waits for a lock")
+            })
+            .await;
         }
         let error = outcome.await.unwrap().unwrap_err();
         assert_eq!(error.kind(), kind, "{error}");
@@ -140,10 +147,7 @@ async fn unsafe_durability_is_rejected_with_the_remedy() {
     for setting in ["fsync", "full_page_writes"] {
         admin.batch_execute(&format!("ALTER SYSTEM SET {setting} = off")).await.unwrap();
         admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-        let sql = format!("SELECT current_setting('{setting}') = 'off'");
-        while !client(&engine).await.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0) {
-            tokio::task::yield_now().await;
-        }
+        until_set(&engine, setting, "off").await;
         let error = PostgresStore::open(&url(&engine, "")).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Conflict);
         assert!(error.to_string().contains(&format!("set {setting} = on")), "{error}");
@@ -151,9 +155,7 @@ async fn unsafe_durability_is_rejected_with_the_remedy() {
         assert_eq!(native.kind(), ErrorKind::Conflict);
         admin.batch_execute(&format!("ALTER SYSTEM RESET {setting}")).await.unwrap();
         admin.batch_execute("SELECT pg_reload_conf()").await.unwrap();
-        while client(&engine).await.query_one(&sql, &[]).await.unwrap().get::<_, bool>(0) {
-            tokio::task::yield_now().await;
-        }
+        until_set(&engine, setting, "on").await;
     }
     open(&engine).await;
     admin

@@ -6,6 +6,7 @@ use std::time::Duration;
 use idmill_conformance::Proxy;
 use idmill_postgres::PostgresStore;
 use idmill_testing::engines::silence::silent_reply_is_an_unknown_outcome;
+use idmill_testing::eventually;
 
 use crate::{client, open, reserve, server, url};
 
@@ -39,14 +40,10 @@ async fn one_that_was_idle_for_a_minute_is_not_used_again() {
     tokio::time::resume();
     reserve(&store, "s", 1).await.unwrap();
     // The server detects the closed connection a moment later.
-    let alone = async {
-        loop {
-            match sessions().await {
-                after if after.len() == 1 => return after,
-                _ => tokio::time::sleep(Duration::from_millis(10)).await,
-            }
-        }
-    };
-    let after = tokio::time::timeout(Duration::from_secs(20), alone).await.expect("the old one is closed");
+    let after = eventually("the old connection is closed", async || {
+        let sessions = sessions().await;
+        if sessions.len() == 1 { Ok(sessions) } else { Err(sessions) }
+    })
+    .await;
     assert_ne!(after, before);
 }

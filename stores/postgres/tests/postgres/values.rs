@@ -8,6 +8,7 @@ use idmill::{ErrorKind, IdRange, Result};
 use idmill_postgres::NativeSequences;
 use idmill_postgres::driver::Client;
 use idmill_testing::engines::{Engine, tool};
+use idmill_testing::{eventually, holds};
 
 use crate::{client, ids, inspect, name, reserve, server, url};
 
@@ -125,13 +126,12 @@ async fn native_first_survives_a_smaller_increment() {
         admin.batch_execute(&format!("ALTER SEQUENCE s INCREMENT BY {increment}")).await.unwrap();
         let altered = inspect(&store, "s").await.identity;
         // Draws the rest of earlier blocks.
-        loop {
+        eventually("a grant has the new identity", async || {
             let grant = reserve(&store, "s", 30).await.unwrap();
             seen.add_range(grant.range);
-            if grant.identity == altered {
-                break;
-            }
-        }
+            holds(grant.identity == altered, grant)
+        })
+        .await;
         before = increment;
     }
 }

@@ -3,6 +3,7 @@
 use idmill::store::{Bounds, Reserve, Store};
 use idmill::{ErrorKind, SequenceName};
 use idmill_redis::RedisStore;
+use idmill_testing::{eventually_blocking, holds};
 
 use crate::server::{ask, start};
 
@@ -65,8 +66,9 @@ async fn a_node_of_a_cluster_serves_the_prefixes_in_its_slots() {
     let error = store.reserve(&request()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(ask(&engine, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "+OK");
-    crate::server::until("the cluster is up", || {
-        ask(&engine, &["CLUSTER", "INFO"]).contains("cluster_state:ok")
+    eventually_blocking("the cluster is up", || {
+        let info = ask(&engine, &["CLUSTER", "INFO"]);
+        holds(info.contains("cluster_state:ok"), info)
     });
     assert_eq!(store.reserve(&request()).await.unwrap().range.start(), 1, "both keys are in one slot");
     // Remove the slot of `{idmill}` from its node, so that no node serves it.

@@ -6,9 +6,10 @@ use idmill_kit::Target as _;
 use idmill_redis::{Failover, RedisOptions};
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::Drawn;
+use idmill_testing::{eventually_blocking, holds};
 use idmill_url::Schemes;
 
-use crate::server::{ask, cut_off, info, pair, promote, start, until};
+use crate::server::{ask, cut_off, info, pair, promote, start, until_rewritten};
 
 /// The ids drawn from the server.
 fn drawn(engine: &Engine, options: &str) -> Drawn {
@@ -44,9 +45,7 @@ async fn a_snapshot_that_is_loaded() {
 
 fn synced(engine: &Engine) {
     assert_eq!(ask(engine, &["CONFIG", "SET", "appendonly", "yes"]), "+OK");
-    until("the file is whole", || {
-        info(engine, "aof_rewrite_in_progress") == "0" && info(engine, "aof_rewrite_scheduled") == "0"
-    });
+    until_rewritten(engine);
 }
 
 #[tokio::test]
@@ -80,7 +79,10 @@ async fn promoted(options: &str) -> Option<(Engine, Engine, Drawn)> {
     let (master, replica) = pair().await?;
     let mut ids = drawn(&master, options);
     ids.draw(30).await;
-    until("it has all", || info(&replica, "slave_repl_offset") == info(&master, "master_repl_offset"));
+    eventually_blocking("the replica has all", || {
+        let (has, all) = (info(&replica, "slave_repl_offset"), info(&master, "master_repl_offset"));
+        holds(has == all, (has, all))
+    });
     cut_off(&replica);
     ids.draw(50).await;
     master.kill();

@@ -2,10 +2,11 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use idmill_conformance::free_port;
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually_blocking, holds};
 
 pub(crate) async fn start(settings: &[&str]) -> Option<Engine> {
     let engine = Engine::set("redis", free_port(), settings)?;
@@ -24,10 +25,10 @@ pub(crate) async fn pair() -> Option<(Engine, Engine)> {
 pub(crate) fn follow(replica: &Engine, master: &Engine) {
     let port = master.address().port().to_string();
     assert_eq!(ask(replica, &["REPLICAOF", "127.0.0.1", &port]), "+OK");
-    until("the replica is linked", || info(replica, "master_link_status") == "up");
-    until("the master counts the replica", || {
+    until("the replica is linked", "up", || info(replica, "master_link_status"));
+    until("the master counts the replica", ":1", || {
         ask(master, &["SET", "caught-up", "1"]);
-        ask(master, &["WAIT", "1", "100"]) == ":1"
+        ask(master, &["WAIT", "1", "100"])
     });
 }
 
@@ -46,12 +47,18 @@ pub(crate) fn info(engine: &Engine, key: &str) -> String {
     value.unwrap_or_default().trim().to_owned()
 }
 
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what}: not in time");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+/// Waits until a value is the expected one.
+pub(crate) fn until(what: &str, expected: &str, value: impl Fn() -> String) {
+    eventually_blocking(what, || {
+        let value = value();
+        holds(value == expected, value)
+    });
+}
+
+/// Waits until no append-only file is being rewritten, or is about to be.
+pub(crate) fn until_rewritten(engine: &Engine) {
+    let left = || ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].map(|key| info(engine, key)).concat();
+    until("the file is rewritten", "00", left);
 }
 
 /// Sends one command over a separate connection. Returns the raw answer, without the length of a text.

@@ -4,8 +4,9 @@ use idmill::store::{Bounds, Capabilities, Change, Durability, GiveBack, Page, Re
 use idmill::{Error, ErrorKind, IdRange, SequenceName};
 use idmill_redis::RedisStore;
 use idmill_testing::engines::Engine;
+use idmill_testing::eventually;
 
-use crate::server::{Client, ask, cut_off, info, pair, promote, start, until};
+use crate::server::{Client, ask, cut_off, info, pair, promote, start, until, until_rewritten};
 
 fn name(text: &str) -> SequenceName {
     SequenceName::new(text).unwrap()
@@ -112,19 +113,20 @@ async fn grants_survive_a_crash() {
         if round % 2 == 1 {
             // A rewritten file is loaded by another code path, and must not be taken for another server's.
             ask(&engine, &["BGREWRITEAOF"]);
-            until("it is rewritten", || {
-                info(&engine, "aof_rewrite_in_progress") == "0"
-                    && info(&engine, "aof_rewrite_scheduled") == "0"
-            });
+            until_rewritten(&engine);
         }
         engine.kill();
         engine.restart().await;
         // The connection is closed, so the first outcome may be unknown. A restart must not cause a conflict.
-        while let Err(error) =
-            first(&store, "s").await.map(|id| assert!(std::mem::replace(&mut last, id) < id))
-        {
-            assert!(!matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::Conflict), "{error}");
-        }
+        let id = eventually("the store grants after the restart", async || {
+            let granted = first(&store, "s").await;
+            if let Err(error) = &granted {
+                assert!(!matches!(error.kind(), ErrorKind::StoreViolation | ErrorKind::Conflict), "{error}");
+            }
+            granted
+        })
+        .await;
+        assert!(std::mem::replace(&mut last, id) < id);
     }
 }
 
@@ -202,7 +204,7 @@ async fn promoted_replica_is_rejected_until_next_id_is_set() {
     let Some((master, replica)) = pair().await else { return };
     let old = open(&master, "").await.unwrap();
     assert_eq!(first(&old, "s").await.unwrap(), 1);
-    until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:s:s"]) == ":1");
+    until("it is replicated", ":1", || ask(&replica, &["EXISTS", "{idmill}:s:s"]));
     cut_off(&replica);
     assert_eq!(first(&old, "s").await.unwrap(), 2, "a grant that is not replicated");
     promote(&replica);
@@ -238,7 +240,7 @@ async fn a_promoted_replica_leaves_ids_out_once() {
         assert_eq!(first(&old, sequence).await.unwrap(), 1);
     }
     old.reserve(&small).await.unwrap();
-    until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:s:small"]) == ":1");
+    until("it is replicated", ":1", || ask(&replica, &["EXISTS", "{idmill}:s:small"]));
     cut_off(&replica);
     promote(&replica);
     let mut stores = Vec::new();
@@ -261,7 +263,7 @@ async fn promoted_replica_keeps_records_unless_failover_allowed() {
     let Some((master, replica)) = pair().await else { return };
     let (old, s) = (open(&master, "").await.unwrap(), name("s"));
     assert!(old.swap_record(&s, None, "a").await.unwrap());
-    until("it is replicated", || ask(&replica, &["EXISTS", "{idmill}:w:s"]) == ":1");
+    until("it is replicated", ":1", || ask(&replica, &["EXISTS", "{idmill}:w:s"]));
     cut_off(&replica);
     assert!(old.swap_record(&s, Some("a"), "b").await.unwrap());
     promote(&replica);
@@ -288,7 +290,7 @@ async fn grant_on_too_few_replicas_is_unknown() {
     assert_eq!(first(&store, "s").await.unwrap(), 1);
     assert_eq!(ask(&replica, &["HGET", "{idmill}:s:s", "next"]), "2");
     cut_off(&replica);
-    until("the master lost the replica", || info(&master, "connected_slaves") == "0");
+    until("the master lost the replica", "0", || info(&master, "connected_slaves"));
     let error = first(&store, "s").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
@@ -324,12 +326,12 @@ async fn a_server_that_is_busy_with_a_script_reserved_nothing() {
     assert_eq!(first(&store, "s").await.unwrap(), 1);
     let mut hog = Client::to(engine.address());
     hog.send(&["EVAL", "while true do end", "0"]);
-    let error = loop {
+    let error = eventually("the server is busy", async || match first(&store, "s").await {
+        Ok(id) => Err(id),
         // Until the script reaches its time limit, the server does not answer.
-        if let Err(error) = first(&store, "s").await {
-            break error;
-        }
-    };
+        Err(error) => Ok(error),
+    })
+    .await;
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert_eq!(ask(&engine, &["SCRIPT", "KILL"]), "+OK");
     let _ = hog.answer();

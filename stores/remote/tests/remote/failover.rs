@@ -74,7 +74,7 @@ async fn calls_after_a_timeout_use_the_next_server() {
     let memory = MemoryStore::new();
     let (one, other) = (Running::over(memory.clone()).await, Running::over(memory.clone()).await);
     let proxy = Proxy::start(one.address).await.unwrap();
-    let remote = open(&[proxy.address(), other.address], "timeout=1s").await.unwrap();
+    let remote = open(&[proxy.address(), other.address], "timeout=5s").await.unwrap();
     reserve(&remote, "s", 1).await.unwrap();
     // Hold the request, so that it never reaches the server.
     proxy.arm(Fault::Hold(Gate::new()), nth(0, |_| true));

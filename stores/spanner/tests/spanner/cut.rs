@@ -10,14 +10,13 @@ use idmill_conformance::Proxy;
 use idmill_conformance::proxy::{Fault, Gate};
 use idmill_spanner::gcloud_spanner::client::ClientConfig;
 use idmill_spanner::{InTransaction, SequenceTransaction, SpannerStore};
+use idmill_testing::{eventually, holds};
 
 use crate::setup::{Emulator, client, request};
 
 /// The number of the COMMIT among the three requests of a reserve.
 const COMMIT: usize = 3;
 const NEXT: &str = "SELECT next_value FROM idmill_sequences WHERE name = 's'";
-/// Timeout against a test that hangs.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Returns the length of an HTTP/2 frame (RFC 9113, sections 3.4 and 4.1).
 fn frame(bytes: &[u8]) -> Option<usize> {
@@ -61,25 +60,23 @@ async fn behind_a_proxy() -> Option<(Emulator, Proxy, SpannerStore)> {
 
 /// Waits until the emulator has applied a commit whose reply was lost.
 async fn applied(emulator: &Emulator, next: i64) {
-    let waiting = async {
-        while emulator.numbers(NEXT).await != [next] {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(LONG, waiting).await.expect("it is applied");
+    eventually("the commit is applied", async || {
+        let numbers = emulator.numbers(NEXT).await;
+        holds(numbers == [next], numbers)
+    })
+    .await;
 }
 
 /// Reserves five ids, and retries after errors that report that no ids were reserved.
 async fn reserve_five(store: &SpannerStore) -> u64 {
-    let trying = async {
-        loop {
-            match store.reserve(&request("s", 5)).await {
-                Ok(grant) => return grant.range.start(),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}"),
-            }
+    eventually("the store connects again", async || {
+        let granted = store.reserve(&request("s", 5)).await;
+        if let Err(error) = &granted {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         }
-    };
-    tokio::time::timeout(LONG, trying).await.expect("it connects again")
+        granted.map(|grant| grant.range.start())
+    })
+    .await
 }
 
 #[tokio::test]
