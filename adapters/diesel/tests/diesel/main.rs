@@ -17,6 +17,7 @@ use idmill_diesel::idmill::store::{Bounds, Grant, Reserve, Store};
 use idmill_diesel::idmill::{self, IdRange, SequenceName};
 use idmill_diesel::postgres::PostgresStore;
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 
 /// The error type of a service.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -75,11 +76,5 @@ async fn numbers(connection: &mut AsyncPgConnection, sql: &str) -> Vec<i64> {
 /// Waits until a statement waits for a lock.
 async fn until_waiting(admin: &mut AsyncPgConnection) {
     let sql = "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    for _ in 0..2_000 {
-        if numbers(admin, sql).await[0] > 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("nobody waits for a lock");
+    eventually("a statement waits for a lock", async || holds(numbers(admin, sql).await[0] > 0, "none")).await;
 }

@@ -14,6 +14,7 @@ use idmill_sea_orm::idmill::store::{Bounds, Grant, Reserve, Store};
 use idmill_sea_orm::idmill::{IdRange, Result, SequenceName};
 use idmill_sea_orm::postgres::{PostgresOptions, PostgresStore};
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 use sea_orm::{ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, Statement};
 
 async fn server() -> Option<Engine> {
@@ -72,11 +73,5 @@ async fn number(db: &impl ConnectionTrait, sql: &str) -> i64 {
 /// Waits until a statement of the service waits for a lock.
 async fn until_waiting(admin: &DatabaseConnection) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'service' AND wait_event_type = 'Lock'";
-    for _ in 0..2_000 {
-        if number(admin, sql).await > 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("nobody waits for a lock");
+    eventually("a statement waits for a lock", async || holds(number(admin, sql).await > 0, "none")).await;
 }

@@ -13,6 +13,7 @@ use idmill_sqlx::idmill::store::{Bounds, Grant, Reserve, Store};
 use idmill_sqlx::idmill::{IdRange, Result, SequenceName};
 use idmill_sqlx::postgres::{PostgresOptions, PostgresStore};
 use idmill_testing::engines::Engine;
+use idmill_testing::{eventually, holds};
 
 async fn server() -> Option<Engine> {
     Engine::start("postgres").await
@@ -69,11 +70,8 @@ async fn sessions(admin: &PgPool) -> i64 {
 /// Waits until a statement of the service waits for a lock.
 async fn until_waiting(admin: &PgPool) {
     let sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'service' AND wait_event_type = 'Lock'";
-    for _ in 0..2_000 {
-        if sqlx::query_scalar::<_, i64>(sql).fetch_one(admin).await.unwrap() > 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("nobody waits for a lock");
+    eventually("a statement waits for a lock", async || {
+        holds(sqlx::query_scalar::<_, i64>(sql).fetch_one(admin).await.unwrap() > 0, "none")
+    })
+    .await;
 }

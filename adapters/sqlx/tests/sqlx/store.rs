@@ -8,6 +8,7 @@ use idmill_sqlx::driver::{self as sqlx, Executor as _};
 use idmill_sqlx::idmill::ErrorKind;
 use idmill_sqlx::idmill::store::Store;
 use idmill_sqlx::postgres::{Keeps, PostgresOptions, PostgresStore};
+use idmill_testing::{eventually, holds};
 
 use crate::{admin, ids, open, options, patient, pool, request, reserve, server, sessions};
 
@@ -67,12 +68,11 @@ async fn a_server_that_does_not_sync_is_refused_while_it_runs() {
     reserve(&store, "s", 1).await.unwrap();
     admin.execute("ALTER SYSTEM SET fsync = off").await.unwrap();
     admin.execute("SELECT pg_reload_conf()").await.unwrap();
-    let error = loop {
-        match reserve(&store, "s", 1).await {
-            Ok(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-            Err(error) => break error,
-        }
-    };
+    let error = eventually("the store refuses", async || match reserve(&store, "s", 1).await {
+        Ok(grant) => Err(grant),
+        Err(error) => Ok(error),
+    })
+    .await;
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert_eq!(PostgresStore::with_options(&pool, patient()).await.unwrap_err().kind(), ErrorKind::Conflict);
     let trusting = PostgresStore::with_options(&pool, patient().keeps(Keeps::Trust)).await.unwrap();
@@ -134,10 +134,11 @@ async fn commit_with_cancelled_standby_wait_is_unknown() {
         })
     };
     let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
-    while sqlx::query_scalar::<_, i64>(cancel).fetch_one(&admin).await.unwrap() == 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    let error = tokio::time::timeout(Duration::from_secs(15), waiting).await.unwrap().unwrap();
+    eventually("a commit waits for the standby", async || {
+        holds(sqlx::query_scalar::<_, i64>(cancel).fetch_one(&admin).await.unwrap() > 0, "none")
+    })
+    .await;
+    let error = tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap().unwrap();
     assert_eq!(error.kind(), ErrorKind::UnknownOutcome, "{error}");
     assert!(error.to_string().contains("synchronous replication"), "{error}");
 }
