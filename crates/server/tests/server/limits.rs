@@ -1,6 +1,7 @@
 //! The limits of tokens, over both protocols.
 
 use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
 use idmill::SequenceName;
 use idmill::store::Reserve;
@@ -164,7 +165,7 @@ async fn commands_that_wait_are_bounded_for_each_token() {
     let tokens = [limited(&secret, |_| {}), limited(&other, |_| {})];
     let (server, _) = with(with_orders().await, tokens).await;
     let transaction = "MULTI\r\n".to_owned() + &format!("ECHO {}\r\n", "x".repeat(10_000)).repeat(20);
-    let (mut clients, mut refused) = (Vec::new(), 0);
+    let (mut clients, mut refused, begun) = (Vec::new(), 0, Instant::now());
     for _ in 0..200 {
         let mut shop = client(&server, &secret).await;
         shop.send(&transaction).await;
@@ -194,6 +195,8 @@ async fn commands_that_wait_are_bounded_for_each_token() {
         holds(last == "+QUEUED" && shop.ask_or_end("PING").await == "+QUEUED", last)
     })
     .await;
+    // After a minute, the server ends the transactions, even of connected clients.
+    assert!(begun.elapsed() < Duration::from_secs(60), "the disconnects freed nothing");
 }
 
 #[tokio::test]
