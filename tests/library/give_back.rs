@@ -10,6 +10,7 @@ use idmill::store::{Bounds, Change, GiveBack, Identity, Reserve, SequenceInfo, S
 use idmill::{Allocator, ErrorKind, IdRange, Order, SequenceName, Sequences, Snapshot};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
+use idmill_testing::{eventually, holds};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -60,9 +61,10 @@ async fn ranges_that_follow_each_other_go_back_as_one() {
     for _ in 0..5 {
         orders.next().await.unwrap();
     }
-    while orders.snapshot().remaining < 15 {
-        tokio::task::yield_now().await;
-    }
+    eventually("a second range is in memory", async || {
+        holds(orders.snapshot().remaining >= 15, orders.snapshot())
+    })
+    .await;
     ids.close().await;
     assert_eq!(outcome(&orders), (15, 0));
     assert_eq!(stored(&store, "orders").await.next, Some(6));

@@ -8,6 +8,7 @@ use idmill::store::{Capabilities, Grant, Reserve, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Order, Result, Sequences, SequencesBuilder};
 use idmill_testing::faulty::{Faults, FaultyStore};
 use idmill_testing::hooked::{Hooked, Hooks};
+use idmill_testing::{eventually_blocking, holds};
 
 fn builder(store: &FaultyStore) -> SequencesBuilder {
     Sequences::builder(store.clone())
@@ -166,9 +167,7 @@ fn runtime_shutdown_closes_all_callers_without_a_hang() {
             std::thread::spawn(move || orders.blocking(Duration::from_secs(60)).next().unwrap_err().kind())
         })
         .collect();
-    while orders.snapshot().waits == 0 {
-        std::thread::yield_now();
-    }
+    eventually_blocking("a caller waits", || holds(orders.snapshot().waits > 0, orders.snapshot()));
     // The sleep is usually long enough for the other callers to start waiting, too. If some are not waiting
     // yet, the outcome is the same.
     std::thread::sleep(Duration::from_millis(20));
@@ -191,9 +190,7 @@ fn the_last_one_out_ends_the_actor() {
     assert_eq!(orders.blocking(Duration::from_secs(60)).next().unwrap(), 1);
     drop(orders);
     // The actor holds the store until it has ended.
-    while weak.strong_count() > 0 {
-        std::thread::yield_now();
-    }
+    eventually_blocking("the actor ends", || holds(weak.strong_count() == 0, weak.strong_count()));
 }
 
 /// Rejects one sequence, as if another transaction locked it, and counts the round trips that contain the

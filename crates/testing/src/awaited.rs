@@ -3,15 +3,24 @@
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// The limit of a wait, far above what a slow machine needs.
+/// The usual limit of a wait, far above what a slow machine needs.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Tries until an attempt succeeds. The error of an attempt is what it saw instead.
 ///
 /// # Panics
 /// After a minute of the real clock, with `what` and the last error.
-pub async fn eventually<T, E: Debug>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let wait = Wait::new(what);
+pub async fn eventually<T, E: Debug>(what: &str, attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
+    eventually_within(LIMIT, what, attempt).await
+}
+
+/// Like [`eventually`], with another limit: for a wait that includes long timeouts.
+pub async fn eventually_within<T, E: Debug>(
+    limit: Duration,
+    what: &str,
+    mut attempt: impl AsyncFnMut() -> Result<T, E>,
+) -> T {
+    let wait = Wait { limit, ..Wait::new(what) };
     loop {
         match attempt().await {
             Ok(value) => return value,
@@ -40,12 +49,13 @@ pub fn holds<S>(state: bool, seen: S) -> Result<(), S> {
 #[derive(Debug)]
 pub struct Wait<'a> {
     what: &'a str,
+    limit: Duration,
     begun: Instant,
 }
 
 impl<'a> Wait<'a> {
     pub fn new(what: &'a str) -> Self {
-        Self { what, begun: Instant::now() }
+        Self { what, limit: LIMIT, begun: Instant::now() }
     }
 
     /// Pauses after an attempt that saw `seen`.
@@ -58,8 +68,8 @@ impl<'a> Wait<'a> {
 
     /// The pause before the next attempt, which grows with the wait.
     fn pause(&self, seen: &dyn Debug) -> Duration {
-        let waited = self.begun.elapsed();
-        assert!(waited < LIMIT, "{}: not within {LIMIT:?}; last seen: {seen:?}", self.what);
+        let (waited, limit) = (self.begun.elapsed(), self.limit);
+        assert!(waited < limit, "{}: not within {limit:?}; last seen: {seen:?}", self.what);
         (waited / 8).clamp(Duration::from_millis(1), Duration::from_millis(50))
     }
 }

@@ -11,7 +11,7 @@
 )]
 
 mod awaited;
-pub use awaited::{Wait, eventually, eventually_blocking, holds};
+pub use awaited::{Wait, eventually, eventually_blocking, eventually_within, holds};
 #[cfg(feature = "engines")]
 pub mod engines;
 #[cfg(feature = "engines")]

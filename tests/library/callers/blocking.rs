@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use idmill::{ErrorKind, Sequences};
 use idmill_testing::faulty::{Faults, FaultyStore};
@@ -39,7 +39,10 @@ fn callers_queued_during_close_get_closed() {
                 })
             })
             .collect();
+        // Do not sleep, so that the close often meets a poll.
+        let begun = Instant::now();
         while !ready.load(Ordering::Relaxed) {
+            assert!(begun.elapsed() < LONG, "no caller has polled");
             thread::yield_now();
         }
         let _ = ids.blocking().close();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use idmill::{ErrorKind, Order, Result};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
+use idmill_testing::{eventually_blocking, holds};
 
 use super::{LONG, builder, returns};
 
@@ -60,9 +61,9 @@ fn callers_that_only_try_hold_no_other_up() {
                     }
                 });
             }
-            while empty.snapshot().reserves == 0 {
-                thread::yield_now();
-            }
+            eventually_blocking("the store is called", || {
+                holds(empty.snapshot().reserves > 0, empty.snapshot())
+            });
             for expected in 1..=100 {
                 assert_eq!(others.blocking(LONG).next().unwrap(), expected);
             }

@@ -128,9 +128,10 @@ async fn stale_claims_are_retried_and_recorded_ranges_not_lost() {
     let source = Remembering { store: FaultyStore::new(), stale: Semaphore::new(3) };
     let tier = Tiered::new(source, shelf.clone());
     let mut drawn = 0;
-    while drawn < 200 {
-        drawn += u32::from(tier.reserve(&request(1).ceiling(1 << 40)).await.is_ok());
+    for _ in 0..1_000 {
+        drawn += u32::from(drawn < 200 && tier.reserve(&request(1).ceiling(1 << 40)).await.is_ok());
     }
+    assert_eq!(drawn, 200, "too few draws succeed");
     assert_eq!((tier.abandoned(), tier.uncertain()), (0, 0));
     assert_eq!(tier.source().stale.available_permits(), 0);
     assert!(!tier.capabilities().batches);

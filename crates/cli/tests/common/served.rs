@@ -5,10 +5,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::Duration;
 
 use super::Place;
+use idmill_testing::eventually_blocking;
 
 /// Timeout after which a hanging test fails.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,15 +42,11 @@ impl Served {
 
     /// Waits for the first line of the log that contains `what`.
     pub(crate) fn until_logged(&self, what: &str) -> String {
-        for _ in 0..600 {
+        eventually_blocking(&format!("{what:?} is logged"), || {
             let log = self.log();
             let line = log.split_inclusive('\n').find(|line| line.contains(what) && line.ends_with('\n'));
-            if let Some(line) = line {
-                return line.trim_end().to_owned();
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{what:?} was never logged: {}", self.log());
+            line.map(|line| line.trim_end().to_owned()).ok_or_else(|| log.clone())
+        })
     }
 
     /// Sends an HTTP request and returns the answer. Each line of `headers` must end with `\r\n`.

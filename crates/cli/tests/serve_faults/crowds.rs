@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Server};
+use idmill_testing::{eventually, holds};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
-use tokio::time::{interval, sleep};
+use tokio::time::interval;
 
 use crate::common::Place;
 use crate::{command, started, with_orders};
@@ -18,8 +19,6 @@ const CROWD: usize = 10_000;
 const EACH: u64 = 32; // KiB
 /// Maximum memory for everything else: active clients, and the allocator's overhead.
 const BESIDES: u64 = 16 << 10; // KiB
-/// Timeout after which a hanging test fails.
-const LONG: Duration = Duration::from_secs(60);
 
 /// Starts a server with this limit of open files.
 fn with_files(place: &Place, files: &str, args: &[&str]) -> Server {
@@ -87,12 +86,11 @@ async fn ten_thousand_idle_clients_cost_little_memory() {
 
 /// Waits until the server accepts another client.
 async fn recovers(resp: SocketAddr) {
-    let served = async {
-        while Resp::connect(resp).await.unwrap().ask("PING").await.ok().as_deref() != Some("+PONG") {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LONG, served).await.expect("the server accepts connections again");
+    eventually("the server accepts connections again", async || {
+        let answer = Resp::connect(resp).await.unwrap().ask("PING").await;
+        holds(answer.as_ref().is_ok_and(|answer| answer == "+PONG"), answer)
+    })
+    .await;
 }
 
 /// The limit of open files suffices for only a few clients, which are served. Other clients are rejected
@@ -134,9 +132,7 @@ async fn max_connections_rejects_new_and_keeps_connected_clients() {
     let (recorder, fleet) = (Recorder::new(), Fleet::of([server]));
     // Each client keeps a RESP and an HTTP connection open.
     let load = Load::start(&recorder, &fleet, &Pace { clients: 5, ..Pace::default() });
-    while recorder.count() < 1000 {
-        sleep(Duration::from_millis(5)).await;
-    }
+    eventually("1,000 ids are drawn", async || holds(recorder.count() >= 1000, recorder.count())).await;
     let mut crowd = Vec::new();
     let mut turned_away = 0;
     for at in 0..60 {

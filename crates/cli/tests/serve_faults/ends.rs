@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use idmill_testing::fleet::{Fleet, Load, Pace, Recorder, Resp, Totals, Way};
+use idmill_testing::{eventually, holds};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::{sleep, timeout};
 
@@ -16,9 +17,10 @@ async fn servers_killed_in_turn_hand_out_no_duplicates() {
     let load = Load::start(&recorder, &fleet, &Pace::default());
     for round in 0..9 {
         let before = recorder.count();
-        while recorder.count() < before + 500 {
-            sleep(Duration::from_millis(5)).await;
-        }
+        eventually("500 more ids are drawn", async || {
+            holds(recorder.count() >= before + 500, recorder.count() - before)
+        })
+        .await;
         fleet.take(round % 3).kill();
         fleet.put(round % 3, started(&place, &[]));
     }
@@ -44,9 +46,10 @@ async fn stopped_servers_account_for_every_id() {
     let mut ended = Totals::default();
     for round in 0..9 {
         let before = recorder.count();
-        while recorder.count() < before + 3000 {
-            sleep(Duration::from_millis(5)).await;
-        }
+        eventually("3,000 more ids are drawn", async || {
+            holds(recorder.count() >= before + 3000, recorder.count() - before)
+        })
+        .await;
         ended = ended.plus(fleet.take(round % 3).end_in_order());
         fleet.put(round % 3, started(&place, &[]));
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Way};
+use idmill_testing::{eventually, holds};
 use tokio::time::sleep;
 
 use crate::{next, started, with_orders};
@@ -51,11 +52,16 @@ async fn ids_revoked_during_a_pause_are_soon_dropped() {
     );
     server.pause();
     // The server may have been paused while it held the lock of the file, so that `revoke` fails.
-    while place.run(&["revoke", "orders"]).code != 0 {
-        server.resume();
-        sleep(Duration::from_millis(50)).await;
-        server.pause();
-    }
+    eventually("the ids are revoked", async || {
+        let ran = place.run(&["revoke", "orders"]);
+        if ran.code != 0 {
+            server.resume();
+            sleep(Duration::from_millis(50)).await;
+            server.pause();
+        }
+        holds(ran.code == 0, ran)
+    })
+    .await;
     sleep(Duration::from_secs(2)).await;
     let revoked = next(&place);
     server.resume();

@@ -8,13 +8,14 @@ mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::Place;
 use idmill_conformance::Proxy;
 use idmill_testing::engines::Engine;
 use idmill_testing::fleet::{Fleet, Http, Load, Pace, Recorder, Resp, Server, Waits, Way};
 use idmill_testing::restores::Backup;
+use idmill_testing::{eventually_within, holds};
 use tokio::time::{sleep, timeout};
 
 /// A password that no log may contain, at any level.
@@ -64,15 +65,19 @@ async fn status(server: &Server, request: &str) -> (u16, String) {
 async fn draws_all(server: &Server, recorder: &Arc<Recorder>) {
     let mut connection = recorder.connection(server.number);
     let mut client = Resp::connect(server.resp).await.unwrap();
+    let begun = Instant::now();
     let said = loop {
         if let Err(refused) = client.draw(Way::Take(100), "orders", &mut connection).await.unwrap() {
             break refused.0;
         }
+        assert!(begun.elapsed() < LONG, "memory is not empty after {} ids", recorder.count());
     };
     assert!(said.starts_with("-TRYAGAIN") || said.starts_with("-UNKNOWN"), "{said}");
     assert!(!said.contains(PASSWORD), "{said}");
     // A failed take may leave a few ids in memory: draw them all.
-    while client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().is_ok() {}
+    while client.draw(Way::Incr(1), "orders", &mut connection).await.unwrap().is_ok() {
+        assert!(begun.elapsed() < LONG, "memory is not empty after {} ids", recorder.count());
+    }
     let (code, text) = status(server, "POST /v1/sequences/orders/ids").await;
     assert!([503, 504].contains(&code) && !text.contains(PASSWORD), "{code} {text}");
     assert!(code == 504 || text.contains("retry-after: "), "{text}");
@@ -87,24 +92,21 @@ async fn suffers(server: &Server, recorder: &Arc<Recorder>, back: impl Future<Ou
     assert_eq!(status(server, "GET /healthz").await.0, 200, "it runs");
     back.await;
     let mut connection = recorder.connection(server.number);
-    let recovers = async {
-        let mut client = Resp::connect(server.resp).await.unwrap();
-        while client.draw(Way::IncrBy(3), "orders", &mut connection).await.unwrap().is_err() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(LONG, recovers).await.expect("the server recovers by itself");
+    let mut client = Resp::connect(server.resp).await.unwrap();
+    eventually_within(LONG, "the server recovers by itself", async || {
+        client.draw(Way::IncrBy(3), "orders", &mut connection).await.unwrap()
+    })
+    .await;
     is_ready(server, true).await;
 }
 
 /// Waits until `/readyz` reports this state: a silent store is detected only after its timeout.
 async fn is_ready(server: &Server, ready: bool) {
-    let says = async {
-        while status(server, "GET /readyz").await.0 != if ready { 200 } else { 503 } {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    timeout(LONG, says).await.unwrap_or_else(|_| panic!("/readyz does not report ready={ready}"));
+    eventually_within(LONG, &format!("/readyz reports ready={ready}"), async || {
+        let (code, text) = status(server, "GET /readyz").await;
+        holds(code == if ready { 200 } else { 503 }, text)
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -172,12 +174,10 @@ async fn restored_store_with_a_guard_hands_out_no_duplicates() {
     let load = Load::start(&recorder, &fleet, &Pace::default());
     let drawn = async |more: u64| {
         let enough = recorder.count() + more;
-        let draws = async {
-            while recorder.count() < enough {
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(LONG, draws).await.unwrap_or_else(|_| panic!("no ids are drawn any more"));
+        eventually_within(LONG, "more ids are drawn", async || {
+            holds(recorder.count() >= enough, (recorder.count(), enough))
+        })
+        .await;
     };
     drawn(2000).await;
     let backup = Backup::of_engine(&engine, &engine.dir().join("data")).await;

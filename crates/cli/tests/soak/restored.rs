@@ -8,7 +8,7 @@ use std::time::Duration;
 use idmill_sqlite::rusqlite::Connection;
 use idmill_testing::engines::Engine;
 use idmill_testing::restores::ran;
-use tokio::time::sleep;
+use idmill_testing::{eventually, holds};
 
 pub(crate) struct Restored {
     pub(crate) name: &'static str,
@@ -68,9 +68,10 @@ impl Restored {
             // Send SIGINT: after SIGKILL, child processes would still write while the files are copied.
             let pid = engine.pid().expect("it runs").to_string();
             ran(Command::new("kill").args(["-INT", &pid]));
-            while self.data.join("postmaster.pid").exists() {
-                sleep(Duration::from_millis(10)).await;
-            }
+            eventually("the server has stopped", async || {
+                holds(!self.data.join("postmaster.pid").exists(), "postmaster.pid")
+            })
+            .await;
         }
         engine.kill();
     }

@@ -7,6 +7,7 @@ use std::process::Command;
 use idmill_conformance::free_port;
 use idmill_postgres::PostgresOptions;
 use idmill_testing::engines::Engine;
+use idmill_testing::skip;
 
 use crate::ONE;
 use crate::common::{Place, Ran};
@@ -108,8 +109,7 @@ fn sqlite_on_a_read_only_mount() {
         mount.is_ok_and(|output| output.status.success())
     };
     if !mount("size=1m") {
-        eprintln!("skipped: this user may not mount a disk of its own");
-        return;
+        return skip("this user may not mount a disk of its own");
     }
     let made = place.run(&["next", "orders", "--store", "sqlite:disk/ids.db"]);
     let closed = mount("remount,ro");
@@ -136,8 +136,7 @@ fn sqlite_on_a_full_disk() {
     std::fs::create_dir(&disk).unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(&disk).output();
     if !mounted.is_ok_and(|output| output.status.success()) {
-        eprintln!("skipped: this user may not mount a disk of its own");
-        return;
+        return skip("this user may not mount a disk of its own");
     }
     let made = place.run(&["next", "orders", "--store", "sqlite:disk/ids.db"]);
     let fill = std::fs::write(disk.join("rest"), vec![0; 64 * 1024]);

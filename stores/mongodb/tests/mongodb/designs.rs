@@ -6,7 +6,7 @@ use std::time::Duration;
 use idmill::{Allocator, Error, ErrorKind, Sequences};
 use idmill_mongodb::MongoStore;
 use idmill_mongodb::driver::bson::doc;
-use idmill_testing::eventually;
+use idmill_testing::eventually_within;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -123,7 +123,7 @@ async fn waiters_time_out_in_an_outage_and_draws_resume_after() {
     server.restart().await;
     // The driver must first detect that the server is back, which may take longer than one caller's
     // deadline.
-    let id = eventually("draws resume after the outage", async || {
+    let id = eventually_within(Duration::from_secs(120), "draws resume after the outage", async || {
         let drawn = orders.next().await;
         if let Err(error) = &drawn {
             assert_eq!(error.kind(), ErrorKind::Deadline, "{error}");

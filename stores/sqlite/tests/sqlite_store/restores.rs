@@ -2,9 +2,9 @@
 //! a guard ids are duplicated, with a guard they are not.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use idmill_testing::restores::Drawn;
+use idmill_testing::{eventually, holds};
 
 use crate::{Place, schemes};
 
@@ -24,9 +24,10 @@ impl Place {
 
     /// Waits until no connection is open: the last one to close removes the log.
     async fn closed(&self) {
-        while self.dir.path().join("ids.db-wal").exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the log is removed", async || {
+            holds(!self.dir.path().join("ids.db-wal").exists(), "ids.db-wal")
+        })
+        .await;
     }
 
     /// Removes the database.

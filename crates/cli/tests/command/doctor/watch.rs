@@ -5,9 +5,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use idmill_conformance::free_port;
+use idmill_testing::eventually_blocking;
 
 use super::execute;
 use crate::common::Place;
@@ -28,7 +29,7 @@ impl Watching {
     /// Returns the next line that contains `text`.
     fn until(&self, text: &str) -> String {
         loop {
-            let line = self.1.recv_timeout(Duration::from_secs(30));
+            let line = self.1.recv_timeout(Duration::from_secs(60));
             let line = line.unwrap_or_else(|_| panic!("{text:?} does not come"));
             if line.contains(text) {
                 return line;
@@ -83,7 +84,7 @@ fn watch_interval_defaults_to_one_minute() {
 /// Returns the metrics at this address: each with its labels and its value.
 fn served(address: SocketAddr) -> BTreeMap<String, String> {
     let mut stream = TcpStream::connect(address).expect("the metrics address accepts connections");
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -113,15 +114,10 @@ fn watch_serves_its_findings_as_metrics() {
     let in_use = r#"idmill_doctor_findings{sequence="s",finding="in_use",severity="error"}"#;
     // Findings are printed before they are served, so poll the metrics.
     let until = |what: &str, holds: &dyn Fn(&BTreeMap<String, String>) -> bool| {
-        let begun = Instant::now();
-        loop {
+        eventually_blocking(what, || {
             let found = served(address);
-            if holds(&found) {
-                return found;
-            }
-            assert!(begun.elapsed() < Duration::from_secs(30), "{what}: {found:#?}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+            if holds(&found) { Ok(found) } else { Err(found) }
+        })
     };
     watching.until("sound");
     let found = until("a look", &|found| found.contains_key("idmill_doctor_sequences"));

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::common::{Place, Ran};
+use idmill_testing::{eventually_blocking, holds};
 
 const ANYWHERE: [&str; 5] =
     ["serve", "--json", "--resp=127.0.0.1:0", "--http=127.0.0.1:0", "--shutdown-timeout=20s"];
@@ -224,14 +225,9 @@ fn server_goes_on_when_its_log_is_not_read() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     server.tell("-TERM");
-    for _ in 0..600 {
-        if let Some(status) = server.process.try_wait().unwrap() {
-            assert!(status.success(), "{status}");
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("it never ended");
+    let status =
+        eventually_blocking("the server ends", || server.process.try_wait().unwrap().ok_or("it runs"));
+    assert!(status.success(), "{status}");
 }
 
 /// The number of dropped lines is logged once stderr is read again.
@@ -255,7 +251,10 @@ fn server_whose_store_file_was_replaced_is_not_ready() {
     let file = place.path().join("idmill.db");
     fs::rename(&file, place.path().join("old.db")).unwrap();
     fs::copy(place.path().join("old.db"), &file).unwrap();
-    while client.ask("INCR orders").starts_with(':') {}
+    eventually_blocking("the ids in memory are used up", || {
+        let answer = client.ask("INCR orders");
+        holds(!answer.starts_with(':'), answer)
+    });
     let ready = || {
         let mut stream = TcpStream::connect(server.http).unwrap();
         stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
@@ -263,15 +262,11 @@ fn server_whose_store_file_was_replaced_is_not_ready() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    for _ in 0..600 {
+    let answer = eventually_blocking("the server is not ready", || {
         let answer = ready();
-        if answer.starts_with("HTTP/1.1 503") {
-            assert!(answer.contains("the store cannot be used"), "{answer}");
-            return;
-        }
-        thread::sleep(Duration::from_millis(100));
-    }
-    panic!("it is ready: {}", ready());
+        if answer.starts_with("HTTP/1.1 503") { Ok(answer) } else { Err(answer) }
+    });
+    assert!(answer.contains("the store cannot be used"), "{answer}");
 }
 
 /// Starts a server with a soft and a hard limit of open files.
