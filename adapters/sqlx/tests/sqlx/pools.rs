@@ -37,14 +37,14 @@ async fn refill_succeeds_while_the_pool_is_exhausted() {
 async fn the_deadlock_of_a_shared_pool_is_reported() {
     let Some(engine) = server().await else { return };
     let pool = pool(&engine, 2);
-    let shared = PostgresOptions::new().timeout(Duration::from_secs(1)).share_pool();
+    let shared = PostgresOptions::new().timeout(Duration::from_secs(4)).share_pool();
     let store = PostgresStore::with_options(&pool, shared).await.unwrap();
     assert_eq!(ids(reserve(&store, "orders", 3).await.unwrap().range), (1, 3));
     let (one, two) = (pool.begin().await.unwrap(), pool.begin().await.unwrap());
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(error.refuses_waiters(), "those who wait hold the connections");
-    for said in ["all 2 connections", "500ms", "share_pool", "max_connections"] {
+    for said in ["all 2 connections", "2s", "share_pool", "max_connections"] {
         assert!(error.to_string().contains(said), "{error}");
     }
     // Nothing was sent: no id is missing.
@@ -56,14 +56,14 @@ async fn the_deadlock_of_a_shared_pool_is_reported() {
 #[tokio::test]
 async fn an_impatient_shared_pool_is_exhausted_as_well() {
     let Some(engine) = server().await else { return };
-    let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_millis(200));
+    let pool = PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(3));
     let pool = pool.connect_lazy_with(options(&engine));
     let store = PostgresStore::with_options(&pool, patient().share_pool()).await.unwrap();
     let _held = pool.begin().await.unwrap();
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
     assert!(
-        error.to_string().contains("all 1 connections") && error.to_string().contains("200ms"),
+        error.to_string().contains("all 1 connections") && error.to_string().contains("3s"),
         "{error}"
     );
 }
