@@ -61,9 +61,7 @@ fn callers_that_only_try_hold_no_other_up() {
                     }
                 });
             }
-            eventually_blocking("the store is called", || {
-                holds(empty.snapshot().reserves > 0, empty.snapshot())
-            });
+            eventually_blocking("the store is called", || holds(empty.snapshot().reserves > 0, "no call"));
             for expected in 1..=100 {
                 assert_eq!(others.blocking(LONG).next().unwrap(), expected);
             }

@@ -6,8 +6,6 @@ mod dropped;
 mod mixed;
 mod transactions;
 
-use std::time::Duration;
-
 use idmill_diesel::diesel::sql_types::BigInt;
 use idmill_diesel::diesel::{self, QueryableByName};
 use idmill_diesel::diesel_async::pooled_connection::AsyncDieselConnectionManager;
@@ -16,8 +14,8 @@ use idmill_diesel::diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDs
 use idmill_diesel::idmill::store::{Bounds, Grant, Reserve, Store};
 use idmill_diesel::idmill::{self, IdRange, SequenceName};
 use idmill_diesel::postgres::PostgresStore;
+use idmill_testing::Wait;
 use idmill_testing::engines::Engine;
-use idmill_testing::{eventually, holds};
 
 /// The error type of a service.
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -76,5 +74,8 @@ async fn numbers(connection: &mut AsyncPgConnection, sql: &str) -> Vec<i64> {
 /// Waits until a statement waits for a lock.
 async fn until_waiting(admin: &mut AsyncPgConnection) {
     let sql = "SELECT count(*) AS number FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    eventually("a statement waits for a lock", async || holds(numbers(admin, sql).await[0] > 0, "none")).await;
+    let wait = Wait::new("a statement waits for a lock");
+    while numbers(admin, sql).await[0] == 0 {
+        wait.again(&"none").await;
+    }
 }

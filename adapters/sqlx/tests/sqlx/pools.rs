@@ -62,10 +62,7 @@ async fn an_impatient_shared_pool_is_exhausted_as_well() {
     let _held = pool.begin().await.unwrap();
     let error = reserve(&store, "orders", 3).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-    assert!(
-        error.to_string().contains("all 1 connections") && error.to_string().contains("3s"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("all 1 connections") && error.to_string().contains("3s"), "{error}");
 }
 
 #[tokio::test]

@@ -78,11 +78,11 @@ async fn text_is_readable_in_both_themes_and_every_state() {
     let mut client = server.client().await;
     // Draw at a high rate: the server then keeps enough ids in memory for the loop below.
     for _ in 0..20 {
-        client.id("INCRBY failing 1000").await;
+        client.until_drawn("INCRBY failing 1000").await;
         sleep(Duration::from_millis(100)).await;
     }
     for name in ["fine", "empty", "ended"] {
-        client.id(&format!("INCR {name}")).await;
+        client.until_drawn(&format!("INCR {name}")).await;
     }
     for name in ["empty", "failing"] {
         store.fail_sequence(name, ErrorKind::Unavailable);

@@ -85,7 +85,7 @@ async fn rejected_logins_report_the_reason() {
     let as_user = |user: &str| url(&engine, "&mode=rw").replace("//postgres@", &format!("//{user}@"));
     // The server reloads its rules a moment later.
     eventually("the server rejects a barred user", async || {
-        PostgresStore::open(&as_user("barred")).await.map_or(Ok(()), |store| Err(store))
+        PostgresStore::open(&as_user("barred")).await.map_or(Ok(()), Err)
     })
     .await;
     for (user, kind, code) in [
