@@ -1,9 +1,9 @@
 //! Imports shared-memory primitives for the other modules.
 //!
-//! The crate imports atomics, locks, `ArcSwap` and lock-free collections only from here;
-//! `tests/library/facade.rs` checks this, with one exception. The package `loom-tests` compiles the same source
-//! with instrumented replacements (`loom-tests/src/sync`). Parts that loom cannot instrument (the real
-//! `ArcSwap`) are covered by Miri and ThreadSanitizer.
+//! The crate imports atomics, locks, `ArcSwap` and lock-free collections only from here, with one exception;
+//! `tests/library/facade.rs` checks this. The package `loom-tests` compiles the same source with
+//! instrumented replacements (`loom-tests/src/sync`). Parts that loom cannot instrument (the real `ArcSwap`)
+//! are covered by Miri and ThreadSanitizer.
 
 /// For counters that do not affect the protocol. The model checker ignores them.
 pub(crate) use std::sync::atomic::AtomicU64 as Counter;

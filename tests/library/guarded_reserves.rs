@@ -1,7 +1,8 @@
 //! The cost of a guard, in calls: one read of the witness and one claim for each reserve or batch of
 //! reserves, and none for a draw.
 //!
-//! `cargo test --release --test library guarded_reserves -- --nocapture` prints the table of `docs/performance.md`.
+//! `cargo test --release --test library guarded_reserves -- --nocapture` prints the table of
+//! `docs/performance.md`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

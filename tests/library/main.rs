@@ -1,5 +1,5 @@
-//! Tests of the library that can share one process. Each of the others is a program of its own: it forks, reads
-//! the log, or measures a whole process, or another step of `ci/test` runs it.
+//! Tests of the library that can share one process. Each other test is a program: it forks, reads the log, or
+//! measures a whole process, or another step of `ci/test` runs it.
 
 mod administered;
 mod allocator;

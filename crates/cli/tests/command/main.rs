@@ -1,5 +1,5 @@
-//! Tests of the command that need no engine. Each runs the binary in a directory of its own, so they can share
-//! one process.
+//! Tests of the command that need no engine. Each test runs the binary in its own directory, so the tests can
+//! share one process.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -5,7 +5,6 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixDatagram, UnixListener};
-use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -130,6 +129,8 @@ fn unusable_passed_listener_is_rejected_with_a_remedy() {
 #[cfg(feature = "full")]
 #[test]
 fn sigterm_ends_a_server_that_waits_for_its_store() {
+    use std::os::unix::process::ExitStatusExt;
+
     let place = Place::new();
     let (store, address) = listener();
     let mut command = place.command(&["serve", "--store", &format!("redis://{address}")]);
