@@ -361,8 +361,7 @@ need_go() {
     if [[ ! -d $home ]]; then
         command -v go >/dev/null || skip "Go is missing; it builds $1: see https://go.dev/dl"
         module=$(mktemp -d)
-        # At the lowest priority: the other lane compiles what more steps wait for.
-        (cd "$module" && run go mod init "$1" && run go get "$3@$2" && run nice -n 19 go build -o "$home/" "$3") || {
+        (cd "$module" && run go mod init "$1" && run go get "$3@$2" && run go build -o "$home/" "$3") || {
             rm -rf "$module" "$home"
             skip "$1 cannot be built from the proxy of Go modules"
         }
