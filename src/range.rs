@@ -281,9 +281,9 @@ impl<T> Ranges<T> {
         Ranges(self.0.into_iter().map(IdRange::cast).collect())
     }
 
-    /// Returns the total number of ids.
+    /// Returns the total number of ids; `u64::MAX` for all 2^64 ids of `u64`.
     pub fn len(&self) -> u64 {
-        self.0.iter().map(IdRange::len).sum()
+        self.0.iter().map(IdRange::len).fold(0, u64::saturating_add)
     }
 
     /// Returns whether there are no ids.
@@ -382,6 +382,15 @@ mod tests {
             prop_assert!(ranges.as_slice().len() <= 1);
             prop_assert_eq!(ranges.ids().collect::<Vec<_>>(), whole.ids().collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn both_halves_of_u64_have_a_length() {
+        let mut halves = Ranges::<u64>::none();
+        for start in [0, 1 << 63] {
+            halves.push(IdRange::new(start, 1 << 63).unwrap());
+        }
+        assert_eq!((halves.as_slice().len(), halves.len()), (2, u64::MAX));
     }
 
     #[test]
