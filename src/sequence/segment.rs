@@ -180,6 +180,18 @@ impl Segment {
     }
 }
 
+/// Drops the later segments one after the other: recursion would overflow the stack on a long chain. Not in
+/// models: their chains are short, and loom would explore each step of a drop.
+#[cfg(not(idmill_loom))]
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let mut next = self.next.swap(None);
+        while let Some(segment) = next {
+            next = crate::sync::Arc::into_inner(segment).and_then(|segment| segment.next.swap(None));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +218,19 @@ mod tests {
             assert!(segment.take(u64::MAX).range.is_empty());
         }
         assert_eq!(segment.draw(), None);
+    }
+
+    #[test]
+    fn a_long_chain_is_dropped_without_recursion() {
+        let first = crate::sync::Arc::new(segment(1, 1, 0));
+        let mut last = first.clone();
+        for _ in 0..1_000_000 {
+            let next = crate::sync::Arc::new(segment(1, 1, 0));
+            last.next().store(Some(next.clone()));
+            last = next;
+        }
+        drop(last);
+        drop(first);
     }
 
     #[test]

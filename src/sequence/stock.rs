@@ -6,7 +6,8 @@
 //!
 //! Any caller that finds `current` empty moves it on to `next` with a compare-and-swap. So no caller waits
 //! for the actor to be scheduled if the next segment is already there. Only the actor adds segments, at the
-//! tail.
+//! tail. If no segment has ids left, it replaces `current` instead: otherwise the chain of an exhausted
+//! sequence would grow with each probe.
 //!
 //! # Orderings
 //!
@@ -15,10 +16,10 @@
 //! complete segment. `compare_and_swap` on `current` does both, so a caller that loads a promoted segment
 //! sees it completely too.
 //!
-//! *Growing across segments*: `current` moves on from a segment only after a draw found it empty. Every draw
-//! from a later segment happens after that observation, and so does everything that happens after such a
-//! draw, in any thread. By coherence of the cursor, the earlier segment is empty from then on, even through a
-//! stale `Arc`.
+//! *Growing across segments*: `current` moves on from a segment only after a draw, or the actor, found it
+//! empty. Every draw from a later segment happens after that observation, and so does everything that happens
+//! after such a draw, in any thread. By coherence of the cursor, the earlier segment is empty from then on,
+//! even through a stale `Arc`.
 //!
 //! *No ABA*: the caller of a compare-and-swap holds the `Arc` it expects, so its address is not reused.
 //!
@@ -171,13 +172,20 @@ impl Stock {
             return false;
         }
         match &chain.tail {
-            Some(tail) => tail.next().store(Some(segment.clone())),
-            // Nothing has been published since the start or the last revocation: `current` is still the empty
-            // segment.
-            None => self.current.store(segment.clone()),
+            Some(tail) if chain.has_ids() => tail.next().store(Some(segment.clone())),
+            _ => self.replace(segment.clone()),
         }
         chain.push(segment);
         true
+    }
+
+    /// Makes `segment` the current one. No earlier segment has ids. Clears the links between the earlier
+    /// segments, so that an idle holder of one of them does not keep all later ones alive.
+    fn replace(&self, segment: Arc<Segment>) {
+        let mut earlier = self.current.swap(segment);
+        while let Some(next) = earlier.next().swap(None) {
+            earlier = next;
+        }
     }
 
     /// Revokes all ids in memory. `reason` is the error of draws until more ids are published. Returns the
@@ -250,6 +258,10 @@ impl Chain {
         self.earlier.iter().flat_map(|earlier| &earlier.0).chain(&self.tail)
     }
 
+    fn has_ids(&self) -> bool {
+        self.iter().any(|segment| segment.remaining() > 0)
+    }
+
     fn remaining(&self) -> u64 {
         self.iter().map(|segment| segment.remaining()).sum()
     }
@@ -288,6 +300,24 @@ mod tests {
             (stock.current().reason(), stock.remaining(), stock.is_current(0)),
             (ErrorKind::Closed, 0, false)
         );
+    }
+
+    #[test]
+    fn answers_without_draws_keep_one_segment() {
+        let stock = published(&[(1, 1)]);
+        let mut held = stock.current();
+        assert!(stock.draw(&mut held).is_ok());
+        let first = Arc::downgrade(&stock.current());
+        for _ in 0..3 {
+            // The answers of a probe of an exhausted sequence: it may have ids again, and it has none.
+            assert!(stock.finish(ErrorKind::Empty, 0) && stock.finish(ErrorKind::Exhausted, 0));
+        }
+        assert!(stock.chain.lock().earlier.is_none());
+        // Only `held` keeps the first segment alive, and it keeps no other one.
+        assert_eq!((first.strong_count(), held.next().load_full().is_none()), (1, true));
+        assert_eq!(stock.draw(&mut held), Err(ErrorKind::Exhausted));
+        assert!(stock.publish(IdRange::new(2, 1).unwrap(), 0, 0));
+        assert_eq!(stock.draw(&mut held).map(|drawn| drawn.id), Ok(2));
     }
 
     #[test]

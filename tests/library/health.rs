@@ -177,3 +177,21 @@ async fn exhausted_sequence_stays_ended_without_draws() {
     }
     assert_eq!(ids.health().health, Health::Serving);
 }
+
+/// A probe every 31 s for 17 days. If each attempt left a segment in memory, the drop of the chain at the end
+/// would overflow the stack.
+#[tokio::test(start_paused = true)]
+async fn exhausted_sequence_closes_after_50_000_probes() {
+    let store = FaultyStore::new();
+    let ids = start(&store);
+    let orders = ids.sequence::<u64>("orders").max(3).await.unwrap();
+    assert_eq!(orders.take(3).await.unwrap().len(), 3);
+    assert_eq!(orders.next().await.unwrap_err().kind(), ErrorKind::Exhausted);
+    let before = store.reserves();
+    for _ in 0..50_000 {
+        assert_eq!(ids.health().health, Health::Ended);
+        tokio::time::sleep(Duration::from_secs(31)).await;
+    }
+    assert!(store.reserves() - before > 40_000, "{} attempts", store.reserves() - before);
+    ids.close().await;
+}

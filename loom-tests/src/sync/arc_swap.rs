@@ -6,6 +6,7 @@
 //! for its debts, and only promises its users that the data is published.
 //!
 //! - `load`: acquires, and may be stale like any load.
+//! - `swap`: acquires and releases.
 //! - `store`: a swap, hence atomic with respect to others. The swap releases. arc-swap's `store` also
 //!   acquires the old pointer, but only to drop it, so this `store` does not.
 //! - `compare_and_swap`: a load and, only if it found the expected value, a compare-exchange that acquires
@@ -64,6 +65,12 @@ impl<P: Pointer> Swap<P> {
     pub(crate) fn store(&self, value: P) {
         self.readers.meet();
         self.index.swap(self.place(value), Ordering::Release);
+    }
+
+    /// Returns the pointer that was replaced.
+    pub(crate) fn swap(&self, value: P) -> P {
+        self.readers.meet();
+        self.at(self.index.swap(self.place(value), Ordering::AcqRel))
     }
 
     /// Returns the pointer that was found: `expected` if it was replaced with `value`.

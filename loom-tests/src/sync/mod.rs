@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | atomics | std | loom's own; `SeqCst` counts as `AcqRel` there, which is weaker |
 //! | [`Mutex`] | parking_lot | unlock → next lock synchronises, and nothing more |
-//! | [`ArcSwap`] | arc-swap 1.9.3 | `lib.rs` and `strategy/hybrid.rs`, all four operations used here |
+//! | [`ArcSwap`] | arc-swap 1.9.3 | `lib.rs` and `strategy/hybrid.rs`, all five operations used here |
 //! | [`Notify`] | tokio 1.54 | `sync/notify.rs`: one permit; `notify_one` synchronises with the waiter |
 //! | [`oneshot`] | tokio 1.54 | `sync/oneshot.rs`: the same bits, with the same orderings |
 //! | [`SegQueue`] | crossbeam-queue 0.3 | `seg_queue.rs`: the slot's `WRITE` bit links a push to its pop |

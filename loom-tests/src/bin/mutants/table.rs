@@ -165,6 +165,11 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(STOCK, "empty.next().store(None);", "")],
     ),
     mutant(
+        "segment-with-ids-is-replaced",
+        "promotion::draws_do_not_wait_while_ids_are_left",
+        &[edit(STOCK, "Some(tail) if chain.has_ids() =>", "Some(tail) if false =>")],
+    ),
+    mutant(
         "no-second-look-at-what-is-current",
         "promotion::draws_do_not_wait_while_ids_are_left",
         &[edit(
