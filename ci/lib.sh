@@ -241,12 +241,14 @@ sort_tests() {
     mapfile -t ENGINES < <(quick "${ENGINES[@]}")
 }
 
-# selected FILE: succeeds if the test is in a package that WORKSPACE tests.
+# selected FILE: succeeds if the test or manifest is in a package that WORKSPACE tests.
 selected() {
     local package=${1#"$ROOT"/}
-    package=${package%%/tests/*}
-    [[ $package != tests/* ]] || package=.
-    [[ -z ${IDMILL_QUICK_STORES:-} ]] || among "$package" "${QUICK_PACKAGES[@]}"
+    package=${package%%tests/*}
+    package=${package%Cargo.toml}
+    package=${package#./}
+    package=${package%/}
+    [[ -z ${IDMILL_QUICK_STORES:-} ]] || among "${package:-.}" "${QUICK_PACKAGES[@]}"
 }
 
 # quick NAME…: prints the NAMEs that match IDMILL_QUICK_STORES, or all if it is not set.
