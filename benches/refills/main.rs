@@ -141,7 +141,7 @@ fn promotion(criterion: &mut Criterion) {
             while start <= draws {
                 let end = start + LINKED.min(draws - start + 1);
                 for id in start..end {
-                    assert!(stock.publish(range::IdRange::new(id, 1).expect("fits"), 0, 0));
+                    assert!(stock.publish(range::IdRange::new(id, 1).expect("fits"), 0, 0, |_| ()));
                 }
                 let begun = Instant::now();
                 for _ in start..end {

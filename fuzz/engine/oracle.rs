@@ -17,6 +17,7 @@ use crate::range::{IdRange, Ranges};
 use crate::refill::engine::Engine;
 use crate::refill::event::Event;
 use crate::refill::queue::Waiter;
+use crate::sequence::parts::Want;
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::{Adaptive, Order, Settings, Sizing};
 use crate::sequence::time::Time;
@@ -36,7 +37,7 @@ impl Waiter for Caller {
 
 /// The oracle's record of a caller.
 struct Asked {
-    want: u64,
+    want: Want,
     deadline: Time,
     gone: Rc<Cell<bool>>,
     answered: bool,
@@ -111,6 +112,8 @@ pub(crate) struct Oracle {
     failed_for_all: bool,
     /// Whether a caller has found memory empty since the last grant.
     tried: bool,
+    /// How many ids calls that do not wait wanted since the last grant.
+    wanted: u64,
     cause: Cause,
     granted: u128,
     handed: u128,
@@ -152,6 +155,7 @@ impl Oracle {
             doubtful: false,
             failed_for_all: false,
             tried: false,
+            wanted: 0,
             cause: Cause::default(),
             granted: 0,
             handed: 0,
@@ -180,27 +184,29 @@ impl Oracle {
         }
     }
 
-    /// Serves a request as the driver does: from memory first, unless other callers are waiting.
+    /// Serves a request as the driver does: from memory if it has enough ids.
     fn request(&mut self, bytes: &mut Bytes<'_>) {
-        let (want, timeout) = (bytes.number(), Duration::from_millis(bytes.number() >> 20 | 1));
-        let mut taken = Ranges::none();
-        if self.engine.waiting() == 0 {
-            if self.level() >= want.max(1) {
-                return self.draw(want);
-            }
-            self.take(want, |range| taken.push(range));
+        let (count, timeout) = (bytes.number().max(1), Duration::from_millis(bytes.number() >> 20 | 1));
+        let want = if self.prefetches() && bytes.below(8) == 0 {
+            Want::Level(count.min(self.settings.sizing.most_in_memory()))
+        } else {
+            Want::Ids(count)
+        };
+        let level = self.level();
+        if level >= want.needs() {
+            return self.draw(want.gets());
         }
         let (number, gone) = (self.callers.len(), Rc::new(Cell::new(false)));
         let deadline = self.now.saturating_add(timeout);
         self.callers.push(Asked { want, deadline, gone: gone.clone(), answered: false });
-        taken.clone().into_iter().for_each(|range| self.held.push(range));
         let known = (bytes.below(4) == 0).then(|| self.unreserved());
         let is_certain = self.flight.is_none() && self.returning == 0;
-        let left = known.filter(|_| is_certain).map(|left| left.saturating_add(self.held.len()));
-        let short = left.filter(|left| *left < want).map(|_| ErrorKind::Exhausted);
+        let here = self.held.len().saturating_add(level);
+        let left = known.filter(|_| is_certain).map(|left| left.saturating_add(here));
+        let short = left.filter(|left| *left < want.needs()).map(|_| ErrorKind::Exhausted);
         let error = self.ended.or(short);
         self.on(
-            Event::Request { waiter: Caller { number, gone }, want, taken, known, deadline },
+            Event::Request { waiter: Caller { number, gone }, want, known, level, deadline },
             Cause { error, ..Cause::default() },
         );
         assert!(
@@ -234,9 +240,12 @@ impl Oracle {
     fn low(&mut self, any: bool, bytes: &mut Bytes<'_>) {
         let level = if any { bytes.number() >> 4 } else { self.level() };
         let watermark = self.engine.policy().plan().watermark;
-        self.tried |= level == 0;
-        let low = self.prefetches() && level < watermark.max(1);
-        self.on(Event::Low { level }, Cause::default());
+        let wanted = if bytes.below(8) == 0 { bytes.number() } else { 0 };
+        let possible = wanted.min(self.settings.sizing.most_in_memory());
+        self.wanted = self.wanted.max(possible);
+        self.tried |= level == 0 || level < wanted;
+        let low = self.prefetches() && level < watermark.max(possible).max(1);
+        self.on(Event::Low { level, wanted }, Cause::default());
         let delayed = self.ended.is_some() || self.failed_at.is_some() || self.returning > 0;
         assert!(!low || delayed || self.flight.is_some(), "a level below the watermark starts a reserve");
     }

@@ -46,8 +46,8 @@ impl Oracle {
                 (self.failed_at, self.failed_for_all) = (Some(self.now), true);
             }
         }
-        let level = self.level();
-        self.on(Event::Reserved { grant, level }, cause);
+        let drained = self.drained();
+        self.on(Event::Reserved { grant, drained, level: self.level() }, cause);
     }
 
     fn is_sane(&self, grant: &Grant, count: u64) -> bool {
@@ -88,6 +88,17 @@ impl Oracle {
         }
     }
 
+    /// Takes all ids out of memory if the engine has callers for them.
+    fn drained(&mut self) -> Ranges {
+        let mut drained = Ranges::none();
+        if self.engine.awaits_ids() {
+            assert!(self.waiting().next().is_some(), "memory is drained only for waiting callers");
+            self.take(u64::MAX, |range| drained.push(range));
+        }
+        drained.clone().into_iter().for_each(|range| self.held.push(range));
+        drained
+    }
+
     /// Handles one event, and checks all its effects.
     pub(super) fn on(&mut self, event: Event<Caller>, cause: Cause) {
         self.cause = cause;
@@ -102,7 +113,8 @@ impl Oracle {
             assert_eq!(reserve, None, "a raise precedes the next reserve");
             let is_above = change.next.is_some_and(|next| u128::from(next) >= self.kept_to());
             assert!(is_above, "next is raised above every granted id");
-            Output { reserve, effects } = self.engine.on(Event::Raised { level: self.level() }, self.now);
+            let (drained, level) = (self.drained(), self.level());
+            Output { reserve, effects } = self.engine.on(Event::Raised { drained, level }, self.now);
         }
         assert_eq!(
             other.is_some(),
@@ -131,7 +143,7 @@ impl Oracle {
             Effect::Raise(_) => panic!("a raise comes with no other effect"),
             Effect::Accept(grant) => {
                 assert_eq!(Some(grant.range), self.cause.grant, "the accepted range is the granted one");
-                self.tried = false;
+                (self.tried, self.wanted) = (false, 0);
                 self.held.push(grant.range);
                 self.judge(Judged::Sound);
             }
@@ -193,10 +205,11 @@ impl Oracle {
             prefetches || self.waiting().next().is_some(),
             "a reserve is a prefetch or has a waiting caller"
         );
-        let wanted: u128 = self.waiting().map(|asked| u128::from(asked.want)).sum();
-        let missing = wanted.saturating_sub(self.held.len().into());
+        let wanted: u128 = self.waiting().map(|asked| u128::from(asked.want.gets())).sum();
+        let level = self.waiting().map(|asked| asked.want.needs() - asked.want.gets()).max();
+        let missing = wanted.saturating_sub(self.held.len().into()) + u128::from(level.unwrap_or_default());
         let step = if self.doubtful { self.settings.sizing.least_step() } else { plan.step };
-        let most = if self.prefetches() { missing.max(step.into()) } else { missing.max(1) };
+        let most = if self.prefetches() { missing.max(step.max(self.wanted).into()) } else { missing.max(1) };
         assert!(u128::from(count) <= most, "a reserve of {count} ids exceeds the {most} needed");
         self.failed_at = None;
         let (callers, overtakes) = (self.callers.len(), self.returning > 0);
@@ -269,7 +282,7 @@ impl Oracle {
     fn reply(&mut self, number: usize, ids: &Ranges) {
         let first = self.callers.iter().position(Asked::waits);
         assert_eq!(first, Some(number), "first in, first out");
-        assert_eq!(ids.len(), self.callers[number].want, "a reply has the requested number of ids");
+        assert_eq!(ids.len(), self.callers[number].want.gets(), "a reply has the requested number of ids");
         let overlaps = |range: &IdRange| ids.as_slice().iter().any(|part| part.overlaps(range));
         let late = self.asked_for.iter().any(|(range, before)| number >= *before && overlaps(range));
         assert!(self.prefetches() || !late, "`Global` serves only callers that waited before the reserve");
@@ -306,6 +319,10 @@ impl Oracle {
         assert!(
             held == 0 || (self.engine.waiting() > 0 && level == 0),
             "ids are held only for waiting callers"
+        );
+        assert!(
+            self.waiting().all(|asked| asked.want.needs() > level),
+            "no caller waits for ids that are in memory"
         );
         assert!(level <= self.settings.sizing.most_in_memory(), "memory exceeds its limit");
         let doubted = self.engine.next_timer().is_some_and(|due| due <= self.now + END_STANDS);

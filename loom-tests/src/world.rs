@@ -40,7 +40,7 @@ pub(crate) fn stock(lens: &[u64]) -> Arc<Stock> {
 fn fill(stock: &Stock, lens: &[u64]) {
     let mut start = 1;
     for len in lens {
-        assert!(stock.publish(range(start, *len), 0, 0));
+        assert!(stock.publish(range(start, *len), 0, 0, |_| ()));
         start += len;
     }
 }

@@ -8,6 +8,7 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::sequence::block::Block;
+use crate::sequence::parts::Want;
 use crate::sequence::segment::{MAX_LEN, Segment};
 use crate::sequence::settings::Order;
 use crate::sync::Arc;
@@ -27,7 +28,7 @@ macro_rules! waiting_draws {
                 Ok(id) => Ok(T::from_raw(id)),
                 // Box the wait, so that the future of a draw without a wait stays small.
                 Err(ErrorKind::Empty) => {
-                    let wait = self.allocator.wait(1, self.allocator.timeout);
+                    let wait = self.allocator.wait(Want::Ids(1), self.allocator.timeout);
                     Box::pin(wait).await.map(|ids| ids.only())
                 }
                 Err(reason) => Err(self.allocator.draw_error(reason)),
@@ -122,7 +123,7 @@ macro_rules! blocking_draws {
                 match self.of.draw().map_or_else(|| self.of.draw_slow(), Ok) {
                     Ok(id) => Ok(T::from_raw(id)),
                     Err(ErrorKind::Empty) => {
-                        self.of.allocator.wait_blocking("`next`", 1, self.timeout).map(|ids| ids.only())
+                        self.of.allocator.wait_blocking("`next`", Want::Ids(1), self.timeout).map(|ids| ids.only())
                     }
                     Err(reason) => Err(self.of.allocator.draw_error(reason)),
                 }

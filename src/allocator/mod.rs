@@ -19,7 +19,7 @@ use crate::blocking::Blocking;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::parts::Core;
+use crate::sequence::parts::{Core, Want};
 use crate::sequence::process::forked;
 use crate::sequence::settings::Order;
 use crate::sequence::snapshot::Snapshot;
@@ -141,13 +141,13 @@ impl<T: Id> Allocator<T> {
 
     /// Waits for the actor. The future owns everything it needs, so it can outlive the borrow of the
     /// allocator.
-    fn wait(&self, want: u64, timeout: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
+    fn wait(&self, want: Want, timeout: Duration) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         wait::wait(self.core_ref.clone(), want, timeout)
     }
 
     /// Runs [`wait`](Self::wait) on this thread. If that is impossible, the error names the method to use
     /// `instead`.
-    fn wait_blocking(&self, instead: &str, want: u64, timeout: Duration) -> Result<Ranges> {
+    fn wait_blocking(&self, instead: &str, want: Want, timeout: Duration) -> Result<Ranges> {
         self.on_reply(instead, self.wait(want, timeout), timeout)
     }
 
@@ -161,20 +161,31 @@ impl<T: Id> Allocator<T> {
         outcome.map_err(|error| error.of(&self.core().name).during(Operation::Draw))
     }
 
-    /// Waits until memory holds ids, so that later draws need not wait. Under [`Order::Global`] memory never
-    /// holds ids, and this returns immediately.
+    /// Waits until memory holds at least `n` ids, so that the next `n` draws need not wait: 1, or at most
+    /// [`max_buffered`](crate::SequenceBuilder::max_buffered). A new sequence reserves 32 ids at first, and
+    /// adapts to the load within a few refills; pass the number of ids that the load draws in that time.
+    /// Under [`Order::Global`] memory never holds ids, and this returns immediately.
     ///
     /// # Errors
-    /// Those of [`next`](Self::next).
-    pub async fn warm(&self) -> Result<()> {
-        if self.is_warm() {
-            return Ok(());
+    /// Those of [`next`](Self::next), and [`ErrorKind::InvalidInput`] for more ids than memory may hold.
+    pub async fn warm(&self, n: u64) -> Result<()> {
+        match self.missing_level(n)? {
+            Some(level) => self.wait(level, self.timeout).await.map(drop),
+            None => Ok(()),
         }
-        self.wait(0, self.timeout).await.map(drop)
     }
 
-    fn is_warm(&self) -> bool {
-        self.core().settings.order == Order::Global || self.core().stock.remaining() > 0
+    /// Returns the level to wait for; `None` if memory holds `n` ids.
+    fn missing_level(&self, n: u64) -> Result<Option<Want>> {
+        let settings = &self.core().settings;
+        let most = settings.sizing.most_in_memory();
+        if n > most {
+            let message = format!("cannot warm {n} ids: `max_buffered` is {most}; raise it, or warm fewer");
+            return Err(Error::invalid(message).of(&self.core().name).during(Operation::Draw));
+        }
+        let level = n.max(1);
+        let is_warm = settings.order == Order::Global || self.core().stock.has(level);
+        Ok((!is_warm).then_some(Want::Level(level)))
     }
 
     /// Discards all ids in memory, for the whole process. Use it if ids reserved earlier must not be handed
@@ -211,21 +222,21 @@ impl<T: Id> Blocking<&Allocator<T>> {
         match self.of.draw() {
             Ok(id) => Ok(T::from_raw(id)),
             Err(ErrorKind::Empty) => {
-                self.of.wait_blocking("`next`", 1, self.timeout).map(|ids| self.of.waited(&ids))
+                self.of.wait_blocking("`next`", Want::Ids(1), self.timeout).map(|ids| self.of.waited(&ids))
             }
             Err(reason) => Err(self.of.draw_error(reason)),
         }
     }
 
-    /// Waits until memory holds ids. See [`Allocator::warm`].
+    /// Waits until memory holds at least `n` ids. See [`Allocator::warm`].
     ///
     /// # Errors
-    /// Those of [`next`](Self::next).
-    pub fn warm(&self) -> Result<()> {
-        if self.of.is_warm() {
-            return Ok(());
+    /// Those of [`Allocator::warm`].
+    pub fn warm(&self, n: u64) -> Result<()> {
+        match self.of.missing_level(n)? {
+            Some(level) => self.of.wait_blocking("`warm`", level, self.timeout).map(drop),
+            None => Ok(()),
         }
-        self.of.wait_blocking("`warm`", 0, self.timeout).map(drop)
     }
 }
 
@@ -283,7 +294,7 @@ impl<T: Id> Allocator<T> {
                 Err(reason) => return Poll::Ready(Err(self.draw_error(reason))),
             }
         }
-        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(1, self.timeout)));
+        let waiting = waiting.get_or_insert_with(|| Box::pin(self.wait(Want::Ids(1), self.timeout)));
         let ids = ready!(waiting.as_mut().poll(cx))?;
         Poll::Ready(Ok(self.waited(&ids)))
     }

@@ -1,26 +1,33 @@
 //! Draws of several ids in one call.
 
 use std::future::Future;
+use std::mem;
 use std::time::Duration;
 
 use super::{Allocator, CoreRef, wait};
 use crate::blocking::Blocking;
-use crate::error::{Error, ErrorKind, Operation, Result};
+use crate::error::{Error, Operation, Result};
 use crate::id::Id;
 use crate::range::Ranges;
-use crate::sequence::parts::{Core, Known, Part, Question};
+use crate::sequence::parts::{Core, Known, Question, Want};
+use crate::sequence::settings::Order;
 use crate::sequence::time::Time;
+use crate::sync::Arc;
 
 impl<T: Id> Allocator<T> {
     /// Returns exactly `n` ids, in ascending order, in as few ranges as possible: usually one, or several if
     /// a range reserved from the store ends in between. No other call gets these ids.
+    ///
+    /// If memory has fewer than `n` ids, this waits. The ids stay in memory for other callers until the store
+    /// has granted the rest.
     ///
     /// Under [`Order::Thread`](crate::Order::Thread) they are not ordered with the thread's other draws,
     /// which use its own block.
     ///
     /// Ids reserved for a call that fails or is cancelled stay in memory for other callers, up to
     /// [`max_buffered`](crate::SequenceBuilder::max_buffered). They become a gap if larger ids have been
-    /// drawn since, and under [`Order::Global`](crate::Order::Global), which keeps no ids in memory.
+    /// drawn since, and under [`Order::Global`](crate::Order::Global), which keeps no ids in memory. So do
+    /// ids that a failing call took from memory while others drew the ids after them.
     ///
     /// # Errors
     /// Those of [`next`](Self::next); [`ErrorKind::InvalidInput`] for more than
@@ -28,35 +35,52 @@ impl<T: Id> Allocator<T> {
     /// than `n` ids left. If the store reports this within a quarter of the timeout, nothing is reserved, and
     /// the remaining ids stay for smaller draws.
     pub async fn take(&self, n: u64) -> Result<Ranges<T>> {
-        let mut begun = None;
-        loop {
-            let part = match self.take_from_memory(n)? {
-                Ok(ids) => return Ok(ids.cast()),
-                Err(part) => part,
-            };
+        let (mut part, mut begun) = (self.begin_take(n)?, None);
+        while !part.take_from_memory() {
             let left = self.left_of(self.timeout, &mut begun);
-            let ids = self.wait_for_many(n, part, left).await?;
-            // Empty if the sequence was revoked or reset after the part was taken.
-            if !ids.is_empty() {
-                return Ok(ids.cast());
-            }
+            part.add(self.wait_for_many(part.missing(), left).await?);
         }
+        Ok(part.into_ids().cast())
     }
 
-    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer and the level is below the
-    /// watermark, this starts a refill (not under `Order::Global`). Use [`take`](Self::take) for more ids
-    /// than one step.
+    /// Returns exactly `n` ids from memory; never waits. If memory holds fewer, this starts a refill that
+    /// raises it to at least `n` ids (not under `Order::Global`).
     ///
     /// If concurrent draws leave too few ids, the ids that this call has already taken become a gap.
     ///
     /// # Errors
     /// Those of [`try_next`](Self::try_next); [`ErrorKind::Empty`] if memory holds ids, but fewer than `n`;
-    /// and [`ErrorKind::InvalidInput`] for more than [`max_take`](crate::SequenceBuilder::max_take) ids.
+    /// and [`ErrorKind::InvalidInput`] for more ids than
+    /// [`max_take`](crate::SequenceBuilder::max_take) or than memory ever holds
+    /// ([`max_buffered`](crate::SequenceBuilder::max_buffered)).
     pub fn try_take(&self, n: u64) -> Result<Ranges<T>> {
-        match self.take_from_memory(n)? {
-            Ok(ids) => Ok(ids.cast()),
-            Err(_) => Err(self.core().refused(self.core().stock.ended().unwrap_or(ErrorKind::Empty))),
+        let mut part = self.begin_take(n)?;
+        if part.take_from_memory() {
+            return Ok(part.into_ids().cast());
         }
+        let (core, settings) = (self.core(), &self.core().settings);
+        let most = settings.sizing.most_in_memory();
+        if settings.order != Order::Global && n > most {
+            return Err(self.invalid_take(format!("{n} ids exceed `max_buffered` {most}; use `take`")));
+        }
+        match core.stock.ended() {
+            Some(reason) => Err(core.refused(reason)),
+            None => Err(core.refused_many(n)),
+        }
+    }
+
+    fn begin_take(&self, n: u64) -> Result<Part<'_>> {
+        let most = self.core().settings.max_take;
+        if n > most {
+            return Err(self.invalid_take(format!(
+                "a take of {n} ids exceeds `max_take` {most}; split it, or raise `max_take`"
+            )));
+        }
+        Ok(Part::new(self.core(), n))
+    }
+
+    fn invalid_take(&self, message: String) -> Error {
+        Error::invalid(message).of(&self.core().name).during(Operation::Draw)
     }
 
     /// Returns the rest of `timeout`, counted from the first call. A draw that need not wait never reads the
@@ -66,45 +90,23 @@ impl<T: Id> Allocator<T> {
         timeout.saturating_sub(now.saturating_sub(*begun.get_or_insert(now)))
     }
 
-    /// Returns `n` ids if memory holds `n`. If memory holds fewer, this draws none: only the actor can put
-    /// ids back. If concurrent draws take some of them, the error contains the part that was taken.
-    fn take_from_memory(&self, n: u64) -> Result<Result<Ranges, Option<Part>>> {
-        let core = self.core();
-        let most = core.settings.max_take;
-        if n > most {
-            let message =
-                format!("a take of {n} ids exceeds `max_take` {most}; split it, or raise `max_take`");
-            return Err(Error::invalid(message).of(&core.name).during(Operation::Draw));
-        }
-        if n == 0 {
-            return Ok(Ok(Ranges::none()));
-        }
-        let generation = core.stock.generation();
-        if !core.stock.has(n) {
-            return Ok(Err(None));
-        }
-        let part = |got: Ranges| (!got.is_empty()).then(|| Part::new(core.clone(), got, generation));
-        Ok(core.take(n).map_err(part))
-    }
-
-    /// Waits for the actor, which fails the call if fewer than `want` ids are left in the sequence.
+    /// Waits for the actor, which fails the call if fewer than `want` ids are left in the sequence. Returns
+    /// no ids if memory was filled in between.
     fn wait_for_many(
         &self,
         want: u64,
-        part: Option<Part>,
         timeout: Duration,
     ) -> impl Future<Output = Result<Ranges>> + Send + use<T> {
         let core_ref = self.core_ref.clone();
         async move {
             let begun = core_ref.shared.clock.now();
-            // A part goes to the actor immediately, while it can still be put back.
-            let known = if part.is_some() || surely_left(&core_ref.core, want) {
+            let known = if surely_left(&core_ref.core, want) {
                 None
             } else {
                 left_in_store(&core_ref, timeout / QUESTION_SHARE).await
             };
             let passed = core_ref.shared.clock.now().saturating_sub(begun);
-            let question = Question { want, part, known };
+            let question = Question { want: Want::Ids(want), known };
             wait::wait(core_ref, question, timeout.saturating_sub(passed)).await
         }
     }
@@ -117,18 +119,69 @@ impl<T: Id> Blocking<&Allocator<T>> {
     /// Those of [`Allocator::take`]; [`ErrorKind::InvalidInput`] if this is the only thread that drives the
     /// refills.
     pub fn take(&self, n: u64) -> Result<Ranges<T>> {
-        let mut begun = None;
-        loop {
-            let part = match self.of.take_from_memory(n)? {
-                Ok(ids) => return Ok(ids.cast()),
-                Err(part) => part,
-            };
+        let (mut part, mut begun) = (self.of.begin_take(n)?, None);
+        while !part.take_from_memory() {
             let left = self.of.left_of(self.timeout, &mut begun);
-            let ids = self.of.on_reply("`take`", self.of.wait_for_many(n, part, left), left)?;
-            if !ids.is_empty() {
-                return Ok(ids.cast());
-            }
+            part.add(self.of.on_reply("`take`", self.of.wait_for_many(part.missing(), left), left)?);
         }
+        Ok(part.into_ids().cast())
+    }
+}
+
+/// The ids of a `take` so far. Usually none until it has all: only concurrent draws can leave it with a part
+/// of the ids that it found in memory. On drop they become a gap.
+struct Part<'a> {
+    core: &'a Arc<Core>,
+    want: u64,
+    ids: Ranges,
+    /// The stock's generation before the ids were taken. They are void if it has changed.
+    generation: u64,
+}
+
+impl<'a> Part<'a> {
+    fn new(core: &'a Arc<Core>, want: u64) -> Self {
+        Self { generation: core.stock.generation(), core, want, ids: Ranges::none() }
+    }
+
+    fn missing(&self) -> u64 {
+        self.want - self.ids.len()
+    }
+
+    /// Takes the missing ids if memory has them. Returns whether none are missing.
+    fn take_from_memory(&mut self) -> bool {
+        if !self.core.stock.is_current(self.generation) {
+            self.drop_ids();
+            self.generation = self.core.stock.generation();
+        }
+        if self.core.stock.has(self.missing()) {
+            let (Ok(ids) | Err(ids)) = self.core.take(self.missing());
+            self.ids.extend(ids);
+        }
+        self.missing() == 0
+    }
+
+    /// Adds the actor's reply. Drops all ids if the first ones were revoked: the reply may be of another
+    /// identity, with the same ids.
+    fn add(&mut self, reply: Ranges) {
+        let is_void = !self.ids.is_empty() && !self.core.stock.is_current(self.generation);
+        self.ids.extend(reply);
+        if is_void {
+            self.drop_ids();
+        }
+    }
+
+    fn drop_ids(&mut self) {
+        self.core.stats.gap_dropped(mem::replace(&mut self.ids, Ranges::none()).len());
+    }
+
+    fn into_ids(mut self) -> Ranges {
+        mem::replace(&mut self.ids, Ranges::none())
+    }
+}
+
+impl Drop for Part<'_> {
+    fn drop(&mut self) {
+        self.drop_ids();
     }
 }
 

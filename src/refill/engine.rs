@@ -3,8 +3,9 @@
 //! The engine's guarantees hold for every order of events; the oracle in `fuzz/engine/` checks them:
 //!
 //! - at most one reserve is in flight, and each is answered by one event;
-//! - waiting callers get the head of a range, in the order of their arrival; the rest is published before
-//!   they are answered, so that an answered caller finds ids in memory;
+//! - ids in memory stay there while callers wait for more, until a grant arrives;
+//! - waiting callers then get the ids in memory and the head of the grant, in the order of their arrival; the
+//!   rest is published before they are answered, so that an answered caller finds ids in memory;
 //! - ids held for a caller that fails or gives up go to the callers after it, and then to memory, in
 //!   ascending order; ids above the memory limit are returned to the store or become a gap;
 //! - every waiting caller is answered: with ids, or with an error by its deadline;
@@ -20,6 +21,7 @@ use super::policy::Policy;
 use super::queue::{Queue, Waiter};
 use super::retry::Retry;
 use crate::error::{Error, ErrorKind, Operation, Result, Status};
+use crate::range::Ranges;
 use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::segment::MAX_LEN;
 use crate::sequence::settings::{Order, Settings};
@@ -53,6 +55,8 @@ pub(crate) struct Engine<W> {
     flight: Option<Box<InFlight>>,
     /// Whether memory is low and no grant has followed yet.
     low: bool,
+    /// How many ids calls that do not wait wanted since the last grant.
+    wanted: u64,
     /// Whether the outcome of a reserve since the last grant is unknown. Then the next one is as small as
     /// possible, since its reply may be lost too.
     doubtful: bool,
@@ -72,6 +76,7 @@ impl<W: Waiter> Engine<W> {
             queue: Queue::new(),
             flight: None,
             low: false,
+            wanted: 0,
             doubtful: false,
             ended: None,
             retry: Retry::new(),
@@ -96,35 +101,42 @@ impl<W: Waiter> Engine<W> {
             Event::Low { .. } if self.ended.is_some() => {}
             // Empty memory counts as low even with a watermark of 0: at 0, only a caller that found too few
             // ids signals.
-            Event::Low { level } => {
-                self.low |= self.prefetches() && level < self.policy.plan().watermark.max(1);
+            Event::Low { level, wanted } => {
+                let wanted = wanted.min(self.settings.sizing.most_in_memory());
+                if self.prefetches() && level < self.policy.plan().watermark.max(wanted).max(1) {
+                    (self.low, self.wanted) = (true, self.wanted.max(wanted));
+                }
             }
-            Event::Request { waiter, want, taken, known, deadline } => {
-                let serves = !taken.is_empty();
-                taken.into_iter().for_each(|range| self.queue.hold(range, u64::MAX));
-                match self.refusal(want, known) {
+            Event::Request { waiter, want, known, level, deadline } => {
+                match self.refusal(want.needs(), known, level) {
                     Some(error) => out.push(Effect::Fail { waiter, error }),
                     None => self.queue.push(waiter, want, deadline),
                 }
-                // Serve the next callers from ids that were held for a caller that gave up, or that this
-                // caller brought back. This works even while the store is unreachable.
-                if serves || self.queue.first_is_gone() {
+                // Serve the next callers from ids that were held for a caller that gave up. This works even
+                // while the store is unreachable.
+                if self.queue.first_is_gone() {
                     self.hand_out(None, 0, 0, out);
                 }
             }
-            Event::Reserved { grant, level } => match self.history.raise(&grant) {
-                Some(change) => self.raise(Ok(grant), change, out),
-                None => self.reserved(grant, level, now, out),
-            },
+            Event::Reserved { grant, drained, level } => {
+                self.hold(drained);
+                match self.history.raise(&grant) {
+                    Some(change) => self.raise(Ok(grant), change, out),
+                    None => self.reserved(grant, level, now, out),
+                }
+            }
             Event::Failed(error) => match self.noticed(&error) {
                 Some(change) => self.raise(Err(error), change, out),
                 None => self.failed(error, now, out),
             },
-            Event::Raised { level } => match self.flight.as_mut().and_then(|flight| flight.answer.take()) {
-                Some(Ok(grant)) => self.reserved(grant, level, now, out),
-                Some(Err(error)) => self.failed(error, now, out),
-                None => {}
-            },
+            Event::Raised { drained, level } => {
+                self.hold(drained);
+                match self.flight.as_mut().and_then(|flight| flight.answer.take()) {
+                    Some(Ok(grant)) => self.reserved(grant, level, now, out),
+                    Some(Err(error)) => self.failed(error, now, out),
+                    None => {}
+                }
+            }
             Event::Returned => self.returning = self.returning.saturating_sub(1),
             Event::Revoked => self.revoked(out),
             Event::Tick { level } => {
@@ -203,15 +215,26 @@ impl<W: Waiter> Engine<W> {
         self.low || !self.queue.is_empty()
     }
 
+    /// Whether a grant now would serve waiting callers, together with the ids in memory.
+    pub(crate) fn awaits_ids(&self) -> bool {
+        let is_valid = self.flight.as_ref().is_some_and(|flight| !flight.revoked);
+        is_valid && self.ended.is_none() && self.queue.is_of_use()
+    }
+
+    /// Holds the ids that were in memory.
+    fn hold(&mut self, drained: Ranges) {
+        drained.into_iter().for_each(|range| self.queue.hold(range, u64::MAX));
+    }
+
     /// Returns why a caller gets no ids, if that is certain.
-    fn refusal(&self, want: u64, known: Option<u64>) -> Option<Error> {
+    fn refusal(&self, want: u64, known: Option<u64>, level: u64) -> Option<Error> {
         if let Some(reason) = self.ended {
             return Some(reason.into());
         }
         // While ids are in flight, neither in the store nor held, only a reserve shows whether enough are
         // left.
         let left = known.filter(|_| self.flight.is_none() && self.returning == 0)?;
-        let left = left.saturating_add(self.queue.held());
+        let left = left.saturating_add(self.queue.held()).saturating_add(level);
         let message = || {
             format!(
                 "{want} ids requested, {left} left; take fewer, raise the max of the sequence, or use a \
@@ -234,7 +257,9 @@ impl<W: Waiter> Engine<W> {
             return None;
         }
         self.retry.set(None);
-        let count = self.demand().max(self.ahead()).clamp(1, MAX_LEN);
+        // Regardless of the ids in memory: others may draw them before the grant arrives.
+        let demand = self.demand().saturating_add(self.queue.level());
+        let count = demand.max(self.ahead()).clamp(1, MAX_LEN);
         let before = self.queue.next_ticket();
         let overtakes = self.returning > 0;
         let flight = InFlight { count, asked: now, before, revoked: false, overtakes, answer: None };
@@ -247,9 +272,9 @@ impl<W: Waiter> Engine<W> {
         if !self.prefetches() {
             0
         } else if self.doubtful {
-            self.settings.sizing.least_step()
+            self.settings.sizing.least_step().max(self.wanted)
         } else {
-            self.policy.plan().step
+            self.policy.plan().step.max(self.wanted)
         }
     }
 
@@ -351,6 +376,7 @@ impl<W: Waiter> Engine<W> {
     fn serve(&mut self, grant: &Grant, before: u64, level: u64, now: Time, out: &mut Vec<Effect<W>>) {
         let position = out.len();
         self.queue.hold(grant.range, before);
+        self.wanted = 0;
         self.low = self.prefetches() && level < self.policy.plan().watermark;
         if grant.range.end() < self.last_allowed(grant) + 1 {
             self.hand_out(None, level, position, out);
@@ -447,7 +473,7 @@ impl<W: Waiter> Engine<W> {
     fn give_up(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {
         self.retry.note(error.clone(), self.settings.seed);
         self.refuse_all(error, out);
-        self.low = false;
+        (self.low, self.wanted) = (false, 0);
     }
 
     fn refuse_all(&mut self, error: &Error, out: &mut Vec<Effect<W>>) {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use super::event::Effect;
 use crate::error::Error;
 use crate::range::{IdRange, Ranges};
+use crate::sequence::parts::Want;
 use crate::sequence::time::Time;
 
 /// The engine's view of a waiting caller.
@@ -17,7 +18,7 @@ struct Waiting<W> {
     /// Numbers the callers in the order of their arrival.
     ticket: u64,
     waiter: W,
-    want: u64,
+    want: Want,
     deadline: Time,
 }
 
@@ -94,11 +95,18 @@ impl<W: Waiter> Queue<W> {
         self.0.as_ref().is_some_and(|filled| filled.callers.iter().any(|waiting| !waiting.waiter.is_gone()))
     }
 
-    /// Returns how many ids are wanted in addition to the held ones.
+    /// Returns how many ids memory must have once all callers have been served.
+    pub(super) fn level(&self) -> u64 {
+        let Some(filled) = &self.0 else { return 0 };
+        let level = |waiting: &Waiting<W>| waiting.want.needs() - waiting.want.gets();
+        filled.callers.iter().map(level).max().unwrap_or_default()
+    }
+
+    /// Returns how many ids callers get in addition to the held ones.
     pub(super) fn demand(&self) -> u64 {
         let Some(filled) = &self.0 else { return 0 };
-        let wanted = filled.callers.iter().fold(0_u64, |sum, waiting| sum.saturating_add(waiting.want));
-        wanted.saturating_sub(filled.held.len())
+        let add = |sum: u64, waiting: &Waiting<W>| sum.saturating_add(waiting.want.gets());
+        filled.callers.iter().fold(0, add).saturating_sub(filled.held.len())
     }
 
     /// Whether ids are held.
@@ -128,7 +136,7 @@ impl<W: Waiter> Queue<W> {
     }
 
     /// Adds a caller.
-    pub(super) fn push(&mut self, waiter: W, want: u64, deadline: Time) {
+    pub(super) fn push(&mut self, waiter: W, want: Want, deadline: Time) {
         let filled = self.0.get_or_insert_default();
         filled.earliest = Some(filled.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         if filled.callers.len() == filled.callers.capacity() {
@@ -185,8 +193,9 @@ impl<W: Waiter> Queue<W> {
     pub(super) fn hand_out(&mut self, refusal: Option<&Error>, out: &mut Vec<Effect<W>>) -> bool {
         let Some(filled) = &mut self.0 else { return true };
         while let Some(first) = filled.next() {
-            if filled.held.len() >= first.want.max(1) {
-                out.push(Effect::Reply { waiter: first.waiter, ids: filled.take_held(first.want) });
+            if filled.held.len() >= first.want.needs() {
+                let ids = filled.take_held(first.want.gets());
+                out.push(Effect::Reply { waiter: first.waiter, ids });
             } else if let Some(refusal) = refusal {
                 // The held ids stay for callers that want fewer.
                 out.push(Effect::Fail { waiter: first.waiter, error: refusal.clone() });
@@ -246,11 +255,11 @@ mod tests {
     fn ranges_requested_before_a_caller_do_not_serve_it() {
         let range = |start| IdRange::new(start, 3).unwrap();
         let (mut queue, mut out, never) = (Queue::new(), Vec::new(), Time::MAX);
-        queue.push(Caller(false), 10, never);
-        queue.push(Caller(false), 1, never);
+        queue.push(Caller(false), Want::Ids(10), never);
+        queue.push(Caller(false), Want::Ids(1), never);
         queue.hold(range(1), queue.next_ticket());
         assert!(!queue.hand_out(None, &mut out));
-        queue.push(Caller(false), 1, never);
+        queue.push(Caller(false), Want::Ids(1), never);
         queue.hold(range(101), queue.next_ticket());
         assert!(!queue.hand_out(None, &mut out));
         queue.0.as_mut().unwrap().callers[0].waiter.0 = true;
@@ -262,7 +271,7 @@ mod tests {
     #[test]
     fn empty_queue_keeps_its_tickets_only_during_a_flight() {
         let mut queue = Queue::new();
-        queue.push(Caller(false), 1, Time::MAX);
+        queue.push(Caller(false), Want::Ids(1), Time::MAX);
         queue.refuse_all(&crate::ErrorKind::Denied.into(), &mut Vec::new());
         queue.shrink(true);
         assert_eq!(queue.next_ticket(), 1);

@@ -12,55 +12,43 @@ use std::fmt;
 use std::mem;
 
 use crate::error::ErrorKind;
-use crate::range::{IdRange, Ranges};
-use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Part, Question};
+use crate::sequence::parts::{Arrived, Core, Ending, Inbox, Mailbox, Message, Question, Want};
 use crate::sequence::process::Process;
 use crate::sync::{Arc, Mutex, Notify, SegQueue};
 
 impl From<u64> for Question {
     fn from(want: u64) -> Self {
-        Self { want, part: None, known: None }
+        Want::Ids(want).into()
     }
 }
 
-impl Part {
-    pub(crate) fn new(core: Arc<Core>, ids: Ranges, generation: u64) -> Self {
-        Self { core, ids, generation }
-    }
-
-    pub(crate) fn ids(&self) -> &Ranges {
-        &self.ids
-    }
-
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    /// Removes and returns the last range; the caller must now account for it.
-    pub(crate) fn pop(&mut self) -> Option<IdRange> {
-        self.ids.pop()
-    }
-
-    /// Adds later ids, taken under the same generation.
-    pub(crate) fn extend(&mut self, ids: Ranges) {
-        self.ids.extend(ids);
-    }
-
-    pub(crate) fn into_ids(mut self) -> Ranges {
-        mem::replace(&mut self.ids, Ranges::none())
+impl From<Want> for Question {
+    fn from(want: Want) -> Self {
+        Self { want, known: None }
     }
 }
 
-impl Drop for Part {
-    fn drop(&mut self) {
-        self.core.stats.gap_dropped(self.ids.len());
+impl Want {
+    /// Returns how many ids memory and a grant must have together.
+    pub(crate) fn needs(self) -> u64 {
+        match self {
+            Self::Ids(ids) | Self::Level(ids) => ids,
+        }
+    }
+
+    /// Returns how many ids the caller gets.
+    pub(crate) fn gets(self) -> u64 {
+        match self {
+            Self::Ids(ids) => ids,
+            Self::Level(_) => 0,
+        }
     }
 }
 
 impl Message {
     /// Whether the message has no effect any more.
     fn is_idle(&self) -> bool {
-        matches!(self, Self::Request(request) if request.reply.is_closed() && request.question.part.is_none())
+        matches!(self, Self::Request(request) if request.reply.is_closed())
     }
 
     /// Marks a revocation as sent; returns whether one is already on its way. Call it under the lock: then

@@ -8,7 +8,6 @@ use std::collections::VecDeque;
 #[cfg(not(idmill_loom))]
 use crate::error::Error;
 use crate::name::SequenceName;
-use crate::range::Ranges;
 use crate::sequence::answer::Answer;
 use crate::sequence::process::Process;
 use crate::sequence::settings::Settings;
@@ -61,22 +60,20 @@ pub(crate) struct Request {
 }
 
 /// A caller's request for ids.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
-    /// How many ids; 0 to wait until memory has ids.
-    pub(crate) want: u64,
-    /// The ids that the caller already has.
-    pub(crate) part: Option<Part>,
+    pub(crate) want: Want,
     /// How many ids the store had left, if known.
     pub(crate) known: Option<Known>,
 }
 
-/// Ids that a `take` got before others drew the rest. If the call fails, the actor puts them back into
-/// memory, unless larger ids were granted. On drop they become a gap.
-pub(crate) struct Part {
-    pub(super) core: Arc<Core>,
-    pub(super) ids: Ranges,
-    /// The stock's generation before they were taken.
-    pub(super) generation: u64,
+/// The condition that a caller waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Want {
+    /// To get this many ids.
+    Ids(u64),
+    /// That memory has this many ids.
+    Level(u64),
 }
 
 /// The number of ids that the store had left to reserve.

@@ -98,6 +98,19 @@ impl Core {
         })
     }
 
+    /// Returns the error of a call that wanted `n` ids and does not wait. Starts a refill for them.
+    #[cold]
+    pub(crate) fn refused_many(self: &Arc<Self>, n: u64) -> Error {
+        let level = self.stock.remaining();
+        if self.settings.order != Order::Global {
+            self.stats.note_wanted(n);
+            self.signal_low();
+        }
+        let message =
+            format!("memory has {level} ids, {n} requested; try again after the refill, or use `take`");
+        Error::new(ErrorKind::Empty, message)
+    }
+
     fn noted(self: &Arc<Self>, taken: Taken) -> IdRange {
         if taken.low {
             self.signal_low();

@@ -26,6 +26,8 @@ macro_rules! counters {
             first: Counter,
             last: Counter,
             reached: Counter,
+            /// The most ids that a call that does not wait found missing since the last refill signal.
+            wanted: Counter,
             /// When callers began to wait, and when the store last granted: nanoseconds of the actor's clock
             /// plus one; 0 for never.
             empty_since: Counter,
@@ -86,6 +88,16 @@ impl Stats {
     /// are published but not in memory count as drawn.
     pub(crate) fn unpublish(&self, ids: u64) {
         self.published.fetch_sub(ids, Ordering::Relaxed);
+    }
+
+    /// Notes that a call that does not wait found fewer than `ids` ids in memory.
+    pub(crate) fn note_wanted(&self, ids: u64) {
+        self.wanted.fetch_max(ids, Ordering::Relaxed);
+    }
+
+    /// Returns the most ids noted since the last call.
+    pub(crate) fn take_wanted(&self) -> u64 {
+        self.wanted.swap(0, Ordering::Relaxed)
     }
 
     pub(crate) fn note_rate(&self, rate: f64) {

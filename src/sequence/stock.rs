@@ -156,21 +156,29 @@ impl Stock {
     }
 
     /// Appends a range. Returns `false` if the stock was revoked since `generation`: the ids are then a gap.
-    pub(crate) fn publish(&self, range: IdRange, watermark: u64, generation: u64) -> bool {
-        self.append(Segment::new(range, watermark), generation)
+    /// `count` must count the ids: it runs before [`still`](Self::still) can read the level again.
+    pub(crate) fn publish(
+        &self,
+        range: IdRange,
+        watermark: u64,
+        generation: u64,
+        count: impl FnOnce(u64),
+    ) -> bool {
+        self.append(Segment::new(range, watermark), generation, || count(range.len()))
     }
 
     /// Appends the reason why no ids follow: permanently, or (`Empty`) for now.
     pub(crate) fn finish(&self, reason: ErrorKind, generation: u64) -> bool {
-        self.append(Segment::empty(reason), generation)
+        self.append(Segment::empty(reason), generation, || ())
     }
 
-    fn append(&self, segment: Segment, generation: u64) -> bool {
+    fn append(&self, segment: Segment, generation: u64, count: impl FnOnce()) -> bool {
         let segment = Arc::new(segment);
         let mut chain = self.chain.lock();
         if self.generation() != generation {
             return false;
         }
+        count();
         match &chain.tail {
             Some(tail) if chain.has_ids() => tail.next().store(Some(segment.clone())),
             _ => self.replace(segment.clone()),
@@ -209,6 +217,25 @@ impl Stock {
         self.generation.fetch_add(1, Ordering::Release);
         count(&lost);
         lost
+    }
+
+    /// Takes all ids out of memory, for waiting callers. They are larger than all drawn ids, and no larger
+    /// ids follow them: they can be published again. `count` must count them, as in [`revoke`](Self::revoke).
+    pub(crate) fn drain(&self, count: impl FnOnce(u64)) -> Ranges {
+        if self.is_forked() {
+            return Ranges::none();
+        }
+        let mut chain = self.chain.lock();
+        if !chain.has_ids() {
+            return Ranges::none();
+        }
+        // Before the seals: a draw that finds the first segment sealed must not move on to the next one,
+        // whose ids are larger than those taken here.
+        self.current.store(Arc::new(Segment::empty(ErrorKind::Empty)));
+        let mut ids = Ranges::none();
+        std::mem::take(&mut *chain).iter().for_each(|segment| ids.push(segment.seal()));
+        count(ids.len());
+        ids
     }
 
     /// Whether memory has at least `n` ids now.
@@ -282,7 +309,7 @@ mod tests {
     fn published(ranges: &[(u64, u64)]) -> Stock {
         let stock = Stock::new();
         for (start, len) in ranges {
-            assert!(stock.publish(IdRange::new(*start, *len).unwrap(), 0, 0));
+            assert!(stock.publish(IdRange::new(*start, *len).unwrap(), 0, 0, |_| ()));
         }
         stock
     }
@@ -316,7 +343,7 @@ mod tests {
         // Only `held` keeps the first segment alive, and it keeps no other one.
         assert_eq!((first.strong_count(), held.next().load_full().is_none()), (1, true));
         assert_eq!(stock.draw(&mut held), Err(ErrorKind::Exhausted));
-        assert!(stock.publish(IdRange::new(2, 1).unwrap(), 0, 0));
+        assert!(stock.publish(IdRange::new(2, 1).unwrap(), 0, 0, |_| ()));
         assert_eq!(stock.draw(&mut held).map(|drawn| drawn.id), Ok(2));
     }
 

@@ -78,7 +78,7 @@ impl Sequences {
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> idmill::Result<()> {
     /// let ids = idmill::Sequences::new(idmill::store::MemoryStore::new())?;
     /// let orders = ids.sequence::<u64>("orders").await?;
-    /// orders.warm().await?;
+    /// orders.warm(1).await?;
     /// let report = ids.health();
     /// assert!(report.is_ready(), "{report}");
     /// # Ok(()) }

@@ -22,7 +22,7 @@ fn program_without_a_runtime_can_use_every_call() {
     assert_eq!(moved.next, Some(10));
 
     let orders = ids.sequence::<u32>("orders").order(Order::Thread).open_blocking().unwrap();
-    orders.blocking(LONG).warm().unwrap();
+    orders.blocking(LONG).warm(1).unwrap();
     assert_eq!(orders.try_next().unwrap(), 10);
     assert_eq!(orders.blocking(LONG).next().unwrap(), 11);
     assert_eq!(orders.blocking(LONG).take(2).unwrap().len(), 2);
@@ -49,7 +49,7 @@ async fn blocking_call_on_a_runtime_names_the_async_method() {
         (ids.blocking().list(Page::default()).unwrap_err(), "use the async `list`"),
         (ids.blocking().set("a", Change::default()).unwrap_err(), "use the async `set`"),
         (ids.blocking().remove("a").unwrap_err(), "use the async `remove`"),
-        (orders.blocking(LONG).warm().unwrap_err(), "use the async `warm`"),
+        (orders.blocking(LONG).warm(1).unwrap_err(), "use the async `warm`"),
         (orders.blocking(LONG).take(3).unwrap_err(), "use the async `take`"),
     ];
     for (fault, instead) in faults {
@@ -70,7 +70,7 @@ async fn a_twin_waits_outside_of_the_tasks_budget() {
         }
         ids.blocking().create("orders", Bounds::of::<u64>()).unwrap();
         let orders = ids.sequence::<u64>("orders").lazy().unwrap();
-        orders.blocking(LONG).warm().unwrap();
+        orders.blocking(LONG).warm(1).unwrap();
         ids.blocking().inspect("orders").unwrap().unwrap().next
     });
     assert!(task.await.unwrap() > Some(1));

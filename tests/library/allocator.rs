@@ -155,7 +155,7 @@ async fn cached_ids_are_served_and_waiters_get_the_last_error() {
     let ids = sequences(&store);
     let timeout = Duration::from_secs(2);
     let orders = ids.sequence::<u64>("o").step(10).watermark(5).timeout(timeout).await.unwrap();
-    orders.warm().await.unwrap();
+    orders.warm(1).await.unwrap();
     store.set_faults(Faults::outage());
     for _ in 0..10 {
         orders.next().await.unwrap();

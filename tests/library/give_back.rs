@@ -214,14 +214,14 @@ async fn give_backs_in_reverse_order_are_honest() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     let ids = delayed(&store, &[50, 0], 1);
     let orders = ids.sequence::<u64>("orders").max_buffered(10).max_take(100).await.unwrap();
-    orders.warm().await.unwrap();
-    // Each cancelled take leaves [1, 11) in memory; [11, 101) and [101, 191) are given back.
+    orders.warm(1).await.unwrap();
+    // Each cancelled take leaves [1, 11) in memory; [11, 106) and [106, 206) are given back.
     for _ in 0..2 {
         assert!(timeout(Duration::from_millis(1), orders.take(100)).await.is_err());
         sleep(Duration::from_millis(10)).await;
     }
     sleep(Duration::from_millis(100)).await;
-    assert_eq!((orders.snapshot().given_back, stored(&store, "orders").await.next), (180, Some(11)));
+    assert_eq!((orders.snapshot().given_back, stored(&store, "orders").await.next), (195, Some(11)));
     let taken: Vec<_> = orders.take(15).await.unwrap().into_iter().flat_map(|range| range.ids()).collect();
     assert_eq!(taken, (1..=15).collect::<Vec<_>>());
     sleep(Duration::from_millis(100)).await;
@@ -235,7 +235,7 @@ async fn give_back_of_another_process_is_honest() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_millis(2)));
     let ids = delayed(&store, &[0, 0], 1);
     let orders = ids.sequence::<u64>("orders").max_buffered(10).max_take(100).await.unwrap();
-    orders.warm().await.unwrap();
+    orders.warm(1).await.unwrap();
     let cancelled = async || {
         assert!(timeout(Duration::from_millis(1), orders.take(100)).await.is_err());
         sleep(Duration::from_millis(10)).await;

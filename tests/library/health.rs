@@ -31,7 +31,7 @@ async fn troubled_sequences_are_listed_worst_first_with_reason() {
     let lasts = ids.sequence::<u64>("lasts").step(10).watermark(9).await.unwrap();
     let empty = ids.sequence::<u64>("empty").timeout(MINUTE).await.unwrap();
     for one in [&fine, &lasts] {
-        one.warm().await.unwrap();
+        one.warm(1).await.unwrap();
     }
     assert!(troubles(&ids).is_empty());
 

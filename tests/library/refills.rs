@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use idmill::store::{Capabilities, Grant, Reserve, SequenceInfo, Store, StoreFuture};
 use idmill::{Error, ErrorKind, Result, SequenceName, Sequences, SequencesBuilder, Status};
 use idmill_testing::faulty::{Fault, Faults, FaultyStore};
@@ -95,13 +96,13 @@ async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
     let store = FaultyStore::with_faults(Faults::none().latency(Duration::from_secs(1)));
     let ids = builder(&store).start().unwrap();
     let orders = ids.sequence::<i32>("orders").max_buffered(1_000).await.unwrap();
-    orders.warm().await.unwrap();
+    orders.warm(1).await.unwrap();
     let cancelled = timeout(Duration::from_millis(500), orders.take(900_000)).await;
     assert!(cancelled.is_err() && store.reserves() == 2, "{cancelled:?}");
     sleep(Duration::from_secs(5)).await;
     let snapshot = orders.snapshot();
-    assert_eq!((snapshot.remaining, snapshot.given_back, snapshot.gaps.total()), (1_000, 899_000, 0));
-    assert_eq!(snapshot.granted, 900_000);
+    assert_eq!((snapshot.remaining, snapshot.given_back, snapshot.gaps.total()), (1_000, 899_032, 0));
+    assert_eq!(snapshot.granted, 900_032);
     for expected in 1..=1_001 {
         assert_eq!(orders.next().await.unwrap(), expected);
     }
@@ -109,25 +110,73 @@ async fn after_a_cancelled_take_memory_holds_no_more_than_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ids_of_a_timed_out_take_stay_in_memory() {
+async fn waiting_take_leaves_ids_in_memory() {
     let store = FaultyStore::new();
     let ids = builder(&store).start().unwrap();
     let timeout = Duration::from_secs(2);
-    let orders = ids.sequence::<u64>("orders").step(10).watermark(0).timeout(timeout).await.unwrap();
-    assert_eq!(orders.take(6).await.unwrap().ids().last(), Some(6));
+    let orders = ids.sequence::<u64>("orders").step(100).watermark(0).timeout(timeout).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
     store.set_faults(Faults::outage());
     let greedy = tokio::spawn({
         let orders = orders.clone();
-        async move { orders.take(20).await.unwrap_err().kind() }
+        async move { orders.take(100).await.unwrap_err().kind() }
     });
     sleep(Duration::from_secs(1)).await;
-    // The next caller in the queue gets the ids held for the `take` that gives up.
-    let behind = orders.next().await;
-    assert_eq!((greedy.await.unwrap(), behind.unwrap()), (ErrorKind::Deadline, 7));
-    for expected in 8..=10 {
-        assert_eq!(orders.try_next().unwrap(), expected);
-    }
-    assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (10, 0));
+    assert_eq!((orders.snapshot().remaining, orders.snapshot().is_empty), (99, true));
+    assert_eq!(orders.next().now_or_never().unwrap().unwrap(), 2);
+    assert_eq!(greedy.await.unwrap(), ErrorKind::Deadline);
+    assert_eq!(orders.take(98).await.unwrap().ids().last(), Some(100));
+    assert_eq!((orders.snapshot().drawn, orders.snapshot().gaps.total()), (100, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_take_gets_memory_and_the_grant() {
+    let store = FaultyStore::new();
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").step(100).watermark(0).await.unwrap();
+    assert_eq!(orders.next().await.unwrap(), 1);
+    store.push_fault(Fault::Latency(Duration::from_secs(2)));
+    let greedy = tokio::spawn({
+        let orders = orders.clone();
+        async move { orders.take(100).await.unwrap() }
+    });
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(orders.take(9).await.unwrap().ids().last(), Some(10));
+    assert_eq!(greedy.await.unwrap().ids().collect::<Vec<_>>(), (11..=110).collect::<Vec<_>>());
+    assert_eq!((orders.snapshot().remaining, orders.snapshot().gaps.total()), (90, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn try_take_above_a_step_succeeds_after_a_refill() {
+    let ids = builder(&FaultyStore::new()).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    orders.warm(1).await.unwrap();
+    let error = orders.try_take(33).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Empty);
+    assert!(error.to_string().contains("memory has 32 ids, 33 requested"), "{error}");
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(orders.try_take(33).unwrap().ids().last(), Some(33));
+    let small = ids.sequence::<u64>("small").max_buffered(100).await.unwrap();
+    let error = small.try_take(101).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("exceed `max_buffered` 100; use `take`"), "{error}");
+    assert!(small.try_take(100).is_err());
+    sleep(Duration::from_millis(1)).await;
+    assert_eq!(small.try_take(100).unwrap().len(), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn warm_fills_memory_to_the_level() {
+    let store = FaultyStore::new();
+    let ids = builder(&store).start().unwrap();
+    let orders = ids.sequence::<u64>("orders").await.unwrap();
+    orders.warm(500_000).await.unwrap();
+    assert_eq!((orders.snapshot().remaining, store.reserves()), (500_000, 1));
+    assert_eq!(orders.try_take(500_000).unwrap().len(), 500_000);
+    let small = ids.sequence::<u64>("small").max_buffered(100).await.unwrap();
+    let error = small.warm(101).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidInput);
+    assert!(error.to_string().contains("`max_buffered` is 100"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -66,7 +66,7 @@ impl Caller {
                 50..=59 => self.block_next(cancel).await,
                 60..=79 => self.take(cancel).await,
                 80..=96 => self.burst(),
-                97 => drop(self.allocator.warm().await),
+                97 => drop(self.allocator.warm(1).await),
                 98 => drop(self.allocator.snapshot()),
                 _ => self.revoke(),
             }

@@ -107,7 +107,7 @@ impl World {
             allocators.push(allocator.expect("opens lazily, even in an outage"));
         }
         if self.plan.calm {
-            allocators[0].warm().await.expect("a calm store");
+            allocators[0].warm(1).await.expect("a calm store");
         }
         let closes = async {
             if let Some(at) = plan.closes {

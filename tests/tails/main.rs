@@ -23,7 +23,7 @@ impl World {
         let store = FaultyStore::with_faults(Faults::none().latency(latency)).recording();
         let sequences = Sequences::builder(store.clone()).seed(1).start().unwrap();
         let ids = settings(sequences.sequence::<u64>("s")).await.unwrap();
-        ids.warm().await.unwrap();
+        ids.warm(1).await.unwrap();
         Self { store, latency, ids, _sequences: sequences }
     }
 

@@ -229,7 +229,7 @@ pub(crate) fn takes_race_for_the_last_ids(scale: Scale) {
         let last = 20 + round % 7;
         let builder = served.ids.sequence::<u64>(format!("s-{round}")).max(last).step(last).timeout(LONG);
         let ids = builder.watermark(0).lazy().unwrap();
-        ids.blocking(LONG).warm().unwrap();
+        ids.blocking(LONG).warm(1).unwrap();
         let start = std::sync::Barrier::new(usize::try_from(scale.threads).unwrap());
         let drawn = AtomicU64::new(0);
         once(scale.threads, |number| {

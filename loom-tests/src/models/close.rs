@@ -74,7 +74,7 @@ fn what_is_given_back_was_not_drawn() {
 fn closed_while_drawing() {
     explore(60, UNBOUNDED, || {
         let (core, _mailbox) = sequence(1, 0, 100);
-        assert!(core.stock.publish(range(1, 2), 0, 0));
+        assert!(core.stock.publish(range(1, 2), 0, 0, |_| ()));
         let caller = {
             let core = core.clone();
             thread::spawn(move || {

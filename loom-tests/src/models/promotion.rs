@@ -104,7 +104,7 @@ fn published_while_drawing() {
             };
             let mut last = lens.iter().sum();
             for len in published {
-                assert!(stock.publish(range(last + 1, *len), 0, 0));
+                assert!(stock.publish(range(last + 1, *len), 0, 0, |_| ()));
                 last += len;
             }
             let mut ids = caller.join().unwrap();

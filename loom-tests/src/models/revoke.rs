@@ -89,7 +89,7 @@ fn what_was_reserved_before_is_not_published() {
             let stock = stock.clone();
             thread::spawn(move || {
                 let generation = stock.generation();
-                (generation, stock.publish(range(2, 2), 0, generation))
+                (generation, stock.publish(range(2, 2), 0, generation, |_| ()))
             })
         };
         let lost = stock.revoke(ErrorKind::Empty, |_| {}).len();
@@ -108,7 +108,7 @@ fn what_was_reserved_before_is_not_published() {
 fn blocks_are_void() {
     explore(20, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
-        assert!(core.stock.publish(range(1, 4), 0, 0));
+        assert!(core.stock.publish(range(1, 4), 0, 0, |_| ()));
         let mut block = Block::EMPTY;
         let mut segment = core.stock.current();
         let first = block
@@ -137,7 +137,7 @@ fn blocks_are_void() {
 fn a_block_renewed_meanwhile_is_void() {
     explore(350, UNBOUNDED, || {
         let (core, _mailbox) = sequence(4, 0, 100);
-        assert!(core.stock.publish(range(1, 4), 0, 0));
+        assert!(core.stock.publish(range(1, 4), 0, 0, |_| ()));
         let returned = Arc::new(AtomicBool::new(false));
         let lessee = {
             let (core, returned) = (core.clone(), returned.clone());

@@ -61,7 +61,9 @@ fn a_take_signals_as_a_draw_does() {
 fn the_permit_is_not_lost_and_does_not_pile_up() {
     explore(25_000, Some(5), || {
         let (core, mailbox) = sequence(2, 2, 100);
-        assert!(core.stock.publish(range(1, 2), 2, 0) && core.stock.publish(range(3, 2), 2, 0));
+        assert!(
+            core.stock.publish(range(1, 2), 2, 0, |_| ()) && core.stock.publish(range(3, 2), 2, 0, |_| ())
+        );
         let callers = [1, 2].map(|ids| {
             let core = core.clone();
             thread::spawn(move || {

@@ -18,43 +18,42 @@ use crate::sequence::parts::Message;
 use crate::sequence::reply::Reply;
 use crate::sequence::segment::Segment;
 use crate::sequence::stock::Stock;
+use crate::store::Grant;
 use crate::sync::Arc;
-use crate::world::{NEVER, NOW, assert_each_once, drain, draw_anew, range, sequence, stock};
+use crate::world::{NEVER, NOW, assert_each_once, drain, draw_anew, identity, range, sequence, stock};
 
 models![
     a_segment_is_cut_at_its_end,
     a_take_goes_on_in_the_next_segment,
     the_last_ids_stay_for_smaller_draws,
-    ids_left_by_a_refused_take_grow,
+    ids_drained_for_a_take_follow_all_drawn,
 ];
 
-/// The actor takes all ids of two segments for a caller, and puts them back when the store rejects the
-/// reserve. Another caller may have drawn from the second segment in between.
-fn ids_left_by_a_refused_take_grow() {
+/// When a short grant arrives, the actor takes the ids of two segments out of memory for a waiting `take`. It
+/// puts them back when the store rejects the next reserve. Another caller draws at the same time.
+fn ids_drained_for_a_take_follow_all_drawn() {
     explore(700, Some(2), || {
         let (core, mailbox) = sequence(2, 0, 100);
-        assert!(core.stock.publish(range(1, 1), 0, 0) && core.stock.publish(range(2, 2), 0, 0));
-        core.stats.add_published(3);
+        let count = |ids| core.stats.add_published(ids);
+        assert!(core.stock.publish(range(1, 1), 0, 0, count) && core.stock.publish(range(2, 2), 0, 0, count));
         let mut driver = Driver::new(core.clone());
         let waiting = Reply::ask(&core, 9, NEVER, None).expect("open");
         let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else {
             panic!("the mailbox has no request")
         };
+        assert!(driver.request(request, NOW).is_some(), "a request for nine ids needs a reserve");
         let drawer = {
             let core = core.clone();
             thread::spawn(move || draw_anew(&core.stock).ok())
         };
-        assert!(driver.request(request, NOW).is_some(), "a request for nine ids needs a reserve");
+        let grant = Grant { range: range(4, 2), identity: identity(0), bounds: core.settings.bounds };
+        assert!(driver.answered(Ok(grant), NOW).is_some(), "the take needs more ids");
         assert!(driver.answered(Err(ErrorKind::Denied.into()), NOW).is_none());
         let drawn = drawer.join().unwrap();
         let left = drain(&core.stock);
         assert!(drawn.is_none_or(|drawn| left.iter().all(|id| *id > drawn)), "{left:?} after {drawn:?}");
-        let lost = core.stats.dropped();
-        assert_eq!(
-            left.len() as u64 + u64::from(drawn.is_some()) + lost,
-            3,
-            "each id is drawn, left, or counted as a gap"
-        );
+        assert_each_once(left.into_iter().chain(drawn).collect(), 1, 5);
+        assert_eq!(core.drawn(), 5);
         drop(waiting);
     });
 }

@@ -56,7 +56,7 @@ fn a_thread_keeps_what_it_renewed() {
             })
         };
         let _nothing = core.stock.revoke(ErrorKind::Empty, |_| {});
-        assert!(core.stock.publish(range(1, 3), 0, 1));
+        assert!(core.stock.publish(range(1, 3), 0, 1, |_| ()));
         block.give_up(&core.stock, &core.stats);
         let drawn = thread.join().unwrap();
         let sealed = revoke(&core, &block);
@@ -67,7 +67,7 @@ fn a_thread_keeps_what_it_renewed() {
 fn what_was_given_up_is_void() {
     explore(2_700, Some(3), || {
         let (core, _mailbox) = sequence(4, 0, 100);
-        assert!(core.stock.publish(range(1, 2), 0, 0));
+        assert!(core.stock.publish(range(1, 2), 0, 0, |_| ()));
         let block = Arc::new(ThreadBlock::default());
         let returned = Arc::new(AtomicBool::new(false));
         let thread = {
@@ -82,7 +82,7 @@ fn what_was_given_up_is_void() {
         };
         let mut sealed = revoke(&core, &block);
         returned.store(true, Ordering::Release);
-        assert!(core.stock.publish(range(3, 1), 0, 1));
+        assert!(core.stock.publish(range(3, 1), 0, 1, |_| ()));
         let drawn = thread.join().unwrap();
         sealed += revoke(&core, &block);
         assert_counted(&core, &drawn, sealed, 3);

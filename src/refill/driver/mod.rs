@@ -11,7 +11,7 @@ use crate::range::{IdRange, Ranges};
 use crate::sequence::answer::Answer;
 use crate::sequence::grant_history::GrantHistory;
 use crate::sequence::metrics;
-use crate::sequence::parts::{Core, Part, Question, Request};
+use crate::sequence::parts::{Core, Question, Request, Want};
 use crate::sequence::time::Time;
 use crate::store::{Change, GiveBack, Grant, Identity, Reserve};
 use crate::sync::Arc;
@@ -19,43 +19,16 @@ use crate::sync::Arc;
 /// A generation that no stock has.
 const NOTHING: u64 = u64::MAX;
 
-/// A waiting caller.
-struct Caller {
-    answer: Answer,
-    /// Ids that it already has. Larger ids may have been drawn, so no other caller can use them.
-    part: Option<Part>,
-}
-
-impl Caller {
-    /// Adds ids that follow those of the part.
-    fn keep(&mut self, ids: Ranges, core: &Arc<Core>, generation: u64) {
-        if ids.is_empty() {
-            return;
-        }
-        match &mut self.part {
-            Some(part) => part.extend(ids),
-            None => self.part = Some(Part::new(core.clone(), ids, generation)),
-        }
-    }
-}
-
-impl Waiter for Caller {
+impl Waiter for Answer {
     fn is_gone(&self) -> bool {
-        self.answer.is_closed()
+        self.is_closed()
     }
-}
-
-/// All ids that were in memory, if there were fewer than requested.
-struct Short {
-    /// No larger ids can have been drawn.
-    newest: Ranges,
-    older: Ranges,
 }
 
 /// The actor's state of one sequence.
 pub(crate) struct Driver {
     core: Arc<Core>,
-    engine: Engine<Caller>,
+    engine: Engine<Answer>,
     /// The stock's generation when the reserve in flight was sent.
     sent_under: u64,
     /// The stock's generation before the engine got the ids it holds; [`NOTHING`] if the engine holds none.
@@ -113,93 +86,52 @@ impl Driver {
             self.give_permit_back();
         }
         self.measure(now);
-        self.step(Event::Low { level: self.core.stock.remaining() }, now)
+        let wanted = self.core.stats.take_wanted();
+        self.step(Event::Low { level: self.core.stock.remaining(), wanted }, now)
     }
 
     /// A caller found too few ids in memory; memory may have been filled since.
     pub(crate) fn request(&mut self, request: Request, now: Time) -> Option<Reserve> {
-        let Request { question: Question { mut want, part, known }, deadline, reply, .. } = request;
-        if reply.is_closed() && part.is_none() {
+        let Request { question: Question { want, known }, deadline, reply, .. } = request;
+        if reply.is_closed() {
             return None;
         }
-        let (mut taken, part) = self.brought_back(part);
-        let mut waiter = Caller { answer: reply, part };
-        if waiter.is_gone() && taken.is_empty() {
+        let level = self.core.stock.remaining();
+        if level >= want.needs()
+            && let Some(ids) = self.from_memory(want)
+        {
+            self.reply(reply, ids);
             return None;
-        }
-        want -= waiter.part.as_ref().map_or(0, |part| part.ids().len());
-        // Callers already waiting come first. If none are waiting, memory may serve this caller.
-        if self.engine.waiting() == 0 && taken.is_empty() {
-            let generation = if want > 1 { self.core.stock.generation() } else { NOTHING };
-            match self.take_from_memory(want) {
-                Ok(ids) => {
-                    self.reply(waiter, ids);
-                    return None;
-                }
-                Err(Short { newest, older }) => {
-                    (taken, self.held_under) = (newest, generation);
-                    want -= older.len();
-                    waiter.keep(older, &self.core, generation);
-                }
-            }
         }
         let known = known.filter(|known| known.moves == self.core.stats.moves());
         let known = known.map(|known| known.unreserved);
-        self.step(Event::Request { waiter, want, taken, known, deadline }, now)
+        self.step(Event::Request { waiter: reply, want, known, level, deadline }, now)
     }
 
-    /// Splits the ids that a `take` already has. The first part may serve others, because no larger ids were
-    /// handed out; the second part only this caller.
-    fn brought_back(&mut self, part: Option<Part>) -> (Ranges, Option<Part>) {
-        let (stock, stats) = (&self.core.stock, &self.core.stats);
-        let mut newest = Ranges::none();
-        // Ids that were revoked after they were taken are a gap.
-        let Some(mut part) = part.filter(|part| stock.is_current(part.generation())) else {
-            return (newest, None);
-        };
-        let last = part.ids().as_slice().last().and_then(IdRange::last);
-        if last != stats.reached() || stock.remaining() > 0 || self.engine.holds() {
-            return (newest, Some(part));
+    /// Returns the answer for a caller once memory has been filled; `None` if others drew the last id. A
+    /// caller of `take` gets no ids here and takes them itself: at this point, others could draw some of
+    /// them at the same time.
+    fn from_memory(&self, want: Want) -> Option<Ranges> {
+        if want != Want::Ids(1) {
+            return Some(Ranges::none());
         }
-        self.held_under = part.generation();
-        // Take only the last range: others may have drawn the ids between two ranges.
-        if let Some(range) = part.pop() {
-            stats.unpublish(range.len());
-            newest.push(range);
+        self.core.stats.unpublish(1);
+        let ids = self.core.take(1).ok();
+        if ids.is_none() {
+            self.core.stats.add_published(1);
         }
-        (newest, Some(part).filter(|part| !part.ids().is_empty()))
+        ids
     }
 
-    /// Takes `want` ids from memory, or all of them if there are fewer.
-    fn take_from_memory(&self, want: u64) -> Result<Ranges, Short> {
-        if want == 0 {
-            return if self.core.stock.remaining() > 0 {
-                Ok(Ranges::none())
-            } else {
-                Err(Short { newest: Ranges::none(), older: Ranges::none() })
-            };
+    /// Takes the ids out of memory that a grant completes for waiting callers, if there are any.
+    fn drained(&mut self) -> Ranges {
+        if self.held_under == NOTHING {
+            self.held_under = self.sent_under;
         }
-        // Only this task adds ids, so no more than `most` can be taken.
-        let most = want.min(self.core.stock.remaining());
-        self.core.stats.unpublish(most);
-        let ids = self.core.take(want);
-        let (Ok(taken) | Err(taken)) = &ids;
-        let len = taken.len();
-        self.core.stats.add_published(most - len);
-        ids.map_err(|mut newest| {
-            let mut older = Ranges::none();
-            if len < most {
-                // Other callers drew concurrently, perhaps from the last range. The ids before that range
-                // count as drawn by this caller.
-                let last = newest.pop();
-                older = std::mem::replace(&mut newest, Ranges::none());
-                if let Some(last) = last {
-                    newest.push(last);
-                }
-                self.core.stats.add_published(older.len());
-            }
-            Short { newest, older }
-        })
+        if !self.engine.awaits_ids() {
+            return Ranges::none();
+        }
+        self.core.stock.drain(|ids| self.core.stats.unpublish(ids))
     }
 
     /// The store answered the reserve in flight.
@@ -211,10 +143,8 @@ impl Driver {
             // The engine checks the grant before it is counted: rejected grants are not counted.
             Ok(grant) => {
                 self.core.stats.note_latency(latency);
-                if self.held_under == NOTHING {
-                    self.held_under = self.sent_under;
-                }
-                self.step(Event::Reserved { grant, level: self.core.stock.remaining() }, now)
+                let drained = self.drained();
+                self.step(Event::Reserved { grant, drained, level: self.core.stock.remaining() }, now)
             }
             Err(error) => {
                 let error = self.not_gone(error).of(&self.core.name);
@@ -241,7 +171,8 @@ impl Driver {
 
     /// The raise of the stored `next` has ended, with any outcome.
     pub(crate) fn raised(&mut self, now: Time) -> Option<Reserve> {
-        self.step(Event::Raised { level: self.core.stock.remaining() }, now)
+        let drained = self.drained();
+        self.step(Event::Raised { drained, level: self.core.stock.remaining() }, now)
     }
 
     /// The give-back of a range has ended, with any outcome.
@@ -307,7 +238,7 @@ impl Driver {
         self.core.stats.note_rate(policy.rate());
     }
 
-    fn step(&mut self, event: Event<Caller>, now: Time) -> Option<Reserve> {
+    fn step(&mut self, event: Event<Answer>, now: Time) -> Option<Reserve> {
         let (reserve, has_published) = self.carry_out_all(event, now);
         if self.engine.is_low() {
             self.has_permit = self.has_permit || self.core.low_is_known();
@@ -325,7 +256,7 @@ impl Driver {
         if !is_low || self.core.stats.failing() > 0 || !self.core.is_used() {
             return reserve;
         }
-        self.step(Event::Low { level }, now).or(reserve)
+        self.step(Event::Low { level, wanted: 0 }, now).or(reserve)
     }
 
     fn give_permit_back(&mut self) {
@@ -334,7 +265,7 @@ impl Driver {
     }
 
     /// Returns the next reserve, and whether a range was published.
-    fn carry_out_all(&mut self, event: Event<Caller>, now: Time) -> (Option<Reserve>, bool) {
+    fn carry_out_all(&mut self, event: Event<Answer>, now: Time) -> (Option<Reserve>, bool) {
         let Output { reserve, effects } = self.engine.on(event, now);
         let has_published = effects.iter().any(|effect| matches!(effect, Effect::Publish { .. }));
         for effect in effects {
@@ -368,7 +299,7 @@ impl Driver {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect<Caller>, now: Time) {
+    fn carry_out(&mut self, effect: Effect<Answer>, now: Time) {
         let (stock, stats) = (&self.core.stock, &self.core.stats);
         match effect {
             Effect::Raise(change) => self.raise = Some(Box::new(change)),
@@ -400,9 +331,7 @@ impl Driver {
             }
             Effect::Publish { range, watermark } => {
                 let under = if self.held_under == NOTHING { self.sent_under } else { self.held_under };
-                if stock.publish(range, watermark, under) {
-                    stats.add_published(range.len());
-                } else {
+                if !stock.publish(range, watermark, under, |ids| stats.add_published(ids)) {
                     // The sequence was revoked while the range was in flight.
                     stats.gap_abandoned(range.len());
                 }
@@ -412,7 +341,7 @@ impl Driver {
             }
             Effect::Reply { waiter, ids } => self.reply(waiter, ids),
             // An error carries no ids, so none are lost if the caller is gone.
-            Effect::Fail { waiter, error } => _ = waiter.answer.send(Err(error.of(&self.core.name))),
+            Effect::Fail { waiter, error } => _ = waiter.send(Err(error.of(&self.core.name))),
             Effect::Finish(ErrorKind::Closed) => {
                 let last = |lost: &Ranges| lost.as_slice().last().copied().zip(self.engine.identity());
                 let lost = stock.revoke(ErrorKind::Closed, |lost| {
@@ -439,30 +368,14 @@ impl Driver {
         PendingGiveBack::new(self.core.clone(), GiveBack { name: self.core.name.clone(), identity, rest })
     }
 
-    fn reply(&self, waiter: Caller, ids: Ranges) {
+    fn reply(&self, waiter: Answer, ids: Ranges) {
         // Count the ids before the caller can read the counters.
-        self.core.stats.add_replied(ids.len());
-        let ids = match waiter.part {
-            None => ids,
-            Some(part) => self.joined(part, ids),
-        };
         let len = ids.len();
-        if !waiter.answer.send(Ok(ids)) {
+        self.core.stats.add_replied(len);
+        if !waiter.send(Ok(ids)) {
             // The caller has just given up.
             self.core.stats.gap_dropped(len);
         }
-    }
-
-    /// Joins both parts of a `take`. Returns no ids if the first part has been revoked: the rest may be of
-    /// another identity, with the same ids.
-    fn joined(&self, part: Part, rest: Ranges) -> Ranges {
-        if !self.core.stock.is_current(part.generation()) {
-            self.core.stats.gap_dropped(rest.len());
-            return Ranges::none();
-        }
-        let mut all = part.into_ids();
-        all.extend(rest);
-        all
     }
 
     fn note_empty(&self, now: Time) {

@@ -1,4 +1,4 @@
-//! Tests of grants, signals and parts of a `take`, with a driver without an actor.
+//! Tests of grants, signals and waiting callers, with a driver without an actor.
 
 use std::time::Duration;
 
@@ -50,56 +50,65 @@ fn empty_sequence_signals_once_until_it_is_refilled() {
     assert_eq!(signals(), 1, "a draw below the watermark wakes the actor");
 }
 
-/// Sends the request of a `take` of `want` ids that has already got `part`.
-fn ask(core: &Arc<Core>, mailbox: &Mailbox, want: u64, part: Ranges) -> (Reply, Request) {
-    let part = Some(Part::new(core.clone(), part, core.stock.generation()));
-    let reply = Reply::ask(core, Question { want, part, known: None }, Time::MAX, None).unwrap();
+/// Sends the request of a `take` of `want` ids.
+fn ask(core: &Arc<Core>, mailbox: &Mailbox, want: u64) -> (Reply, Request) {
+    let reply = Reply::ask(core, want, Time::MAX, None).unwrap();
     let Some(Message::Request(request)) = mailbox.receive(0).messages.pop_front() else { panic!("queued") };
     (reply, request)
 }
 
 #[test]
-fn part_of_a_refused_take_returns_to_memory() {
-    for is_cancelled in [false, true] {
+fn take_leaves_memory_to_others_until_the_grant() {
+    for is_granted in [true, false] {
         let (core, mut driver, mailbox) = signalling();
         let now = Duration::ZERO;
         assert!(driver.low(now).is_some());
         assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
-        let Err(part) = core.take(12) else { panic!("there are ten") };
-        let (reply, request) = ask(&core, &mailbox, 12, part);
-        let reply = Some(reply).filter(|_| !is_cancelled);
-        assert_eq!(driver.request(request, now).is_some(), !is_cancelled);
-        let _ = driver.answered(Err(ErrorKind::Exhausted.into()), now);
-        assert_eq!((core.stock.remaining(), core.drawn(), core.stats.dropped()), (10, 0, 0));
-        assert!(reply.is_none_or(|reply| reply.now_or_never().unwrap().is_err()));
+        let (reply, request) = ask(&core, &mailbox, 12);
+        assert_eq!(driver.request(request, now).map(|reserve| reserve.count), Some(12));
+        assert_eq!(core.take(3).unwrap().ids().collect::<Vec<_>>(), [1, 2, 3]);
+        let answer = if is_granted { Ok(grant(11, 0)) } else { Err(ErrorKind::Exhausted.into()) };
+        let _ = driver.answered(answer, now);
+        let taken = reply.now_or_never().unwrap().map(|ids| ids.ids().collect::<Vec<_>>());
+        if is_granted {
+            assert_eq!(taken.unwrap(), (4..=15).collect::<Vec<_>>());
+            assert_eq!((core.stock.remaining(), core.drawn()), (5, 15));
+        } else {
+            assert!(taken.is_err());
+            assert_eq!((core.stock.remaining(), core.drawn()), (7, 3));
+        }
+        assert_eq!(core.stats.dropped(), 0);
     }
 }
 
 #[test]
-fn part_that_others_drew_beyond_is_only_its_callers() {
-    for fails in [false, true] {
-        let (core, mut driver, mailbox) = signalling();
-        let now = Duration::ZERO;
-        assert!(driver.low(now).is_some());
-        assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
-        let Err(part) = core.take(12) else { panic!("there are ten") };
-        assert!(driver.low(now).is_some());
-        assert!(driver.answered(Ok(grant(11, 0)), now).is_none());
-        let _ = core.take(9);
-        let (reply, request) = ask(&core, &mailbox, 12, part);
-        assert!(
-            driver.request(request, now).is_some(),
-            "two ids are missing and one is left, so a reserve is needed"
-        );
-        let answer = if fails { Err(ErrorKind::Exhausted.into()) } else { Ok(grant(21, 0)) };
-        let _ = driver.answered(answer, now);
-        let taken = reply.now_or_never().unwrap().map(|ids| ids.ids().collect::<Vec<_>>());
-        if fails {
-            assert_eq!((core.stock.remaining(), core.stats.dropped()), (1, 10));
-        } else {
-            assert_eq!(taken.unwrap(), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21]);
-        }
-    }
+fn one_id_is_drawn_from_memory_while_a_take_waits() {
+    let (core, mut driver, mailbox) = signalling();
+    let now = Duration::ZERO;
+    assert!(driver.low(now).is_some());
+    assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
+    let (_take, request) = ask(&core, &mailbox, 12);
+    assert!(driver.request(request, now).is_some());
+    let (next, request) = ask(&core, &mailbox, 1);
+    let _ = driver.request(request, now);
+    assert_eq!(next.now_or_never().unwrap().unwrap().only::<u64>(), 1);
+    assert_eq!((core.stock.remaining(), core.drawn()), (9, 1));
+}
+
+#[test]
+fn grant_of_another_identity_voids_drained_ids() {
+    let (core, mut driver, mailbox) = signalling();
+    let now = Duration::ZERO;
+    assert!(driver.low(now).is_some());
+    assert!(driver.answered(Ok(grant(1, 0)), now).is_none());
+    let (reply, request) = ask(&core, &mailbox, 12);
+    assert!(driver.request(request, now).is_some());
+    // The new grant has the same ids as memory, and too few for the caller.
+    assert_eq!(driver.answered(Ok(grant(1, 1)), now).map(|reserve| reserve.count), Some(10));
+    assert_eq!((core.stock.remaining(), core.stats.abandoned()), (0, 10));
+    let _ = driver.answered(Ok(grant(11, 1)), now);
+    let ids = reply.now_or_never().unwrap().unwrap();
+    assert_eq!(ids.ids().collect::<Vec<_>>(), (1..=12).collect::<Vec<_>>());
 }
 
 #[test]

@@ -92,7 +92,7 @@ async fn try_take_gives_all_or_nothing_and_starts_a_refill() {
     let ids = builder(FaultyStore::new()).start().unwrap();
     let orders = ids.sequence::<u64>("orders").step(10).watermark(5).lazy().unwrap();
     assert_eq!(orders.try_take(3).unwrap_err().kind(), ErrorKind::Empty);
-    orders.warm().await.unwrap();
+    orders.warm(1).await.unwrap();
     assert_eq!(orders.try_take(3).unwrap().ids().collect::<Vec<_>>(), [1, 2, 3]);
     assert_eq!(orders.try_take(8).unwrap_err().kind(), ErrorKind::Empty);
     assert_eq!(orders.try_take(7).unwrap().ids().collect::<Vec<_>>(), [4, 5, 6, 7, 8, 9, 10]);

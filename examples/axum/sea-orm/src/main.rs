@@ -37,7 +37,7 @@ async fn main() -> Result<(), AnyError> {
     let ids = Sequences::new(PostgresStore::from_connection(&db).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
     // Warm up before the service is ready: after a failover, a sequence may open although every draw fails.
-    orders.warm().await?;
+    orders.warm(1).await?;
 
     let shop = Arc::new(Shop { db, orders: orders.clone() });
     let app = Router::new()

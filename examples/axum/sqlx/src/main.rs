@@ -33,7 +33,7 @@ async fn main() -> Result<(), AnyError> {
     let ids = Sequences::new(PostgresStore::from_pool(&pool).await?)?;
     let orders = ids.sequence::<i64>("orders").await?;
     // Warm up before the service is ready: after a failover, a sequence may open although every draw fails.
-    orders.warm().await?;
+    orders.warm(1).await?;
 
     let shop = Arc::new(Shop { pool, orders: orders.clone() });
     let app = Router::new()

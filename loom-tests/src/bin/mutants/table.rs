@@ -207,9 +207,20 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         &[edit(STOCK, "self.holds_or_grows(n)?;", "")],
     ),
     mutant(
-        "ids-overtaken-while-taken-are-put-back",
-        "take_end::ids_left_by_a_refused_take_grow",
-        &[edit(DRIVER, "if len < most {", "if false {")],
+        "sealed-before-current-is-replaced",
+        "take_end::ids_drained_for_a_take_follow_all_drawn",
+        &[
+            edit(
+                STOCK,
+                "self.current.store(Arc::new(Segment::empty(ErrorKind::Empty)));\n        let mut ids",
+                "let mut ids",
+            ),
+            edit(
+                STOCK,
+                "count(ids.len());",
+                "self.current.store(Arc::new(Segment::empty(ErrorKind::Empty))); count(ids.len());",
+            ),
+        ],
     ),
     mutant(
         "revoke-without-seal",
@@ -349,8 +360,8 @@ pub(crate) const MUTANTS: &[Mutant] = &[
         "wake::callers_share_a_refill",
         &[edit(
             DRIVER,
-            "if self.engine.waiting() == 0 && taken.is_empty() {",
-            "if self.engine.waiting() == usize::MAX {",
+            "if level >= want.needs()\n            && let",
+            "if level == u64::MAX\n            && let",
         )],
     ),
     mutant(

@@ -125,7 +125,7 @@ async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
     for rate in RATES {
         for (budget, most) in [(Duration::ZERO, 1), (Duration::from_secs(5), 0)] {
             let world = World::new(LATENCY, |s| s.outage_budget(budget).max_buffered(1 << 40)).await;
-            world.ids.warm().await.unwrap();
+            world.ids.warm(1).await.unwrap();
             world.load(SETTLED, rate).await;
             let (seen, counted) = world.load(AFTER, 10.0 * rate).await;
             assert!(seen.most() <= most, "{rate}/s with {budget:?}: {seen:?}");
@@ -138,7 +138,7 @@ async fn tenfold_load_costs_at_most_one_wait_none_with_budget() {
 async fn slowdown_within_the_outage_budget_makes_no_call_wait() {
     for rate in RATES {
         let world = World::new(LATENCY, |s| s.outage_budget(20 * LATENCY).max_buffered(1 << 40)).await;
-        world.ids.warm().await.unwrap();
+        world.ids.warm(1).await.unwrap();
         world.load(SETTLED, rate).await;
         world.store.latency.send_replace(20 * LATENCY);
         let before = world.store.reserves();
@@ -155,7 +155,7 @@ async fn ids_below_the_watermark_are_drawn_during_a_reserve() {
     const STEP: u64 = 1_000;
     const WATERMARK: u64 = 401;
     let world = World::new(LATENCY, |s| s.step(STEP).watermark(WATERMARK)).await;
-    world.ids.warm().await.unwrap();
+    world.ids.warm(1).await.unwrap();
     let before = world.waits();
     world.hold();
     // The last of these draws crosses the watermark.

@@ -51,7 +51,7 @@ impl Subject {
         let sequence = sequences.sequence::<u64>(SEQUENCE).order(order).timeout(TIMEOUT);
         let allocator = sequence.step(args.step).watermark(watermark.min(args.step)).await?;
         if watermark > 0 {
-            allocator.warm().await?;
+            allocator.warm(1).await?;
         }
         let before = allocator.snapshot().waits;
         Ok(Self::Ranges { sequences, allocator, shared: mode == Mode::Thread, before })

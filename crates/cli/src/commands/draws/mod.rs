@@ -67,7 +67,7 @@ async fn measured(
     // Use a new instance for each measurement: an open sequence keeps its settings.
     let sequences = Sequences::new(store)?;
     let allocator = open(&sequences, &args, mode).await?;
-    allocator.warm().await?;
+    allocator.warm(1).await?;
     let ids = allocator.clone();
     let seen = off_runtime(move || draw(&ids, &args, mode, &plan)).await?;
     let counts = Counts::of(&allocator.snapshot());

@@ -97,7 +97,7 @@ impl Simulation {
         let sequence = sequences.sequence::<u64>("plan").start(bounds.start()).max(bounds.max());
         let sequence = sequence.outage_budget(workload.outage_budget).max_buffered(workload.max_buffered);
         let ids = sequence.timeout(TIMEOUT).await?;
-        ids.warm().await?;
+        ids.warm(1).await?;
         let (workload, watermark) = (*workload, workload.sizes().watermark);
         let mut it = Self { store, ids, workload, outage, watermark, due: Instant::now(), owed: 0.0 };
         it.settle().await?;
