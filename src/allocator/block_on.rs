@@ -43,7 +43,10 @@ pub(crate) fn block_on_reply<T>(
         return Err(Error::invalid(message));
     }
     let deadline = Instant::now().checked_add(timeout.saturating_add(GRACE));
-    block_until(reply, deadline).unwrap_or_else(|| Err(ErrorKind::Deadline.into()))
+    let wait = || block_until(reply, deadline).unwrap_or_else(|| Err(ErrorKind::Deadline.into()));
+    // A worker must pass its queue on: a task that it wakes, such as the actor, would otherwise stay in its
+    // slot for the next task, which no other worker takes from.
+    if is_worker() { task::block_in_place(wait) } else { wait() }
 }
 
 /// Parks this thread until the future is ready.
@@ -75,12 +78,18 @@ fn would_wait_for_itself(runtime: &RuntimeHandle) -> bool {
     if !RuntimeHandle::try_current().is_ok_and(|current| current.id() == runtime.id()) {
         return false;
     }
-    let only = match runtime.runtime_flavor() {
-        RuntimeFlavor::CurrentThread => true,
-        // Tasks run on a worker thread; the future passed to the runtime's own `block_on` does not.
-        _ => runtime.metrics().num_workers() == 1 && task::try_id().is_some(),
-    };
+    let only = runtime.runtime_flavor() == RuntimeFlavor::CurrentThread;
     only && (is_in_a_poll() || refuses_to_block(runtime))
+}
+
+/// Whether this thread runs a task of a multi-thread runtime that lets the task block in place.
+fn is_worker() -> bool {
+    let is_multi = |current: RuntimeHandle| current.runtime_flavor() == RuntimeFlavor::MultiThread;
+    // The future passed to the runtime's own `block_on` is not a task. A `LocalSet` refuses by a panic, whose
+    // message may be printed; its thread is not a worker.
+    task::try_id().is_some()
+        && RuntimeHandle::try_current().is_ok_and(is_multi)
+        && unless_it_panics(|| task::block_in_place(|| ())).is_some()
 }
 
 /// Returns whether a runtime is polling on this thread. A `spawn_blocking` thread, or one that has only

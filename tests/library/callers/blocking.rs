@@ -94,12 +94,34 @@ fn self_blocking_wait_is_rejected_at_once() {
             let ids = builder(FaultyStore::new()).start().unwrap();
             tokio::spawn(unconstrained(async move { refuses_to_wait(&ids) })).await.unwrap();
         });
-        // In a task on the only worker thread.
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let ids = runtime.block_on(async { builder(FaultyStore::new()).start().unwrap() });
-        runtime.block_on(runtime.spawn(async move { refuses_to_wait(&ids) })).unwrap();
-        let ids = runtime.block_on(async { builder(FaultyStore::new()).start().unwrap() });
-        runtime.block_on(runtime.spawn(unconstrained(async move { refuses_to_wait(&ids) }))).unwrap();
+    });
+}
+
+/// The actor is idle when the call wakes it, so that it lands in the slot of the worker that blocks.
+#[test]
+fn task_on_a_worker_may_wait() {
+    fn waits(ids: &Sequences) {
+        let orders = ids.sequence::<u64>("o").step(1).watermark(0).open_blocking().unwrap();
+        for expected in 1..=20 {
+            assert_eq!(orders.blocking(LONG).next().unwrap(), expected);
+        }
+        assert_eq!(orders.blocking(LONG).take(5).unwrap().len(), 5);
+        ids.blocking().close().unwrap();
+    }
+    returns(|| {
+        for workers in [2, 1] {
+            let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build().unwrap();
+            let start = || runtime.block_on(async { builder(FaultyStore::new()).start().unwrap() });
+            let ids = start();
+            runtime.block_on(runtime.spawn(async move { waits(&ids) })).unwrap();
+            let ids = start();
+            runtime.block_on(runtime.spawn(unconstrained(async move { waits(&ids) }))).unwrap();
+            let ids = start();
+            let local = tokio::task::LocalSet::new();
+            local.block_on(&runtime, async move {
+                tokio::task::spawn_local(async move { waits(&ids) }).await.unwrap();
+            });
+        }
     });
 }
 
